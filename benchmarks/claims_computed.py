@@ -26,9 +26,10 @@ from foveate.nn.context import Mask, State
 from foveate.nn.efficient_attention import LinearAttention, LocalAttention, RandomFeatureAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.normalizers import Hardmax, Sparsemax
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.nn.recurrent import ElmanCell, LSTMCell
-from foveate.nn.scores import CosineScore, Dot, Hardmax, Location, ScaledDot, Softmax, Sparsemax
+from foveate.nn.scores import CosineScore, Dot, Location, ScaledDot, Softmax
 from foveate.nn.spec import Tokens
 from foveate.train.optim import Noam
 from foveate.views.demos.networks import (

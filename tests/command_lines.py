@@ -4,8 +4,6 @@ JOBS.json holds, by name, the arguments of ``foveate`` and the text of standard 
 and the output of each are written to JOBS.done.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

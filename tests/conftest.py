@@ -1,7 +1,5 @@
 """What every test shares: one thread, no network, a quiet and repeatable hypothesis."""
 
-from __future__ import annotations
-
 import atexit
 import io
 import os
@@ -26,7 +24,7 @@ from foveate import cli
 from foveate.cli.doctor import BROWSERS, find_browser
 from foveate.files import locked
 from foveate.run import Run
-from small_runs import Call, Once, Printed, made
+from small_runs import Call, Once, Printed, Trained, made
 
 PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
 os.environ["FOVEATE_PREPARED"] = PREPARED
@@ -47,9 +45,21 @@ def _seeded() -> None:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """A run of each family after 20 steps, trained when it is looked up; no test changes it."""
+    return Trained(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def run(runs: dict[str, Run]) -> Run:
     """A small translator from English to French, which tests leave as it is."""
-    return made(tmp_path_factory.mktemp("run"), ["transformer"], steps=20)["transformer"]
+    return runs["transformer"]
+
+
+@pytest.fixture(scope="session")
+def longer_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same after 60 steps: its words are right more often."""
+    return made(tmp_path_factory.mktemp("longer"), ["transformer"], steps=60)["transformer"]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """A tiny translator that writes its words in capitals, or would after more than a few steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from foveate.run import Run

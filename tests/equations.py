@@ -5,8 +5,6 @@ An equation is clauses with commas between them. The first is what is shown; oth
 and those of `PROSE` alone are not computed. Whatever cannot be read raises an error.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -198,12 +196,8 @@ class Reader:
             if sign == "^":
                 term = _both(np.power, inner, self.atom())
                 continue
-            change = {
-                "ᵀ": lambda x: x[None, :],
-                "²": np.square,
-                "³": lambda x: x**3,
-                "₊": lambda x: np.maximum(x, 0),
-            }[sign]
+            functions = {"ᵀ": lambda x: x[None, :], "²": np.square, "³": lambda x: x**3}
+            change = (functions | {"₊": lambda x: np.maximum(x, 0)})[sign]
             term = lambda s, of=inner, f=change: f(of(s))  # noqa: E731
         return term
 

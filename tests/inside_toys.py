@@ -1,7 +1,5 @@
 """Forced passes of small models whose answer is known, for tests of what looks inside them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

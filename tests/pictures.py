@@ -1,7 +1,5 @@
 """Small sets of pictures for tests: bars as IDX files, coloured squares as PNG with captions."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct
@@ -22,11 +20,8 @@ COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 60, 220)}
 
 def idx(array: NDArray[np.uint8]) -> bytes:
     """An array as an IDX file of unsigned bytes."""
-    return (
-        bytes([0, 0, 8, array.ndim])
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + array.tobytes()
-    )
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.tobytes()
 
 
 def bars(count: int, side: int = 8) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -7,8 +7,6 @@ The file lists scenes, played one after the other: ``folder`` and ``changes`` of
 in which attempt, at which call of the loss. What came out goes to ``FOLDER/outcome-RANK.json``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

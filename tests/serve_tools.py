@@ -1,14 +1,13 @@
 """A service of tiny runs for tests: in this process, or as a program of its own."""
 
-from __future__ import annotations
-
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+import own_loop
 from foveate.server.batching import Batching
 from foveate.server.connections import DrainingServer, uvicorn_config
 from foveate.server.keys import KeyFile
@@ -46,6 +46,40 @@ def client_of(app: FastAPI) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 
+def sent(app: FastAPI, *requests: Mapping[str, Any], at_once: bool = False) -> list[httpx.Response]:
+    """The answers to requests, each of which is POST /translate as far as it says nothing else."""
+
+    async def main() -> list[httpx.Response]:
+        default = {"method": "POST", "url": "/translate"}
+        async with client_of(app) as client:
+            answers = [client.request(**default | request) for request in requests]
+            if at_once:
+                return list(await asyncio.gather(*answers))
+            return [await answer for answer in answers]
+
+    return own_loop.run(main())
+
+
+def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
+    [answer] = sent(app, {"url": path} | body)
+    return answer
+
+
+def get(app: FastAPI, *paths: str) -> list[httpx.Response]:
+    return sent(app, *({"method": "GET", "url": path} for path in paths))
+
+
+def upload(app: FastAPI, name: str, data: bytes, **more: Any) -> tuple[httpx.Response, bytes]:
+    """The answer, and the file that it names."""
+    fields = {"source": "en", "target": "fr"} | more
+    answer = post(app, "/translate_file", data=fields, files={"file": (name, data)})
+    if answer.status_code != 200:
+        return answer, b""
+    [file] = get(app, answer.json()["translatedFileUrl"])
+    assert file.status_code == 200 and "attachment" in file.headers["content-disposition"]
+    return answer, file.content
+
+
 @contextmanager
 def begun(app: FastAPI, head_seconds: float = 20.0) -> Iterator[DrainingServer]:
     """The server of an application on a real socket, in a thread of this process."""
@@ -72,6 +106,14 @@ def running(app: FastAPI, head_seconds: float = 20.0) -> Iterator[int]:
     """The port of such a server."""
     with begun(app, head_seconds) as server:
         yield port_of(server)
+
+
+def until(true: Callable[[], object], seconds: float = 20) -> None:
+    """Wait until a function says so."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.002)
 
 
 class Program:

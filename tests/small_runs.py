@@ -1,7 +1,5 @@
 """A run of each family, trained in a second or two, for whatever is done with runs."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import subprocess
@@ -10,6 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from typer.testing import CliRunner, Result
+
+from foveate.cli import app
 from foveate.run import Run
 from foveate.run.training import train
 from pictures import write_bars, write_squares
@@ -21,6 +22,13 @@ class Printed(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def invoked(*words: object, text: str | bytes = "") -> Result:
+    """What ``foveate`` with these words returns in this process, where it must succeed."""
+    result = CliRunner().invoke(app, list(map(str, words)), input=text)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
 
 
 @contextlib.contextmanager
@@ -175,10 +183,8 @@ def write_data(folder: Path) -> None:
         rows = pairs if split == "train" else pairs[::3]
         lines = [f"{s} {v}\t{t} {w}\n" for (s, t), (v, w) in rows]
         (folder / f"pairs.{split}.tsv").write_text("".join(lines), "utf-8")
-        labelled = [
-            f"{s} {v}\t{'animal' if s in ('the dog', 'a cat') else 'human'}\n"
-            for (s, _), (v, _) in rows
-        ]
+        kinds = {s: "animal" if s in ("the dog", "a cat") else "human" for s in SUBJECTS}
+        labelled = [f"{s} {v}\t{kinds[s]}\n" for (s, _), (v, _) in rows]
         (folder / f"labelled.{split}.tsv").write_text("".join(labelled), "utf-8")
     (folder / "text.txt").write_text("the dog runs .\na cat sleeps .\n" * 60, "utf-8")
     write_bars(folder)
@@ -198,6 +204,18 @@ def made(folder: Path, names: Sequence[str], steps: int = 20, more: str = "") ->
         (folder / f"{name}.toml").write_text(text, "utf-8")
         result[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
     return result
+
+
+class Trained(dict[str, Run]):
+    """Runs in a folder by their names, each trained when it is first looked up."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Run:
+        self[name] = made(self.folder, [name])[name]
+        return self[name]
 
 
 def _translator(encoder: str, decoder: str) -> str:

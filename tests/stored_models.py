@@ -7,8 +7,6 @@ Later versions of foveate must read the files of earlier layouts and answer the 
 (`test_packed_stored`). A folder is written once: a new layout gets a new one.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One thing changed at a time: parts left out, or put as a paper prints them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,8 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.linear import BatchNorm, normalize
-from foveate.nn.positions import Appended, Sinusoidal
+from foveate.nn.more_positions import Appended
+from foveate.nn.positions import Sinusoidal
 from foveate.nn.recurrent import ChoGRUCell, ElmanCell, GRUCell
 from foveate.nn.scores import Additive
 from foveate.nn.spec import Labels, Tokens
@@ -54,9 +53,8 @@ def translator(tie: str = "target", **choices: Any) -> EncoderDecoder:
     torch.manual_seed(0)
     encoder = Encoder.Config.parse({"kind": "transformer"} | SIZES | choices)
     decoder = Decoder.Config.parse({"kind": "transformer"} | SIZES | choices)
-    config = PRESETS["transformer-small"].parse(
-        {"encoder": encoder, "decoder": decoder, "tie": tie}
-    )
+    tree = {"encoder": encoder, "decoder": decoder, "tie": tie}
+    config = PRESETS["transformer-small"].parse(tree)
     model: EncoderDecoder = config.build(Tokens(30), Tokens(30)).eval()
     return model
 
@@ -81,14 +79,10 @@ def steps(count: int, model: LanguageModel, batch: Tensor) -> float:
     return loss.item()
 
 
-# ------------------------------------------------------------------------------ no feed-forward
-
-
 @torch.no_grad()
 def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() -> None:
-    model = language_model(
-        feed_forward="none", norm="none", position="none", attention={"score": "location"}
-    )
+    parts = dict.fromkeys(("feed_forward", "norm", "position"), "none")
+    model = language_model(**parts, attention={"score": "location"})
     layer = model.decoder.layers[0]
     assert len(layer.blocks) == 1 and not list(layer.feed_forward.parameters())
     attention = layer.self_attention
@@ -96,9 +90,6 @@ def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() ->
     x, y = torch.randn(2, 1, 5, 16)
     zero = attention(torch.zeros(1, 5, 16))
     close(attention(x + y) - zero, attention(x) - zero + attention(y) - zero, terms=MODEL)
-
-
-# ------------------------------------------------------------------------------ norms
 
 
 def test_batch_norm_counts_the_real_positions_alone() -> None:
@@ -136,9 +127,6 @@ def test_a_batch_of_one_position_trains() -> None:
     assert normalize(norm, torch.randn(1, 1, 16), None).isfinite().all()
 
 
-# ------------------------------------------------------------------------------ no causal mask
-
-
 def test_without_a_causal_mask_a_language_model_cheats(capsys: pytest.CaptureFixture[str]) -> None:
     honest, cheat = language_model(), language_model(causal=False)
     assert "what the model generates is meaningless" in capsys.readouterr().err
@@ -164,9 +152,6 @@ def test_only_a_language_model_of_attention_may_cheat(kind: str) -> None:
     if kind == "ssru":
         with pytest.raises(ValueError, match="causal"):
             decoder.build(Tokens(30), None)
-
-
-# ------------------------------------------------------------------------------ attention
 
 
 def test_values_may_have_another_size_than_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +190,8 @@ def test_location_as_printed_is_a_softmax_over_all_positions_cut(length: int) ->
 
 @torch.no_grad()
 def test_the_location_decoder_takes_longer_sources_as_printed() -> None:
-    config = LocationDecoder.Config(
-        embedding_size=6, hidden_size=10, max_length=4, softmax_over="max_length"
-    )
+    sizes = {"embedding_size": 6, "hidden_size": 10, "max_length": 4}
+    config = LocationDecoder.Config(**sizes, softmax_over="max_length")
     decoder = config.build(Tokens(30), 8).eval()
     memory = torch.randn(3, 6, 8)
     other = memory.clone()
@@ -229,9 +213,8 @@ def bahdanau(*overrides: str) -> EncoderDecoder:
 def test_scores_of_states_that_are_not_projected(score: str) -> None:
     level = ["encoder.hidden_size=128"] if score in ("dot", "cosine") else []  # 2 · 128 = 256
     own = ["decoder.attention.score.own_matrix=true"] if score == "additive" else []
-    model = bahdanau(
-        f"decoder.attention.score={score}", "decoder.attention.project=[]", *level, *own
-    )
+    choices = (f"decoder.attention.score={score}", "decoder.attention.project=[]")
+    model = bahdanau(*choices, *level, *own)
     attention = model.decoder.cross_attention
     assert not [name for name, _ in attention.named_parameters() if not name.startswith("score.")]
     size = 256 if level else 512
@@ -266,9 +249,6 @@ def test_additive_without_its_own_matrix_is_as_it_was() -> None:
     gradients_reach(score)
 
 
-# ------------------------------------------------------------------------------ positions, stems
-
-
 @torch.no_grad()
 def test_appended_positions_are_the_last_features() -> None:
     choices = SIZES | {"position": {"kind": "appended", "features": 6}}
@@ -296,9 +276,6 @@ def test_a_dense_stem_is_a_hidden_layer_at_each_position() -> None:
     close(built(IDS).values, 1 / (1 + (-(x @ stem.dense.weight.T + stem.dense.bias)).exp()))
 
 
-# ------------------------------------------------------------------------------ cells
-
-
 @torch.no_grad()
 def test_cells_as_printed() -> None:
     x, h = torch.randn(4, 5), torch.randn(4, 8)
@@ -323,15 +300,11 @@ def test_cells_as_printed() -> None:
     assert not torch.allclose(torch_form(cell.project(x), (h,))[0], (1 - z) * n + z * h)
 
 
-# ------------------------------------------------------------------------------ CBOW
-
-
 @torch.no_grad()
 def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
     encoder = {"kind": "cbow_window", "window": 2, "embedding_size": 16, "dropout": 0.0}
-    config = MaskedLanguageModel.Config.parse(
-        {"encoder": encoder, "transform": False, "output_bias": False}
-    )
+    tree = {"encoder": encoder, "transform": False, "output_bias": False}
+    config = MaskedLanguageModel.Config.parse(tree)
     model = config.build(Tokens(30)).eval()
     table = model.encoder.stem.embedding.weight
     assert [name for name, _ in model.named_parameters()] == ["encoder.stem.embedding.weight"]
@@ -341,9 +314,6 @@ def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
             near = [i for i in range(max(0, t - 2), min(length, t + 3)) if i != t]
             h = table[IDS[row, near]].mean(0)
             close(logits[row, t], table @ h, terms=MODEL)
-
-
-# ------------------------------------------------------------------------------ output bias
 
 
 def test_the_output_bias_of_a_language_model_learns() -> None:
@@ -361,8 +331,6 @@ def test_the_output_bias_of_a_language_model_learns() -> None:
     labels = Labels(("good", "bad"))
     assert Classifier.Config(output_bias=False).build(Tokens(30), labels).output.bias is None
 
-
-# ------------------------------------------------------------------------------ kernels, exports
 
 CHANGES: dict[str, dict[str, Any]] = {
     "no feed-forward": {"feed_forward": "none"},
@@ -396,8 +364,6 @@ def test_a_model_that_cheats_is_not_exported() -> None:
         fitting(PRESETS["gpt-tiny"](decoder=decoder).plain(), "gpt2")
 
 
-# ------------------------------------------------------------------------------ shipped configs
-
 CONFIGS = Path(__file__).parent.parent / "configs"
 
 
@@ -405,10 +371,8 @@ def test_the_recipe_of_2017_is_that_of_the_paper() -> None:
     config = read(RunConfig, CONFIGS / "translation" / "vaswani-2017-recipe.toml")
     tree = config.tree()
     assert {tree["model"][side]["norm_order"] for side in ("encoder", "decoder")} == {"post"}
-    assert (
-        tree["train"]["optimizer"] | {"betas": [0.9, 0.98], "eps": 1e-9}
-        == (tree["train"]["optimizer"])
-    )
+    optimizer = tree["train"]["optimizer"]
+    assert optimizer | {"betas": [0.9, 0.98], "eps": 1e-9} == optimizer
     assert tree["train"]["schedule"]["kind"] == "noam" and tree["train"]["average"] == 5
     assert tree["objective"]["label_smoothing"] == 0.1 and tree["decode"]["beam_size"] == 4
 

@@ -1,7 +1,5 @@
 """Answers: every task answers with one of them; as a line, as JSON and drawn."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,23 +12,17 @@ from foveate.cli import app
 from foveate.config import _FAMILIES
 from foveate.run import Run, load
 from foveate.server.studio_api import application
-from small_runs import CONFIGS, made
+from small_runs import CONFIGS, invoked
 from test_docs import blocks
 
 INPUTS = {"text": ["the dog runs", "", "a girl"], "picture": ["0", "1"], "series": []}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("answers"), [*CONFIGS, "captioner", "masked"], steps=2)
 
 
 def answered(run: Path, inputs: list[str], reads: str, *options: str) -> list[str]:
     """The lines that ``foveate answer`` prints."""
     arguments = inputs if reads != "text" else []
     stdin = "".join(f"{line}\n" for line in inputs) if reads == "text" else None
-    result = CliRunner().invoke(app, ["answer", str(run), *arguments, *options], input=stdin)
-    assert result.exit_code == 0, result.output
+    result = invoked("answer", run, *arguments, *options, text=stdin)
     return result.stdout.splitlines()
 
 
@@ -74,8 +66,7 @@ def own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_task_of_ones_own_is_trained_answered_and_shown(own_task: Path) -> None:
     command = ["train", "reviews.toml", "--run", "runs/reviews"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
+    invoked(*command)
     line = "a warm and clever film"
     [record] = map(json.loads, answered(Path("runs/reviews"), [line], "text", "--json"))
     assert record["text"] == line and record["value"] > 3.5

@@ -1,7 +1,5 @@
 """Batches: what they hold and cost, padding, and epochs of several corpora."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -15,9 +13,8 @@ from foveate.data.batches import BatchPlan, Indices, Mixture, pad, sorted_batche
 from foveate.data.tokenizer import PAD
 
 Lengths = NDArray[np.int32]
-lengths_of_pairs = hnp.arrays(
-    np.int32, st.tuples(st.integers(0, 60), st.integers(1, 3)), elements=st.integers(0, 40)
-)
+shapes = st.tuples(st.integers(0, 60), st.integers(1, 3))
+lengths_of_pairs = hnp.arrays(np.int32, shapes, elements=st.integers(0, 40))
 
 
 def like_captions(examples: int) -> Lengths:
@@ -50,18 +47,6 @@ def obeys(batches: list[Indices], lengths: Lengths, budget: int, max_rows: int |
 def test_every_example_once_and_within_the_budget(lengths, budget, max_rows, epoch) -> None:
     obeys(BatchPlan(lengths, budget, 1).epoch(epoch), lengths, budget, None)
     obeys(sorted_batches(lengths, budget, max_rows), lengths, budget, max_rows)
-
-
-@given(lengths_of_pairs, st.integers(1, 200), st.integers(0, 9), st.integers(1, 5))
-@settings(max_examples=100, deadline=None)
-def test_ranks_deal_one_plan_among_them(lengths, budget, seed, world) -> None:
-    plan = BatchPlan(lengths, budget, seed)
-    whole = [batch.tolist() for batch in plan.epoch(2)]
-    ranks = [BatchPlan(lengths, budget, seed).epoch(2, rank, world) for rank in range(world)]
-    assert len({len(batches) for batches in ranks}) == 1
-    dealt = [batch.tolist() for step in zip(*ranks, strict=True) for batch in step]
-    assert dealt[: len(whole)] == whole
-    assert dealt[len(whole) :] == [[]] * (-len(whole) % world)
 
 
 def test_the_plan_is_a_function_of_seed_and_epoch() -> None:
@@ -121,8 +106,6 @@ def test_what_cannot_be_planned_is_named() -> None:
         BatchPlan(np.ones((2, 2, 2), dtype=np.int32), 8, seed=1)
     with pytest.raises(ValueError, match="lengths must not be negative, but one is -1"):
         BatchPlan(-lengths, 8, seed=1)
-    with pytest.raises(ValueError, match="rank must be from 0 to 1, not 2"):
-        BatchPlan(lengths, 8, seed=1).epoch(0, rank=2, world=2)
 
 
 ids = st.lists(st.integers(4, 9), max_size=7)
@@ -181,5 +164,3 @@ def test_an_epoch_is_a_function_of_the_seed_and_its_number() -> None:
     other.epoch(3)
     assert [b.tolist() for b in item.epoch(1)] == [b.tolist() for b in other.epoch(1)]
     assert examples(item, 1) != examples(item, 2)
-    two = [b.tolist() for rank in (0, 1) for b in item.epoch(1, rank, 2) if len(b)]
-    assert sorted(map(str, two)) == sorted(str(b.tolist()) for b in item.epoch(1))

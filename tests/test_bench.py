@@ -1,7 +1,5 @@
 """Benchmarks measure what they say: training, decoding, memory, length, and this machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +23,7 @@ from foveate.kinds import load_kinds
 from foveate.run import RunEngine
 from foveate.train.config import resolve
 from length import Variant, cost, exponent, variants, worth
+from small_runs import invoked
 
 TOML = """
 [task]
@@ -82,9 +81,7 @@ def test_measure(work: training.Workload) -> None:
     assert result["machine"]["torch"] == torch.__version__
 
 
-def test_no_step_takes_longer_than_is_said(
-    work: training.Workload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_step_takes_longer_than_is_said(work, monkeypatch) -> None:
     """The clock of the last of the counted steps decides, not that of the first."""
     real, allowed = training.train, list[float | None]()
 
@@ -117,9 +114,7 @@ def test_products_are_those_of_every_weight_and_of_attention(work: training.Work
     assert training.products(work, model) == pytest.approx(expected / targets)
 
 
-def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(
-    work: training.Workload,
-) -> None:
+def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(work) -> None:
     lengths = work.task.lengths("train")
     steps = training.train(work, work.model(), resolve("fp32"), steps=3)
     plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
@@ -129,10 +124,8 @@ def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(
 
 
 def test_rates_leave_the_warm_up_out() -> None:
-    steps = [
-        {"seconds": s, "target_tokens": t, "tokens_per_second": 1.0}
-        for s, t in ((9.0, 10), (9.5, 20), (10.0, 30), (11.0, 130), (12.0, 230))
-    ]
+    counts = ((9.0, 10), (9.5, 20), (10.0, 30), (11.0, 130), (12.0, 230))
+    steps = [{"seconds": s, "target_tokens": t, "tokens_per_second": 1.0} for s, t in counts]
     result = training.rates(steps)
     assert result["target_tokens_per_second"] == 100 and result["steps"] == 2
 
@@ -238,13 +231,10 @@ def test_int8_is_a_precision_of_decoding(work: training.Workload) -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_outputs_are_as_long_as_they_are_forced_to_be(
-    work: training.Workload, beam_size: int
-) -> None:
+def test_outputs_are_as_long_as_they_are_forced_to_be(work, beam_size) -> None:
     sources = [[5, 6, 7], [8]]
-    result = RunEngine(work.task, work.model().eval()).outputs(
-        sources, SearchRequest(forced(beam_size, 7))
-    )
+    engine = RunEngine(work.task, work.model().eval())
+    result = engine.outputs(sources, SearchRequest(forced(beam_size, 7)))
     assert [len(outputs[0].ids) for outputs in result] == [7, 7]
 
 
@@ -368,8 +358,7 @@ def test_train_as_json(tiny: str) -> None:
 
 def test_decode_for_people(tiny: str) -> None:
     arguments = ["bench", "decode", tiny, "--seconds", "0.1", "--sentences", "3"]
-    done = CliRunner().invoke(app, [*arguments, "--precision", "fp32"])
-    assert done.exit_code == 0, done.output
+    done = invoked(*arguments, "--precision", "fp32")
     assert "greedy, one by one" in done.stdout and "machine: " in done.stdout
     assert "its data and tokenizers" in done.stderr
     assert "greedy, one by one: 3 sentences" in done.stderr

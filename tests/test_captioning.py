@@ -1,7 +1,5 @@
 """Captioning: figures, what its loss adds, answers, and maps over the picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +17,20 @@ from foveate.decode.engine import SearchRequest
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
-from foveate.nn.scores import HardChoice, Sampled, choices
+from foveate.nn.normalizers import HardChoice, Sampled, choices
 from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
 from foveate.run.passes import explain
-from foveate.tasks.captioning import Captioning, nearest_captions
-from foveate.tasks.metrics import bleu
-from foveate.tasks.objectives import (
-    CrossEntropy,
+from foveate.tasks.attention_losses import (
     Reinforce,
     advantage,
     doubly_stochastic,
-    steps_drawn,
+    drawn_by_position,
     watched,
 )
+from foveate.tasks.captioning import Captioning, nearest_captions
+from foveate.tasks.metrics import bleu
+from foveate.tasks.objectives import CrossEntropy
 from foveate.views.overlays import picture_view
 from pictures import png, write_squares
 from tolerances import MODEL, close, near
@@ -70,9 +68,6 @@ def model(task: Captioning) -> Any:
     return task.build(config()).eval()
 
 
-# ------------------------------------------------------------------------------ figures
-
-
 def test_bleu_takes_the_best_of_several_references() -> None:
     outputs = ["a dog runs over the green grass", "two men play ball in the park"]
     references = [["nothing like it at all", outputs[0].upper()], [outputs[1]]]
@@ -91,9 +86,6 @@ def test_the_nearest_picture_lends_its_caption() -> None:
     darker = (pixels[[2, 0]] * 0.8).astype(np.uint8)
     requested = Album(darker, ["d", "e"], [["?"], ["?"]])
     assert nearest_captions(known, requested) == ["three", "one"]
-
-
-# ------------------------------------------------------------------------------ the loss
 
 
 def test_looking_everywhere_once_costs_nothing() -> None:
@@ -134,9 +126,8 @@ def test_the_regulariser_is_added_once_a_picture(tmp_path: Path) -> None:
     model: Any = task.build(config())
     batch, plain = task.batch("train", [0, 3]), CrossEntropy.Config(label_smoothing=0.0).build()
     loss = task.loss(model, batch, plain)
-    assert float(loss.total.detach() - loss.logged["nll"]) == near(
-        2 * float(loss.logged["places"]), terms=MODEL
-    )
+    regulariser = 2 * float(loss.logged["places"])
+    assert float(loss.total.detach() - loss.logged["nll"]) == near(regulariser, terms=MODEL)
     parts = [task.loss(model, task.batch("train", [i]), plain) for i in (0, 3)]
     separate = sum(float(part.total.detach()) for part in parts)
     assert separate == near(float(loss.total.detach()), terms=MODEL)
@@ -151,9 +142,9 @@ def test_a_draw_is_credited_with_what_comes_after_it() -> None:
 
 def test_draws_of_layers_are_summed_and_steps_kept_apart() -> None:
     step = [HardChoice(torch.tensor([[float(t)]])) for t in range(3)]
-    assert [float(c.log_probability) for c in steps_drawn(step, 3)] == [0, 1, 2]
+    assert [float(c.log_probability) for c in drawn_by_position(step, 3)] == [0, 1, 2]
     layers = [HardChoice(torch.tensor([[1.0, 2.0]])), HardChoice(torch.tensor([[10.0, 20.0]]))]
-    assert [float(c.log_probability) for c in steps_drawn(layers, 2)] == [11, 22]
+    assert [float(c.log_probability) for c in drawn_by_position(layers, 2)] == [11, 22]
 
 
 def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
@@ -173,9 +164,6 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
     assert same[0] == same[1]
 
 
-# ------------------------------------------------------------------------------ answers
-
-
 def test_captions_of_files_and_numbers(task: Captioning, model: Any, tmp_path: Path) -> None:
     path = tmp_path / "mine.png"
     path.write_bytes(png("red"))
@@ -191,10 +179,8 @@ def test_unknown_words_are_not_said(task: Captioning) -> None:
     torch.manual_seed(0)
     model: Any = task.build(config().model_copy(update={"tie": "none"})).eval()
     rules = (MinLength.Config(),)  # of words that are equally good, the end may come first
-    for search in (
-        Greedy.Config(rules=rules).build(),
-        Beam.Config(beam_size=3, rules=rules).build(),
-    ):
+    for chosen in (Greedy.Config(rules=rules), Beam.Config(beam_size=3, rules=rules)):
+        search = chosen.build()
         with torch.no_grad():
             model.output.weight.zero_()
         (answer,) = answering.answer(
@@ -217,12 +203,8 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
 
 
 def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, model: Any) -> None:
-    result = evaluate(
-        task,
-        RunEngine(task, model),
-        examples(task, "test"),
-        SearchRequest(Greedy.Config().build()),
-    )
+    engine, request = RunEngine(task, model), SearchRequest(Greedy.Config().build())
+    result = evaluate(task, engine, examples(task, "test"), request)
     assert result.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
     assert len(result.outputs) == 3
     assert "case:lc" in result.signatures["bleu"]

@@ -1,7 +1,5 @@
 """`foveate check`: right and wrong fillings of every exercise, and what a user's file may do."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -17,6 +15,7 @@ from foveate import config
 from foveate.cli import app
 from foveate.config import ConfigError, kinds
 from foveate.laws.check import KindReport, check, write_exercises
+from small_runs import invoked
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = ROOT / "docs" / "exercises"
@@ -72,10 +71,7 @@ FILLINGS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "04_softmax": (
         EXP + "return e / e.sum(dim=-1, keepdim=True)",
         [
-            (
-                EXP + "return e / e.sum(dim=-2, keepdim=True)",
-                "weights of a query must sum to 1",
-            ),
+            (EXP + "return e / e.sum(dim=-2, keepdim=True)", "weights of a query must sum to 1"),
             ("e = scores.exp()\nreturn e / e.sum(-1, keepdim=True)", "subtract the highest score"),
             (EXP + "return e / e.sum()", "row 0 sums to"),
         ],
@@ -217,7 +213,6 @@ def test_a_gap_that_is_not_filled_is_named_with_its_line(name: str) -> None:
 
 
 # ------------------------------------------------------------------------------ a file of one's own
-
 SCORE = """import torch
 from foveate.nn.scores import Score
 
@@ -263,8 +258,8 @@ ATTENTION = ("nn.attention", "Attention")
 BROKEN = {
     "a gate that counts rows": (
         *ATTENTION,
-        "def _attend(self, q, source, memory, context):\n"
-        "        return super()._attend(q, source, memory, context) * source[:, None, :, :1]",
+        "def _attend(self, x, memory, context):\n"
+        "        return super()._attend(x, memory, context) * context.hypotheses",
         "two hypotheses of a source get something else than each with a memory of its own",
     ),
     "weights of another sum": (
@@ -393,15 +388,15 @@ def test_a_file_without_a_kind_is_one_sentence(tmp_path: Path, text: str, messag
 
 
 def test_the_command_writes_exercises_and_exits_with_1_where_a_law_fails(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["check", "--exercises", str(tmp_path / "own")])
-    assert result.exit_code == 0 and len(result.output.splitlines()) == 13  # with their README
+    result = invoked("check", "--exercises", tmp_path / "own")
+    assert len(result.output.splitlines()) == 13  # with their README
     assert write_exercises(tmp_path / "own") == []
     assert f"foveate check {tmp_path}/own/01" in (tmp_path / "own/01_dot.py").read_text("utf-8")
     result = CliRunner().invoke(app, ["check", str(tmp_path / "own"), "--seconds", "0.1"])
     assert result.exit_code == 1 and "02_scaled_dot.py" in result.output  # a folder: all its files
     path = filled("01_dot", FILLINGS["01_dot"][0], tmp_path)
-    result = CliRunner().invoke(app, ["check", str(path)])
-    assert result.exit_code == 0 and "11 of 11 laws hold" in result.output
+    result = invoked("check", path)
+    assert "11 of 11 laws hold" in result.output
     assert CliRunner().invoke(app, ["check", str(tmp_path / "own" / "01_dot.py")]).exit_code == 1
 
 

@@ -1,7 +1,5 @@
 """Parts that draw: who listens, what they tell, and that REINFORCE climbs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -9,14 +7,14 @@ import torch
 from torch import nn
 
 from foveate.models.vision import GaussianPlace, Glimpse, Retina
-from foveate.nn.scores import HardChoice, Sampled, choices
+from foveate.nn.normalizers import HardChoice, Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
+from foveate.tasks.attention_losses import Reinforce, add_choices
 from foveate.tasks.base import Loss
-from foveate.tasks.objectives import Reinforce, add_choices
 from tolerances import close
 
 
-def test_nobody_listens_nothing_is_drawn() -> None:
+def test_nothing_is_drawn_without_a_listener() -> None:
     sampled, place = Sampled.Config().build(), GaussianPlace(0.5)
     scores, mean = torch.randn(2, 1, 3, 4), torch.rand(2, 2)
     assert torch.equal(sampled(scores), scores.softmax(-1))

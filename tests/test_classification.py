@@ -1,7 +1,5 @@
 """Text classification on small files of our own: labels, batches, figures, answers, looking."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -57,6 +55,7 @@ from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
 from foveate.train.optim import AdamWConfig, Constant
+from task_tools import check_losses, fit
 from tolerances import MODEL, ROW, close, near
 
 GOOD = ["a warm and clever film", "we loved it", "what a joy", "clever , warm , loved by all"]
@@ -86,13 +85,10 @@ def write(folder: Path, train: list[tuple[str, str]] | None = None) -> Path:
 
 
 def make(folder: Path, data: TextData | None = None, **fields: Any) -> TextClassification:
-    inputs = {
-        "source": str(folder / "{split}.tsv"),
-        "tokenizer": WordTokenizer.Config(min_frequency=1),
-    }
-    task: TextClassification = TextClassification.Config(**inputs | fields).build(
-        data or TextData()
-    )
+    words = WordTokenizer.Config(min_frequency=1)
+    inputs = {"source": str(folder / "{split}.tsv"), "tokenizer": words}
+    config = TextClassification.Config(**inputs | fields)
+    task: TextClassification = config.build(data or TextData())
     return task
 
 
@@ -106,9 +102,6 @@ def task(tmp_path: Path) -> TextClassification:
 def model_of(task: TextClassification, config: Classifier.Config) -> Any:
     torch.manual_seed(0)
     return task.build(config).eval()
-
-
-# ------------------------------------------------------------------------------ labels and files
 
 
 @pytest.mark.parametrize(
@@ -180,9 +173,6 @@ def test_what_is_dropped_is_said(tmp_path: Path) -> None:
     assert len(task.lengths("train")) == 8
 
 
-# ------------------------------------------------------------------------------ batches
-
-
 def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) -> None:
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
@@ -209,38 +199,20 @@ def test_dropped_words_are_a_function_of_the_noise(tmp_path: Path) -> None:
 
 @each_model
 def test_losses_add_up(task: TextClassification, config: Classifier.Config) -> None:
-    model, objective = model_of(task, config), CrossEntropy.Config().build()
-    with torch.no_grad():
-        whole = task.loss(model, task.batch("train", range(8)), objective)
-        parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(8)]
-    assert whole.count == 8
-    assert float(whole.total) == near(sum(float(p.total) for p in parts), terms=MODEL)
-
-
-# ------------------------------------------------------------------------------ learning
+    assert check_losses(task, model_of(task, config), 8).count == 8
 
 
 @each_model
 def test_eight_texts_are_learnt_by_heart(task, config) -> None:
-    model = model_of(task, config).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(50):
-        loss = task.loss(model, task.batch("train", range(8)), CrossEntropy.Config().build())
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+    model, objective = model_of(task, config), CrossEntropy.Config().build()
+    fit(model, lambda _: task.loss(model, task.batch("train", range(8)), objective), 50)
     figures = task.measure(model, "train", SEARCH).figures
     assert figures["accuracy"] == figures["f1_macro"] == 100
     assert figures["loss"] < 0.3
-    result = evaluate(
-        task, RunEngine(task, model), task.corpus("train"), SearchRequest(SEARCH, batch_tokens=20)
-    )
+    request = SearchRequest(SEARCH, batch_tokens=20)
+    result = evaluate(task, RunEngine(task, model), task.corpus("train"), request)
     assert result.outputs == [label for _, label in TRAIN]
     assert result.tables["confusion"].cells == [[4, 0], [0, 4]]
-
-
-# ------------------------------------------------------------------------------ answers
 
 
 def test_an_ensemble_has_the_mean_of_p(task: TextClassification) -> None:
@@ -255,9 +227,8 @@ def test_an_ensemble_has_the_mean_of_p(task: TextClassification) -> None:
 
 
 def answers(task: TextClassification, model: Any, lines: list[str], batch_tokens: int = 8192):
-    return answer(
-        task, RunEngine(task, model), lines, SearchRequest(SEARCH, batch_tokens=batch_tokens)
-    )
+    request = SearchRequest(SEARCH, batch_tokens=batch_tokens)
+    return answer(task, RunEngine(task, model), lines, request)
 
 
 @each_model
@@ -281,12 +252,8 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
     model = model_of(short, MODELS["transformer"])
     result = answers(short, model, ["a joy", "clever , warm , loved by all"])
     assert [item.cut for item in result] == [0, 4]
-    evaluation = evaluate(
-        short,
-        RunEngine(short, model),
-        as_examples(short, ["a", GOOD[3]], ["good", "good"]),
-        SearchRequest(SEARCH),
-    )
+    texts = as_examples(short, ["a", GOOD[3]], ["good", "good"])
+    evaluation = evaluate(short, RunEngine(short, model), texts, SearchRequest(SEARCH))
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
         as_examples(short, ["a", "b"], ["good"])
@@ -317,9 +284,6 @@ def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) ->
         read_examples(task, tmp_path / "none.tsv")
 
 
-# ------------------------------------------------------------------------------ looking
-
-
 @pytest.mark.parametrize("tokenizer", [Character.Config(), BPE.Config(vocab_size=280)])
 def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
@@ -345,9 +309,6 @@ def test_odd_texts_are_explained(task: TextClassification, text: str) -> None:
         assert weights.shape[1:] == (len(rows), len(columns))
 
 
-# ------------------------------------------------------------------------------ whole runs
-
-
 def trained(folder: Path, name: str, steps: int, lr: float = 1e-2, **tables: Any) -> Run:
     config = RunConfig(
         train=TrainConfig(
@@ -368,18 +329,16 @@ def trained(folder: Path, name: str, steps: int, lr: float = 1e-2, **tables: Any
 def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A masked language model."""
     folder = write(tmp_path_factory.mktemp("runs"))
-    task = MaskedLanguage.Config(
-        source=str(folder / "{split}.tsv"), tokenizer=WordTokenizer.Config(min_frequency=1)
-    )
+    words = WordTokenizer.Config(min_frequency=1)
+    task = MaskedLanguage.Config(source=str(folder / "{split}.tsv"), tokenizer=words)
     model = MaskedLanguageModel.Config(encoder=MODELS["transformer"].encoder)
     return trained(folder, "masked", 3, task=task, model=model)
 
 
 def tuned(masked: Run, name: str, steps: int, lr: float) -> Run:
     """A classifier whose encoder begins as that of the masked language model."""
-    task = TextClassification.Config(
-        source=masked.config.task.tree()["source"], tokenizer=BPE.Config()
-    )
+    source = masked.config.task.tree()["source"]
+    task = TextClassification.Config(source=source, tokenizer=BPE.Config())
     start = Start(run=str(masked.path), parts=("encoder",))
     tables: dict[str, Any] = {"task": task, "model": MODELS["transformer"], "start": start}
     return trained(masked.path.parent, name, steps, lr, **tables)
@@ -461,17 +420,12 @@ def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     assert label == "good" and float(mean) == near(float(p), terms=MODEL)
     assert written["--scores"][0].split("\t")[::2] == ["good", "bad"]
     tree = json.loads(written["--json"][0])
-    assert (tree["text"], tree["label"], set(tree["probabilities"])) == (
-        "a clever joy",
-        "good",
-        {"good", "bad"},
-    )
+    assert (tree["text"], tree["label"]) == ("a clever joy", "good")
+    assert set(tree["probabilities"]) == {"good", "bad"}
     assert json.loads(written["--json"][1])["label"] is None
     with pytest.raises(ConfigError, match="choose one"):
         classify(run.path, scores=True, as_json=True)
 
-
-# ------------------------------------------------------------------------------ label figures
 
 NAMES = ("a", "b", "c")
 P = np.array([[8, 1, 1], [2, 7, 1], [6, 3, 1], [1, 8, 1]], dtype=np.float32) / 10
@@ -510,10 +464,8 @@ def test_the_confusion_matrix_has_true_labels_in_rows() -> None:
     assert table.cells == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
     assert table.lines()[1:] == ["   a b c", "a  1 0 0", "b  1 2 0", "c  0 0 0"]
     many = [str(n) for n in range(77)]
-    assert Table("t", many, many, np.eye(77, k=1).tolist()).lines()[1:3] == [
-        "   1.0  0 → 1",
-        "   1.0  1 → 2",
-    ]
+    table = Table("t", many, many, np.eye(77, k=1).tolist())
+    assert table.lines()[1:3] == ["   1.0  0 → 1", "   1.0  1 → 2"]
 
 
 def test_evaluations_and_samples() -> None:
@@ -523,10 +475,8 @@ def test_evaluations_and_samples() -> None:
     assert "tp" in evaluation.signatures["f1_macro"]
     assert list(evaluation.tables) == ["confusion"]
     measures = measures_of_labels(LOG_P, WANTED, NAMES, ["w", "x", "y", "z"], 2)
-    assert [(s.source, s.reference, s.output) for s in measures.samples] == [
-        ("w", "a", "a"),
-        ("y", "b", "a"),
-    ]
+    samples = [(s.source, s.reference, s.output) for s in measures.samples]
+    assert samples == [("w", "a", "a"), ("y", "b", "a")]
     assert measures_of_labels(LOG_P, WANTED, NAMES, ["w", "x", "y", "z"], 0).samples == []
 
 

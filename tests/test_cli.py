@@ -1,7 +1,5 @@
 """The command line: errors, workers, the doctor."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import json
@@ -12,20 +10,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import foveate
 from foveate import cli, errors, system
 from foveate.cli import app, doctor
+from foveate.cli.options import flat
 from foveate.cli.serve import ServerEngine
 from foveate.cli.workers import ProcessEngine
 from foveate.config import ConfigError
 from foveate.data.corpus import WorkerError
 from foveate.engine.packed import PackedEngine
 from foveate.run import Run
-from small_runs import Call, running
+from small_runs import Call, invoked, running
 
 # ---- The command line: verbs answer, quickly and in one line where something is wrong
 ROOT = Path(__file__).parent.parent
@@ -57,6 +58,34 @@ def test_help_lists_every_verb_in_whole_sentences() -> None:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Size:
+    width: Annotated[int, typer.Option(min=1)] = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    name: Annotated[str, typer.Argument()]
+    size: Size = Size()
+    filled: Annotated[bool, typer.Option("--filled")] = False
+
+
+def test_a_verb_takes_the_options_of_nested_dataclasses_in_their_order() -> None:
+    calls: list[Shape] = []
+
+    def draw(shape: Shape) -> None:
+        calls.append(shape)
+
+    program = typer.Typer()
+    program.command()(flat(draw))
+    names = [parameter.name for parameter in typer.main.get_command(program).params]
+    assert names[:3] == ["name", "width", "filled"]
+    assert CliRunner().invoke(program, ["a", "--width", "0"]).exit_code == 2
+    for words in (["a"], ["b", "--filled", "--width", "5"]):
+        assert CliRunner().invoke(program, words).exit_code == 0
+    assert calls == [Shape("a"), Shape("b", Size(5), True)]
+
+
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """What a program does in a Python of its own."""
     command = [sys.executable, "-c", code]
@@ -64,7 +93,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["train", "--help"], ["look", "--help"]]
+    "arguments", [["--help"], ["--version"], *([v, "--help"] for v in ("train", "serve", "look"))]
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
@@ -140,17 +169,10 @@ def test_the_shell_completes_verbs_and_options() -> None:
         ("foveate translate --beam", 2, ["--beam-size"]),
         ("foveate look attent", 2, ["attention"]),
     ):
-        asked = {
-            "_FOVEATE_COMPLETE": "complete_bash",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(place),
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", "foveate"],
-            env=os.environ | asked,
-            capture_output=True,
-            text=True,
-        )
+        asked = {"_FOVEATE_COMPLETE": "complete_bash", "COMP_CWORD": str(place)}
+        asked["COMP_WORDS"] = words
+        command = [sys.executable, "-m", "foveate"]
+        done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True)
         assert done.stdout.split() == completed, words
 
 
@@ -168,12 +190,8 @@ def test_kinds(call: Call) -> None:
     assert "sharpness" in text and "\nposition" not in text
     tree = json.loads(call("kinds", "--json").out)
     field = tree["score"]["cosine"]["fields"]["sharpness"]
-    assert field == {
-        "type": "float",
-        "default": "10.0",
-        "limits": "> 0",
-        "meaning": "Factor of the cosine",
-    }
+    expected = {"type": "float", "default": "10.0", "limits": "> 0"}
+    assert field == expected | {"meaning": "Factor of the cosine"}
     ours = [family for name, family in tree.items() if not name.startswith("test_")]
     assert all(kind["meaning"] for family in ours for kind in family.values())
 
@@ -290,8 +308,8 @@ def test_every_lock_is_exact_and_of_no_special_machine() -> None:
      ("align", ["MODEL", "--symmetrize", "--layer"], "evaluate")],
 )  # fmt: skip
 def test_help_of_a_group_shows_the_options_of_its_usual_command(group, options, command) -> None:
-    done = CliRunner().invoke(app, [group, "--help"])
-    assert done.exit_code == 0 and f"  {command} " in done.stdout
+    done = invoked(group, "--help")
+    assert f"  {command} " in done.stdout
     assert all(option in done.stdout for option in options), done.stdout
     wrong = CliRunner().invoke(app, [group, "--bogus"])
     assert f" {group} [OPTIONS]" in wrong.output

@@ -1,7 +1,5 @@
 """``foveate align`` on files of our own, with aligners, a small run, and gold links."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -152,9 +150,7 @@ def test_a_run_links_words_by_the_head_that_is_asked_for(folder: Path, call: Cal
     assert "there are 2" in call("align", run, *sides(folder), "--head", 7)[2]
 
 
-def test_a_run_that_foveate_ships_links_words(
-    folder: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_foveate_ships_links_words(folder, call, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = call("align", "packaged/en-fr", *sides(folder))
     assert code == 0, err

@@ -1,7 +1,5 @@
 """Models side by side: equal budgets, paired tests, growth, one page; and the lecture's lineage."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -75,9 +73,7 @@ def test_translators_are_trained_equally_and_drawn_on_one_page(configs: Path, ca
     assert steps() == before
 
 
-def test_a_trained_run_keeps_its_budget_and_other_tokenizers_are_counted_by_words(
-    configs: Path, call: Call
-) -> None:
+def test_a_trained_run_keeps_its_budget_and_scores_are_per_word(configs, call) -> None:
     train(configs / "rnn.toml", ["train.max_steps=12", "train.validation.every=6"], configs / "old")
     text = (configs / "rnn.toml").read_text("utf-8")
     text = text.replace('kind = "word", min_frequency = 1', 'kind = "character"')
@@ -205,9 +201,7 @@ def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> N
         assert result.code == 2 and message in result.err and "Traceback" not in result.err
 
 
-def test_without_a_budget_each_model_has_as_many_steps(
-    configs: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_budget_each_model_has_as_many_steps(configs, call, monkeypatch) -> None:
     def refuse(plan: ComparisonPlan, budget: Budget, *_: object) -> Comparison:
         raise ConfigError(f"{len(plan.names)} models, {budget}")
 
@@ -223,9 +217,8 @@ def test_the_first_config_sets_the_terms(configs: Path) -> None:
     text = paths[1].read_text("utf-8").replace("batch_tokens = 256", "batch_tokens = 99")
     paths[1].write_text(text.replace("min_frequency = 1", "min_frequency = 2"), "utf-8")
     plan = planned(paths, [], ["other.tsv"])
-    assert plan.notes == {
-        "changed in transformer": "task.source, task.tokenizer, train.batch_tokens: as in rnn"
-    }
+    changes = "task.source, task.tokenizer, train.batch_tokens: as in rnn"
+    assert plan.notes == {"changed in transformer": changes}
     assert {config.task.tree()["source"] for config in plan.configs.values()} == {"other.tsv"}
 
 

@@ -1,7 +1,5 @@
 """Configs: one description, every kind comes back from TOML, and errors say where and what else."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 import types
@@ -35,8 +33,6 @@ REAL = [config for family in kinds().values() for config in family.values()]
 
 
 # ---- a small world of kinds
-
-
 class Shape(Configurable):
     class Config(Config, family="test_shape"):
         name: str = "shape"
@@ -80,8 +76,6 @@ def error_of(folder: Path, text: str, *overrides: str) -> str:
 
 
 # ---- building
-
-
 def test_a_config_builds_its_class() -> None:
     circle = Circle.Config(radius=2.0).build(3.0)
     assert isinstance(circle, Circle) and circle.size == 6.0
@@ -103,8 +97,6 @@ def test_a_kind_needs_a_family() -> None:
 
 
 # ---- reading
-
-
 def test_a_kind_may_be_a_word_or_a_table(tmp_path: Path) -> None:
     word = read(Drawing, write(tmp_path, 'title = "a"\nshape = "polygon"'))
     table = read(Drawing, write(tmp_path, 'title = "a"\n[shape]\nkind = "polygon"'))
@@ -204,8 +196,6 @@ def test_an_imported_kind_does_not_replace_one_of_foveate(tmp_path: Path, monkey
 
 
 # ---- errors
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -268,8 +258,6 @@ def test_line_of_finds_keys_tables_and_dotted_keys() -> None:
 
 
 # ---- differences and merging
-
-
 def test_differences_name_only_what_was_changed() -> None:
     assert Drawing(title="a").differences() == {"title": "a"}
     drawing = Drawing(title="a", shape=Polygon.Config(corners=5))
@@ -283,8 +271,6 @@ def test_merge_leaves_its_arguments_alone() -> None:
 
 
 # ---- there and back
-
-
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.floats(0, 1e300))
 def test_any_text_and_number_come_back(text: str, number: float) -> None:
     drawing = Drawing(title=text, corner_radius=number)
@@ -444,10 +430,7 @@ def test_what_is_absent_stays_absent_through_toml() -> None:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (
-            None,
-            r"'my_kinds'\); it must be beside the config, here, or on PYTHONPATH$",
-        ),
+        (None, r"'my_kinds'\); it must be beside the config, here, or on PYTHONPATH$"),
         ("import no_such_library", r"no_such_library'\)$"),
         ("a = 1\nb = a.c", r"my_kinds\.py:2: AttributeError: 'int' object"),
         ("def (", r"my_kinds\.py, line 1"),

@@ -1,7 +1,5 @@
 """Folders: cut into parts, translated by one or many, stopped and gone on with, put together."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -21,7 +19,8 @@ from foveate.config import ConfigError
 from foveate.documents import folders
 from foveate.documents.folders import FolderJob, cut, files_in, packed, unpacked
 from foveate.documents.spans import DocumentError
-from small_runs import made
+from foveate.run import Run
+from small_runs import invoked
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -137,12 +136,9 @@ def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:
     assert unpacked(packed(b"x\ny", {"cut": [3], "nothing": []})) == (b"x\ny", {"cut": [3]})
 
 
-# ------------------------------------------------------------------------------ the verb
-
-
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"].path
+def run(longer_run: Run) -> Path:
+    return longer_run.path
 
 
 @pytest.fixture
@@ -172,8 +168,7 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(folders, "LINES", 2)
 
     def call(out: str, *more: object) -> Sequence[str]:
-        done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / out, *more))
-        assert done.exit_code == 0, (done.output, done.exception)
+        done = invoked(*arguments(run, corpus, tmp_path / out, *more))
         return done.stderr.splitlines()
 
     output = call("out", "--processes", 1)
@@ -188,21 +183,18 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "left out, of unknown format: 1: README.md" in output
     item = tmp_path / "b.tsv"
     single = ["translate", str(run), "--in", str(corpus / "b.tsv"), "--out", str(item)]
-    assert CliRunner().invoke(app, single).exit_code == 0
+    invoked(*single)
     assert item.read_bytes() == result["b.tsv"]
     (corpus / "b.tsv").write_text("a girl sings\t1\n")
     assert "4 files, 9 lines: 1 translated, 3 were done before" in call("out")
     assert outputs(tmp_path / "out")["b.tsv"] == b"a girl sings\t1\tune fille chante\n"
 
 
-def test_a_folder_by_a_run_that_foveate_ships(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_by_a_run_that_foveate_ships(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("A dog runs.\n")
-    done = CliRunner().invoke(app, arguments(Path("packaged/en-fr"), Path("in"), Path("out")))
-    assert done.exit_code == 0, (done.output, done.exception)
+    invoked(*arguments(Path("packaged/en-fr"), Path("in"), Path("out")))
     assert outputs(tmp_path / "out")["a.txt"].strip()
 
 
@@ -220,8 +212,8 @@ def test_a_broken_file_stops_no_other(run: Path, corpus: Path, tmp_path: Path) -
         assert names == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
     for name in ("a.docx", "b.docx"):
         (corpus / name).unlink()
-    done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / "out"))
-    assert done.exit_code == 0 and not (tmp_path / "out" / ".foveate" / "parts").exists()
+    done = invoked(*arguments(run, corpus, tmp_path / "out"))
+    assert not (tmp_path / "out" / ".foveate" / "parts").exists()
 
 
 def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -> None:
@@ -243,7 +235,7 @@ def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 def test_ray_gives_the_bytes_of_one_process(run: Path, corpus: Path, tmp_path: Path) -> None:
     alone = arguments(run, corpus, tmp_path / "one", "--processes", 1)
-    assert CliRunner().invoke(app, alone).exit_code == 0
+    invoked(*alone)
     outside = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     command = arguments(run, corpus, tmp_path / "ray", "--engine", "ray", "--processes", 2)
     done = subprocess.run(

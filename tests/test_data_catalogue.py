@@ -1,7 +1,5 @@
 """Data sets: the catalogue, what is fetched, verified and found."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -18,7 +16,6 @@ import pytest
 
 from foveate.data.catalogue import DataError, DataSet, File, catalogue, find, get, named
 
-# ------------------------------ download
 TEXT = "A dog runs.\nTwo dogs run – fast.\n".encode() * 9000  # several chunks
 
 
@@ -92,7 +89,6 @@ def everything_below(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*"))
 
 
-# ------------------------------------------------------------------------------ from the network
 def test_a_set_is_fetched_verified_and_left_alone(origin: Origin, tmp_path: Path) -> None:
     origin.files["text.en"] = TEXT
     seen: list[tuple[str, int, int | None]] = []
@@ -122,11 +118,8 @@ def test_originals_are_converted_and_fetched_once(origin: Origin, tmp_path: Path
     with zipfile.ZipFile(archive, "w") as pack:
         pack.writestr("deep/inside/a.txt", "eins\n")
         pack.writestr("deep/inside/b.txt", "zwei\n")
-    origin.files = {
-        "all.zip": archive.getvalue(),
-        "pairs": b"one  ||| un \ntwo ||| deux\n",
-        "blanks": b"fine  film \t1\n",
-    }
+    origin.files = {"all.zip": archive.getvalue(), "pairs": b"one  ||| un \ntwo ||| deux\n"}
+    origin.files["blanks"] = b"fine  film \t1\n"
     data = a_set(
         origin.address,
         file("a.txt.gz", b"eins\n", origin="all.zip", convert="member", argument="a.txt"),
@@ -156,7 +149,7 @@ def test_a_bad_file_does_not_replace_a_good_one(origin: Origin, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("breaks", [1, 2])
-def test_an_answer_that_breaks_off_is_asked_for_again(breaks, origin, tmp_path) -> None:
+def test_an_interrupted_answer_is_requested_again(breaks, origin, tmp_path) -> None:
     origin.files["text.en"], origin.breaks["text.en"] = TEXT, breaks
     folder = get(a_set(origin.address, file()), tmp_path)
     assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
@@ -219,7 +212,6 @@ def test_an_original_of_another_form_is_named(origin: Origin, tmp_path: Path) ->
             get(a_set(origin.address, item), tmp_path)
 
 
-# ------------------------------------------------------------------------------ from a mirror
 @pytest.mark.parametrize("form", ["packed", "packed otherwise", "plain"])
 @pytest.mark.parametrize("by", ["argument", "environment"])
 def test_a_mirror_serves_without_a_network(form: str, by: str, tmp_path: Path, monkeypatch) -> None:
@@ -273,7 +265,6 @@ def test_every_set_comes_from_the_data_folder(data_folder: Path, tmp_path: Path)
             assert path.read_bytes() == (data_folder / name / path.name).read_bytes()
 
 
-# ------------------------------------------------------------------------------ finding
 def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(tmp_path, monkeypatch) -> None:
     local, mirror, cache = tmp_path / "here", tmp_path / "mirror", tmp_path / "cache" / "foveate"
     for folder, ending in ((cache, ".gz"), (mirror, ".gz"), (local, "")):
@@ -289,9 +280,7 @@ def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(tmp_path, mon
     assert find(str(cache / "dogs" / "train.en")) == cache / "dogs" / "train.en.gz"
 
 
-def test_what_is_not_found_says_where_it_was_sought_and_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_data_set_names_the_places_and_the_command(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     output = r"multi30k/train\.en .*cache/foveate/multi30k/train\.en\. .*foveate data get multi30k"
     with pytest.raises(DataError, match=output):
@@ -302,7 +291,6 @@ def test_what_is_not_found_says_where_it_was_sought_and_how_to_get_it(
         find(".")  # a folder is no file
 
 
-# ------------------------------ catalogue
 SETS = list(catalogue().values())
 
 

@@ -1,7 +1,5 @@
 """What outputs must hold and must not: whole characters, phrases, banned words."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Sequence
@@ -28,9 +26,7 @@ from foveate.decode.constraints import (
     RequiredPhrases,
     byte_table,
 )
-from foveate.decode.constraints import (
-    START as START_STATE,
-)
+from foveate.decode.constraints import START as START_STATE
 from foveate.decode.engine import Hypothesis, SearchRequest
 from foveate.decode.phrases import BannedPhrases, Phrase, Spelling, WordPieces
 from foveate.decode.search import Search
@@ -135,7 +131,7 @@ def test_terms_and_beginnings_come_among_whole_characters() -> None:
         assert any("猫" in text for text in texts) and all(t.startswith(begun) for t in texts)
 
 
-def test_of_some_tokens_only_what_they_can_finish() -> None:
+def test_a_shortlist_allows_only_characters_it_can_finish() -> None:
     """A shortlist without any continuation byte leaves no lead byte either."""
     pieces = tokenizer("byte")
     table = byte_table(pieces)
@@ -295,9 +291,7 @@ def translators(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.mark.parametrize("kind", ["byte", "bpe", "unigram", "character", "word"])
 @pytest.mark.parametrize("engine", ["torch", "packed"])
-def test_a_phrase_is_written_once_as_a_whole_word(
-    translators: dict[str, Run], kind: str, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_phrase_is_written_once_as_a_whole_word(translators, kind, engine, monkeypatch) -> None:
     """The models write small letters: what else is a capital is a part of a phrase, left alone."""
     run, tried = translators[kind], 0
     if engine == "torch":
@@ -316,8 +310,8 @@ def test_a_phrase_is_written_once_as_a_whole_word(
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"]
+def run(longer_run: Run) -> Run:
+    return longer_run
 
 
 def test_terms_of_a_trained_run(run: Run) -> None:

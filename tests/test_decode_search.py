@@ -1,7 +1,5 @@
 """Searches: sampling, ensembles, what is chosen, and what is watched."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
@@ -16,7 +14,8 @@ from foveate.config import ConfigError
 from foveate.decode.beam import Beam, DiverseBeam, Greedy, another, with_beam
 from foveate.decode.constraints import Constraints, NoRepeat
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
-from foveate.decode.search import EnsembleSteps, Search, Watch, log_mean_p, map_yields, result_of
+from foveate.decode.search import EnsembleSteps, Followed, Search, log_mean_p
+from foveate.decode.watch import Watch
 from foveate.laws.searches import follows_search
 from foveate.laws.trial import SIZES, Sizes, Trial
 from foveate.tasks.metrics import MinimumBayesRisk
@@ -263,7 +262,10 @@ def test_what_is_watched_is_what_is_found(config, seed, begun) -> None:
     table, watch = random_table(seed), Watch(top_k=3)
     search, given = config.build(), ([0], START, END, None, Constraints([begun]))
     (plain,) = search(Tables([table]), *given)
-    (result,) = result_of(map_yields(search.positions(Tables([table]), *given), watch.read))
+    followed = Followed(search.positions(Tables([table]), *given))
+    for position in followed:
+        watch.read(position)
+    (result,) = followed.outputs
     assert result == plain
     for item in result:
         path = watch.find(item.ids, END)

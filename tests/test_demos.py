@@ -1,7 +1,5 @@
 """Demos: every one is whole, draws in every form, and shows the numbers that it is known for."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
@@ -21,7 +19,8 @@ from foveate.draw.kinds import groups_of
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.sheets import SheetGrid
 from foveate.draw.texts import TableDrawing
-from foveate.nn.scores import Entmax15, Softmax, Sparsemax
+from foveate.nn.normalizers import Entmax15, Sparsemax
+from foveate.nn.scores import Softmax
 from foveate.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.views.demos.formulas import entmax
 from foveate.views.demos.text import LINEAGE
@@ -87,16 +86,8 @@ def test_numbers_of_the_lectures() -> None:
     assert [row[-1] for row in table.rows[1:]] == ["identical", "different", "different"]
     counts, bag, network = sheets("bag").sheets
     assert counts.rows == [",", "bananas", "for", "have", "no", "say", "we", "yes"]
-    assert ["".join(row) for row in counts.cells] == [
-        "101",
-        "111",
-        "010",
-        "100",
-        "101",
-        "011",
-        "101",
-        "110",
-    ]
+    expected = ["101", "111", "010", "100", "101", "011", "101", "110"]
+    assert ["".join(row) for row in counts.cells] == expected
     assert bag.title.endswith("identical") and network.title.endswith("apart")
 
 
@@ -390,9 +381,8 @@ def test_a_step_of_a_typed_table(tmp_path: Path) -> None:
 
 
 def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:
-    arrays = {
-        name.split(": ")[1]: y for name, y in find("scaling").draw({"size": 500}).arrays().items()
-    }
+    found = find("scaling").draw({"size": 500}).arrays()
+    arrays = {name.split(": ")[1]: y for name, y in found.items()}
     plain, scaled = arrays["q · k"], arrays["q · k / √K"]
     assert plain[-1] < plain[0] / 5 and scaled[-1] > 0.9 * scaled[0]
     hard, soft = arrays["softmax(q · k)"], arrays["softmax(q · k / √K)"]
@@ -459,7 +449,7 @@ def test_trainings_are_steady_with_norms_alone() -> None:
     assert trained.train_norms(layers=2, steps=2).keys() == trained.TRAINED.keys()
 
 
-def test_it_is_the_animal_or_the_street() -> None:
+def test_coreference_attends_to_animal_or_street() -> None:
     tired, wide = sheets("coreference").sheets
     assert (tired.title, wide.title) == ("too tired: it → animal", "too wide: it → street")
     assert tired.values.array[2:, tired.columns.index("animal")].max() > 0.9
@@ -467,9 +457,8 @@ def test_it_is_the_animal_or_the_street() -> None:
     texts = trained.sentences()
     assert len(texts) == 720 and sum(is_held for _, _, is_held in texts) == 120
     assert {text.split()[trained.IT] for text, _, _ in texts} == {"it"}
-    assert trained.train_coreference(steps=1)["maps"].keys() == {
-        " ".join(each.columns) for each in (tired, wide)
-    }
+    maps = trained.train_coreference(steps=1)["maps"]
+    assert maps.keys() == {" ".join(each.columns) for each in (tired, wide)}
 
 
 def test_two_passes_mix_what_the_model_says_with_the_truth() -> None:

@@ -1,7 +1,5 @@
 """A teacher's outputs as data: a line for a line, whole or not at all, on from where it stopped."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -37,7 +35,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(parse_tree(RunConfig, tree), folder=folder / "run")
 
 
-def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: Path) -> None:
+def test_output_has_a_line_for_each_source_and_true_pairs(teacher: Run, tmp_path: Path) -> None:
     output = write_distilled(teacher, tmp_path, {"beam_size": 2})
     sources, _ = teacher.pairs("train")
     written = read_split(tmp_path / "{split}.jsonl", None, "train", TextData())
@@ -51,7 +49,7 @@ def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: 
         write_distilled(teacher, tmp_path, {})
 
 
-def test_it_goes_on_where_it_stopped(teacher: Run, tmp_path: Path, monkeypatch) -> None:
+def test_distillation_resumes_where_it_stopped(teacher: Run, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("foveate.cli.train.CHUNK", 5)
     write_distilled(teacher, tmp_path / "whole", {"beam_size": 2})
 

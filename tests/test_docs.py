@@ -1,7 +1,5 @@
 """The docs: links, commands and names that exist, the history with its pictures."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -13,11 +11,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from typer.testing import CliRunner
 
 from copier import copier
-from foveate.cli import app
 from foveate.cli.options import TaskName
+from small_runs import invoked
 from variants import translator
 
 # ------------------------------ The code in the documentation runs as it stands
@@ -190,8 +187,7 @@ def run_commands(block: str, before: Callable[[], None] = lambda: None) -> None:
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         if ours:
             before()
-            result = CliRunner().invoke(app, shlex.split(arguments), input=output)
-            assert result.exit_code == 0, (part, result.exception, result.output)
+            invoked(*shlex.split(arguments), text=output)
 
 
 def test_every_task_has_an_example() -> None:

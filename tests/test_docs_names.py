@@ -1,7 +1,5 @@
 """Every file, module, command, option, make target and config key that the docs name exists."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

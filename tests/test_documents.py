@@ -1,7 +1,5 @@
 """Documents keep their structure; those that were made to harm end in a clear error."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import json
@@ -50,7 +48,8 @@ from foveate.documents.memory import (
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
 from foveate.errors import ConfigError
-from small_runs import made
+from foveate.run import Run
+from small_runs import invoked
 
 
 # ---- Documents keep their structure; memories and glossaries are read; the verb does them all
@@ -65,6 +64,12 @@ def shouted(kind: str, data: bytes | str, **choices: object) -> bytes:
     document = read_document(kind, data, DocumentOptions(**choices))  # type: ignore[arg-type]
     answers = [[line.upper() for line in p.sentences] for p in document.passages]
     return document.written(joined_all(document.passages, answers, diagonal))
+
+
+def docx_bytes(file: docx.document.Document) -> bytes:
+    data = io.BytesIO()
+    file.save(data)
+    return data.getvalue()
 
 
 def test_rows() -> None:
@@ -82,7 +87,7 @@ def test_rows() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab \t\r\n")))
-def test_as_many_rows_as_before(text: str) -> None:
+def test_output_has_as_many_rows_as_input(text: str) -> None:
     assume("\n" in text or "\r" not in text.rstrip())  # lines that end in CR are refused
     result = shouted("tsv", text).decode()
     assert result.count("\n") == text.count("\n")
@@ -96,9 +101,8 @@ def test_a_text_by_lines_is_the_same_text(pieces: list[str]) -> None:
     assume("\n" in text or "\r" not in text.rstrip())
     document = BY_LINES["text"](text.encode(), DocumentOptions(), "here")
     answers = [[line.upper() for line in p.sentences] for p in document.passages]
-    assert document.written(joined_all(document.passages, answers, diagonal)) == shouted(
-        "text", text
-    )
+    done = document.written(joined_all(document.passages, answers, diagonal))
+    assert done == shouted("text", text)
     assert list(document.lines) == list(range(1, len(document.passages) + 1))
 
 
@@ -155,11 +159,8 @@ msgstr "fait"
 def test_catalogues() -> None:
     result = polib.pofile(shouted("po", CATALOGUE).decode())
     assert result[0].msgstr_plural == {0: "%d DOG RUNS.\n", 1: "%d DOGS RUN.\n"}
-    assert (result[0].flags, result[0].comment, result[0].msgctxt) == (
-        ["fuzzy", "python-format"],
-        "for the door",
-        "door",
-    )
+    assert (result[0].comment, result[0].msgctxt) == ("for the door", "door")
+    assert result[0].flags == ["fuzzy", "python-format"]
     assert result[1].msgstr == "fait"
     assert result[2].obsolete and result[2].msgstr == ""
     again = polib.pofile(shouted("po", CATALOGUE, again=True).decode())
@@ -212,9 +213,8 @@ def test_memories_get_a_variant() -> None:
     assert segment[0].text == "BLACK"
     with pytest.raises(ConfigError, match="name the one to add"):
         shouted("tmx", UNITS)
-    declared = (
-        '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n' + UNITS[UNITS.index("<tmx") :]
-    )
+    head = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
+    declared = head + UNITS[UNITS.index("<tmx") :]
     assert '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx ' in shouted("tmx", declared, to="fr").decode()
 
 
@@ -257,9 +257,7 @@ def test_word_documents() -> None:
     file.add_table(1, 1).cell(0, 0).text = "in a cell"
     file.sections[0].header.paragraphs[0].text = "at the top"
     file.add_paragraph("")
-    data = io.BytesIO()
-    file.save(data)
-    result = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
+    result = docx.Document(io.BytesIO(shouted("docx", docx_bytes(file))))
     heading, body, empty = result.paragraphs
     assert (heading.text, heading.style and heading.style.name) == ("MY DOG", "Heading 1")
     assert "https://x.org {{n}}" in body.text and "\t" in body.text and empty.text == ""
@@ -267,7 +265,7 @@ def test_word_documents() -> None:
     assert [run.text for run in body.runs if run.italic] == ["JUMPS"]
     assert result.tables[0].cell(0, 0).text == "IN A CELL"
     assert result.sections[0].header.paragraphs[0].text == "AT THE TOP"
-    for bad in (b"", b"PK", _zip()):
+    for bad in (b"", b"PK", packed({"x": b"y"})):
         with pytest.raises(DocumentError, match="is not a DOCX file"):
             shouted("docx", bad)
 
@@ -288,9 +286,7 @@ def test_words_in_other_elements_and_headers_of_other_pages() -> None:
     parts = "first_page_header", "first_page_footer", "even_page_header", "even_page_footer"
     for name in parts:
         getattr(section, name).paragraphs[0].text = "on some pages"
-    data = io.BytesIO()
-    file.save(data)
-    result = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
+    result = docx.Document(io.BytesIO(shouted("docx", docx_bytes(file))))
     for paragraph, xml in zip(result.paragraphs, inner, strict=True):
         assert "".join(t.text for t in paragraph._p.iter(qn("w:t"))) == "BEFORE IN HERE AFTER."
         tags = re.findall(r"<(w:\w+)", xml)
@@ -299,13 +295,6 @@ def test_words_in_other_elements_and_headers_of_other_pages() -> None:
         assert "IN HERE" in [t.text for t in element.iter(qn("w:t"))]
     for name in parts:
         assert getattr(result.sections[0], name).paragraphs[0].text == "ON SOME PAGES"
-
-
-def _zip() -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as file:
-        file.writestr("x", "y")
-    return data.getvalue()
 
 
 def test_formats_by_their_endings() -> None:
@@ -319,7 +308,6 @@ def test_formats_by_their_endings() -> None:
         shouted("pdf", "")
 
 
-# ------------------------------------------------------------------------------ aids
 def test_glossaries(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("# ours\ndog\tchien|chiens\nHot dog\thot-dog\n\n", "utf-8")
@@ -448,16 +436,15 @@ def test_memories(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"].path
+def folder(longer_run: Run) -> Path:
+    return longer_run.path
 
 
 def test_the_verb(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     page.write_text("<p>the <b>dog</b> runs. https://x.org</p>", "utf-8")
     verb = ["translate", str(folder)]
-    done = CliRunner().invoke(app, [*verb, "--in", str(page), "--out", str(tmp_path / "b.html")])
-    assert done.exit_code == 0, done.output
+    done = invoked(*verb, "--in", page, "--out", tmp_path / "b.html")
     result = (tmp_path / "b.html").read_text("utf-8")
     assert result.startswith("<p>") and "https://x.org</p>" in result and result.count("<b>") == 1
     assert "1 sentence translated" in done.stderr
@@ -476,10 +463,7 @@ def test_the_verb(folder: Path, tmp_path: Path) -> None:
 def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "en-fr")
     (tmp_path / "a.tmx").write_text(UNITS, "utf-8")
-    done = CliRunner().invoke(
-        app, ["translate", str(tmp_path / "en-fr"), "--in", str(tmp_path / "a.tmx")]
-    )
-    assert done.exit_code == 0, done.output
+    done = invoked("translate", tmp_path / "en-fr", "--in", tmp_path / "a.tmx")
     units = list(XML.fromstring(done.stdout).iter("tu"))
     assert [len(unit.findall("tuv")) for unit in units] == [2, 2]
 
@@ -487,8 +471,7 @@ def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_p
 def test_unknown_words_are_copied(folder: Path) -> None:
     inputs = "the dog runs\n"
     for options in ([], ["--copy-unknown", "--ban", "chien"]):
-        done = CliRunner().invoke(app, ["translate", str(folder), *options], input=inputs)
-        assert done.exit_code == 0, done.output
+        done = invoked("translate", folder, *options, text=inputs)
         assert done.stdout.count("\n") == 1
 
 
@@ -497,7 +480,6 @@ SIZE = 10_000  # characters; where time is quadratic they take minutes
 SOON = 5.0  # seconds of processor time
 
 
-# ------------------------------------------------------------------------------ time
 TEXTS = {
     "a word": "a" * SIZE,
     "points": "x " + "." * SIZE,
@@ -571,7 +553,6 @@ def test_a_long_sentence_is_cut_at_white_space_and_nothing_is_lost() -> None:
     assert back(passage) == text
 
 
-# ------------------------------------------------------------------------------ HTML
 @pytest.mark.parametrize(
     "html",
     [
@@ -600,22 +581,14 @@ def test_what_is_no_element_stays_in_the_one_that_it_is_in() -> None:
 def test_what_is_deep_but_closed_or_closes_itself_is_read() -> None:
     html = "<div>" * 1500 + "<b>a dog</b>" + "</div>" * 1500
     assert back(html_passage(html)) == html
-    for fine in (
-        "<p>a",
-        "<li>a",
-        "<br>",
-        "<div><b>a</b></div>",
-        "<svg><path/></svg>",
-        "<!--<i>-->",
-    ):
+    closed = ("<p>a", "<li>a", "<br>", "<div><b>a</b></div>", "<svg><path/></svg>", "<!--<i>-->")
+    for fine in closed:
         check(fine * 3000)
     with pytest.raises(DocumentError, match="more than 1,000,000 tags"):
         check("<" * 1_000_001)
 
 
-def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_elements_without_repeats_read_the_same(monkeypatch) -> None:
     html = '<p>A <b class="x">dog <i>\ue000 runs</i></b>, <code><u>z</u></code>.</p>' * 200
     marked, mark = without_repeats(html)
     assert mark == "\ue000\ue000" and mark in marked
@@ -625,7 +598,6 @@ def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_close
     assert back(html_passage(html)) == result and without_repeats(html) == (html, "")
 
 
-# ------------------------------------------------------------------------------ DOCX
 def members(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         return {name: file.read(name) for name in file.namelist()}
@@ -641,10 +613,9 @@ def packed(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
 
 @pytest.fixture(scope="module")
 def document() -> bytes:
-    file, out = docx.Document(), io.BytesIO()
+    file = docx.Document()
     file.add_paragraph("a dog")
-    file.save(out)
-    return out.getvalue()
+    return docx_bytes(file)
 
 
 def lying(document: bytes) -> bytes:
@@ -747,7 +718,6 @@ def test_broken_archives_are_named(document: bytes, cut: int) -> None:
             shouted("docx", bad)
 
 
-# ------------------------------------------------------------------------------ PO, SRT, TMX
 HEAD = 'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=%s; plural=0;\\n"\n\n'
 DOGS = 'msgid "a dog"\nmsgid_plural "dogs"\n'
 

@@ -1,7 +1,5 @@
 """DOCX documents: each thing that they can hold is translated, stays, or is counted."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile
@@ -47,10 +45,8 @@ def run(text: str, more: str = "") -> str:
 def read(data: bytes) -> tuple[list[list[str]], dict[str, str], str]:
     """The sentences, the members of the document in capitals, and the note."""
     document = read_document("docx", data, DocumentOptions())
-    texts = [
-        p.joined([s.upper() for s in p.sentences], lambda pairs: [[] for _ in pairs])
-        for p in document.passages
-    ]
+    shouts = ((p, [s.upper() for s in p.sentences]) for p in document.passages)
+    texts = [p.joined(shout, lambda pairs: [[] for _ in pairs]) for p, shout in shouts]
     once, twice = document.written(texts), document.written(texts)
     assert once == twice, "it is written as often as one likes"
     with zipfile.ZipFile(io.BytesIO(once)) as file:

@@ -1,7 +1,5 @@
 """The picture of a model has every parameter once, and what the forward pass says."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -35,9 +33,8 @@ SOURCE, TARGET = torch.tensor([5, 6, 7]), torch.tensor([8, 9])
 TRANSFORMER = {"kind": "transformer", "hidden_size": 8, "num_heads": 2, "ffn_size": 32}
 RECURRENT = {"kind": "recurrent", "embedding_size": 8, "hidden_size": 8}
 MAMBA = {"kind": "mamba", "hidden_size": 8, "num_layers": 1}
-PATCHES = Patch.Config(
-    encoder=TransformerEncoder.Config(stem=SeriesPatches.Config(size=4, stride=4))
-)
+STEM = SeriesPatches.Config(size=4, stride=4)
+PATCHES = Patch.Config(encoder=TransformerEncoder.Config(stem=STEM))
 LSTM = RECURRENT | {"cell": "lstm", "attention": {"score": "additive"}}
 
 

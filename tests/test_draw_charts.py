@@ -1,6 +1,4 @@
-"""Words, bars, tables, lines and sheets show the numbers that they are given, in every form."""
-
-from __future__ import annotations
+"""Words, bars, tables, lines, sheets and lanes show the numbers they are given, in every form."""
 
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from foveate.draw.analyses import positions, schedule
 from foveate.draw.charts import BarsDrawing, bar_chart, line_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.figures import LETTERS_A_LINE
+from foveate.draw.lanes import LanesDrawing, Node, lanes
 from foveate.draw.sheets import SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
 from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
@@ -41,9 +40,8 @@ def test_lines_are_the_numbers_and_differ_without_colour(tmp_path: Path) -> None
 
 def test_the_same_numbers_make_the_same_file(tmp_path: Path) -> None:
     x = np.arange(3.0)
-    first, second = (
-        line_chart(x, {"a": x}).save(tmp_path / f"{name}.svg").read_bytes() for name in "ab"
-    )
+    pictures = (line_chart(x, {"a": x}).save(tmp_path / f"{name}.svg") for name in "ab")
+    first, second = (picture.read_bytes() for picture in pictures)
     assert first == second
 
 
@@ -114,9 +112,8 @@ BARS = bar_chart(
     ["a", "b\n"], {"one": np.array([1.0, 2.0]), "two": np.array([np.nan, 4.0])}, "sum", "Title",
     bands={"one": (np.array([0.5, 1.5]), np.array([1.5, 2.5]))}, at=1.0,
 )  # fmt: skip
-TABLE = TableDrawing(
-    title="Best", columns=["rank", "output"], rows=[[1, "A cat."], [2, None], [10, "x" * 200]]
-)
+ROWS = [[1, "A cat."], [2, None], [10, "x" * 200]]
+TABLE = TableDrawing(title="Best", columns=["rank", "output"], rows=ROWS)
 
 
 @pytest.mark.parametrize("view", [WORDS, BARS, TABLE], ids=["words", "bars", "table"])
@@ -178,3 +175,54 @@ def test_a_table_puts_numbers_right_and_breaks_long_texts() -> None:
     assert drawing.rows[:2] == [[1, "A cat."], [2, None]]
     texts = [text.get_text() for text in TABLE.figure().axes[0].texts]
     assert texts[0] == "Best" and "   1  A cat." in texts
+
+
+# ---- A beam as lanes: the nodes that were given, in every form of the picture
+def node(number: int, parent: int | None, text: str, score: float, state: str = "live") -> Node:
+    return Node.model_validate(
+        {"id": number, "parent": parent, "text": text, "log_p": 2 * score, "score": score,
+         "state": state}
+    )  # fmt: skip
+
+
+STEPS = [
+    [node(0, None, "Un", -0.1), node(1, None, "Une", -2.0), node(2, None, "$x$", -3.0, "pruned")],
+    [node(3, 0, " chat", -0.5), node(4, 1, "\u202e</b>", -2.5, "pruned")],
+    [node(5, 3, "</s>", -0.6, "done")],
+]
+
+
+def test_numbers_are_those_given() -> None:
+    view = lanes(STEPS, [0, 3, 5], "Un chat")
+    arrays = view.arrays()
+    assert arrays["step"].tolist() == [0, 0, 0, 1, 1, 2]
+    assert arrays["parent"].tolist() == [-1, -1, -1, 0, 1, 3]
+    close(arrays["log_p"], 2 * arrays["score"])
+    [drawing] = view.drawings()
+    assert isinstance(drawing, LanesDrawing)
+    assert drawing.steps == STEPS and drawing.best == [0, 3, 5]
+
+
+def test_the_text_has_every_beginning_and_marks_the_answer() -> None:
+    text = lanes(STEPS, [0, 3, 5], "Un chat").text(width=100)
+    lines = text.splitlines()
+    assert lines[1] == "  1  [Un] -0.10  Une -2.00  $x$ -3.00×"
+    assert lines[2] == "  2  [chat] -0.50  ⟨U+202E⟩</b> -2.50×"
+    assert lines[3] == "  3  [</s>] -0.60■"
+    assert all(len(line) <= 30 for line in lanes(STEPS).text(width=30).splitlines()[:3])
+
+
+def test_the_figure_joins_children_with_their_parents(tmp_path: Path) -> None:
+    ax = lanes(STEPS, [0, 3, 5]).plot()
+    ends = {tuple(zip(*map(list, line.get_data()), strict=True)) for line in ax.lines}
+    assert ends == {((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 0), (2, 0))}
+    assert len(ax.texts) == 6 and any("$x$" in text.get_text() for text in ax.texts)
+    svg = lanes(STEPS, [0, 3, 5]).save(tmp_path / "b.svg").read_text("utf-8")
+    assert "chat" in svg and "\u202e" not in svg
+
+
+def test_what_cannot_be_a_beam_is_refused() -> None:
+    with pytest.raises(ValueError, match="node 3 extends 0"):
+        lanes(STEPS[1:])
+    with pytest.raises(ValueError, match=r"no step has: \[7\]"):
+        lanes(STEPS, [0, 7])

@@ -1,7 +1,5 @@
 """Drawings: a browser and a notebook get the numbers of their arrays, as JSON of a kind."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -100,12 +98,8 @@ def test_numbers_that_json_lacks(tmp_path: Path) -> None:
 PIXELS = np.arange(3 * 8 * 12, dtype=np.uint8).reshape(3, 8, 12)
 CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]
 WEIGHTS = np.array([[[0.1, 0.2, 0.3, 0.4, 0, 0], [0, 0, 0, 0, 0.25, 0.75]]], np.float32)
-RECORD = AttentionRecord(
-    {"decoder.cross_attention": WEIGHTS},
-    {"": ["A", "b\n"]},
-    {"": CELLS},
-    "x.png",
-)
+MAPS = {"decoder.cross_attention": WEIGHTS}
+RECORD = AttentionRecord(MAPS, {"": ["A", "b\n"]}, {"": CELLS}, "x.png")
 X = np.array([1.0, 2.0, 4.0])
 CURVES = line_chart(
     X, {"a": X**2, "b": np.array([1, np.nan, 3])}, "step", "y", bands={"a": (X, X**3)},

@@ -1,7 +1,5 @@
 """Films of a training and of steps: they change nothing, and are drawn in every form."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -40,9 +38,7 @@ def config_of(run: Run) -> Path:
     return run.path.parent.parent / f"{run.path.name}.toml"
 
 
-def test_training_is_bit_identical_with_snapshots_and_after_a_kill(
-    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_with_snapshots_is_bit_identical_after_a_kill(runs, tmp_path, monkeypatch) -> None:
     config = config_of(runs["transformer"])
     plain = tmp_path / "plain.toml"
     plain.write_text(config.read_text("utf-8").replace(ON, ""), "utf-8")
@@ -188,9 +184,7 @@ def test_steps_of_a_recurrent_forecaster_are_its_rows(runs_steps: dict[str, Run]
     assert drawing.frames[3] in one.text() and one.figure().axes
 
 
-def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(
-    runs_steps: dict[str, Run],
-) -> None:
+def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(runs_steps) -> None:
     asked: dict[str, str] = {"text": "the dog sat", "target": "le chien"}
     attention = steps(runs_steps["rnn"], block="cross_attention", **asked)
     cells = steps(runs_steps["rnn"], block="decoder.cells", **asked)

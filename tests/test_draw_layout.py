@@ -1,7 +1,5 @@
 """Figures choose fonts that have their glyphs, and nothing that is written overlaps."""
 
-from __future__ import annotations
-
 import io
 from itertools import combinations
 from pathlib import Path
@@ -57,10 +55,8 @@ def font(path: Path, characters: str) -> Path:
 
 def record(rows: list[str], columns: list[str], place: str = "") -> AttentionRecord:
     weights = np.random.default_rng(0).dirichlet(np.ones(len(columns)), (2, 2, len(rows)))
-    maps = {
-        f"decoder{place}.layers.{n}.cross_attention": w.astype(np.float32)
-        for n, w in enumerate(weights)
-    }
+    name = f"decoder{place}.layers.{{}}.cross_attention"
+    maps = {name.format(n): w.astype(np.float32) for n, w in enumerate(weights)}
     return AttentionRecord(maps, {"": rows}, {"": columns})
 
 

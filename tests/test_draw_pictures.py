@@ -1,7 +1,5 @@
 """Drawing over pictures: what is drawn is what was looked at, in every form."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

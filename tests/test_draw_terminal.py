@@ -1,7 +1,5 @@
 """The terminal picture: every weight in its place, within the width, for every ability."""
 
-from __future__ import annotations
-
 import io
 import re
 
@@ -58,9 +56,8 @@ def test_colors_are_those_of_the_table() -> None:
 
 
 def test_masked_cells_are_blank() -> None:
-    picture = matrix(
-        np.array([[1.0, 0.0], [0.5, 0.5]]), ["x", "y"], ["a", "b"], scale="row", ink="shades"
-    )
+    weights = np.array([[1.0, 0.0], [0.5, 0.5]])
+    picture = matrix(weights, ["x", "y"], ["a", "b"], scale="row", ink="shades")
     assert row_of(picture, "x").count("█") * 2 == row_of(picture, "y").count("█")
     assert "·" not in row_of(picture, "x")
 

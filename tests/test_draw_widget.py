@@ -1,7 +1,5 @@
 """The widget of a notebook has the drawings, their numbers as bytes, and what is chosen."""
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -43,15 +41,11 @@ def test_numbers_go_beside_the_drawings_as_bytes() -> None:
 
 def test_arrays_are_counted_over_all_drawings() -> None:
     built()
-    sheets = [
-        SheetDrawing(values=Numbers.exact(np.full((1, 1), k)), least=0, most=2) for k in range(3)
-    ]
+    arrays = (np.full((1, 1), k) for k in range(3))
+    sheets = [SheetDrawing(values=Numbers.exact(each), least=0, most=2) for each in arrays]
     made = widget(sheets)
-    assert [d["values"]["url"] for d in json.loads(made.drawings)] == [
-        "array:0",
-        "array:1",
-        "array:2",
-    ]
+    urls = [drawing["values"]["url"] for drawing in json.loads(made.drawings)]
+    assert urls == ["array:0", "array:1", "array:2"]
     assert [np.frombuffer(a, "<f4")[0] for a in made.arrays] == [0, 1, 2]
     assert sheets[2].values.data  # what was given is as it was
 

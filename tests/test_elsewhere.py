@@ -1,7 +1,5 @@
 """macOS and Windows, as far as Linux can play them: main verbs without the names absent there."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -46,14 +44,11 @@ def absent(platform: str) -> dict[str, Any]:
     names: dict[str, list[str]] = {}
     modules = list[str]()
     for stub in (*STUBS.glob("[a-z]*.pyi"), *STUBS.glob("*/__init__.pyi")):
-        name, tree = (
-            (stub.parent if stub.stem == "__init__" else stub).stem,
-            ast.parse(stub.read_text("utf-8")),
-        )
-        here, there = (
-            dict(defined(tree.body, SimpleNamespace(platform=p, version_info=sys.version_info)))
-            for p in ("linux", platform)
-        )
+        name = (stub.parent if stub.stem == "__init__" else stub).stem
+        tree = ast.parse(stub.read_text("utf-8"))
+        version = sys.version_info
+        systems = (SimpleNamespace(platform=p, version_info=version) for p in ("linux", platform))
+        here, there = (dict(defined(tree.body, each)) for each in systems)
         if lost := here.keys() - there.keys():
             if any(there.values()):
                 names[name] = sorted(lost)
@@ -86,9 +81,8 @@ def runs(once: Once) -> Path:
 def test_what_is_absent_elsewhere_is_known() -> None:
     """The lists hold what has stopped the program on these systems before."""
     windows, mac = absent("win32"), absent("darwin")
-    assert {"sched_getaffinity", "fork", "getuid", "mkfifo", "O_NOFOLLOW", "pread"} <= {
-        *windows["absent"]["os"]
-    }
+    names = {"sched_getaffinity", "fork", "getuid", "mkfifo", "O_NOFOLLOW", "pread"}
+    assert names <= {*windows["absent"]["os"]}
     assert {"SIGKILL", "SIGHUP", "SIGALRM"} <= {*windows["absent"]["signal"]}
     assert "AF_UNIX" in windows["absent"]["socket"]
     assert {"fcntl", "resource", "pwd", "termios"} <= {*windows["modules"]}
@@ -191,14 +185,9 @@ def test_a_console_of_few_letters_is_no_hindrance(encoding: str) -> None:
 TEXTS = (".json", ".jsonl", ".toml", ".tsv", ".html", ".txt", ".md")
 
 
-# ------------------------------------------------------------------------------ text files
-
 ROOT = TESTS.parent
-PROGRAMS = sorted(
-    path
-    for folder in ("src", "tools", "benchmarks", "models", "web/scripts")
-    for path in (ROOT / folder).rglob("*.py")
-)
+FOLDERS = ("src", "tools", "benchmarks", "models", "web/scripts")
+PROGRAMS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 OPENERS = {"open": 1, "fdopen": 1, "NamedTemporaryFile": 0, "TemporaryFile": 0}
 
 

@@ -1,7 +1,5 @@
 """The compiled engine computes what PyTorch does, for every part that a program can hold."""
 
-from __future__ import annotations
-
 import itertools
 import weakref
 from functools import partial
@@ -196,12 +194,8 @@ def test_an_output_has_the_same_bits_whatever_is_decoded_beside_it(decoder, int8
     limits = [2 * len(source) + 20 for source in sources]
     for width in (1, 5):
         rooms = (64, 7, 200)
-        together = [
-            CompiledSearch(engine, Settings(START, END, width, width, 0.6, room)).outputs(
-                sources, limits
-            )
-            for room in rooms
-        ]
+        settings = (Settings(START, END, width, width, 0.6, room) for room in rooms)
+        together = [CompiledSearch(engine, each).outputs(sources, limits) for each in settings]
         search = CompiledSearch(engine, Settings(START, END, width, width, 0.6))
         alone = [search.outputs([s], [n])[0] for s, n in zip(sources, limits, strict=True)]
         assert all(outputs == alone for outputs in together)

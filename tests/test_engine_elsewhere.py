@@ -3,8 +3,6 @@
 They are compiled by zig (`pip install ziglang`); `make wheels` runs these tests with it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import struct
@@ -30,10 +28,8 @@ ROOT = Path(__file__).parent
 LIMIT, WIDTH = 30, 4
 # where it is the only compiler, `make test` has installed it, and has no need of wheels
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None and bool(c_compiler())
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not HAS_ZIG, reason="no zig: pip install ziglang"),
-]
+no_zig = pytest.mark.skipif(not HAS_ZIG, reason="no zig: pip install ziglang")
+pytestmark = [pytest.mark.slow, no_zig]
 INTEL, ARM = "x86_64-linux-musl", "aarch64-linux-musl"
 NODE = """
 const { WASI } = require("node:wasi");

@@ -1,7 +1,5 @@
 """A model that PyTorch holds is searched by the engine in C, with its present weights."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import weakref
@@ -25,7 +23,6 @@ from foveate.nn.context import Mask
 from foveate.nn.positions import Position
 from foveate.run import Run, compiled
 from laws.conftest import build
-from small_runs import made as trained
 from tolerances import MODEL, close, differ
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: modules compute")
@@ -38,9 +35,8 @@ SIZES = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "ffn_size": 36, "dr
 def made() -> EncoderDecoder:
     """A small translator with weights that are not those of a start."""
     parts = [each.Config.parse({"kind": "transformer"} | SIZES) for each in (Encoder, Decoder)]
-    model = build(
-        PRESETS["transformer-small"](encoder=parts[0], decoder=parts[1]), vocabulary=VOCABULARY
-    )
+    config = PRESETS["transformer-small"](encoder=parts[0], decoder=parts[1])
+    model = build(config, vocabulary=VOCABULARY)
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.2 * torch.randn(weight.shape)
@@ -178,14 +174,6 @@ def test_what_was_compiled_goes_with_its_model() -> None:
     assert [part() for part in parts] == [None, None, None]
 
 
-# ------------------------------------------------------------------------------ runs
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return trained(tmp_path_factory.mktemp("live"), ["transformer", "rnn", "language"])
-
-
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_outputs_are_those_of_the_modules(runs: dict[str, Run], name: str, threads: int) -> None:
@@ -220,9 +208,7 @@ class OwnBeam(Beam):
     """Somebody's own beam with the config of the usual one."""
 
 
-def test_which_requests_the_modules_answer(
-    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_requests_the_modules_answer(runs, monkeypatch) -> None:
     """The engine has neither a diverse beam nor silenced heads, nor another's task."""
 
     class Other(type(runs["transformer"].task)):  # type: ignore[misc]

@@ -1,7 +1,5 @@
 """Each instruction set is chosen, forced and refused as it should be, and computes the same."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -51,7 +49,6 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Iterator[Force]:
     loading.loaded.cache_clear()
 
 
-# --------------------------------------------------------------------------------- one set runs
 def test_the_best_set_of_the_processor_runs_unless_another_is_forced(force: Force) -> None:
     assert set(OWN) <= set(SETS) and len(OWN) == len(set(OWN))
     loading.loaded.cache_clear()
@@ -75,9 +72,7 @@ def test_the_probe_finds_what_the_system_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["avx3", *(name for name in SETS if name not in OWN)])
-def test_a_set_that_cannot_run_is_refused_with_the_remedy(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_that_cannot_run_is_refused_with_the_remedy(name, monkeypatch) -> None:
     monkeypatch.setenv("FOVEATE_ISA", name)
     loading.loaded.cache_clear()
     fault = "no such instruction set" if name == "avx3" else "this processor lacks it"
@@ -95,9 +90,7 @@ def test_the_doctor_says_which_set_runs_and_why(force: Force) -> None:
     assert facts["engine"].startswith(f"{OWN[0]}: FOVEATE_ISA names it, of {', '.join(OWN)}")
 
 
-def test_without_a_library_and_a_compiler_one_sentence_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_library_and_no_compiler_names_what_to_install(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -110,9 +103,7 @@ def test_without_a_library_and_a_compiler_one_sentence_says_what_to_install(
         loading.loaded()
 
 
-def test_the_libraries_of_a_wheel_run_without_a_compiler(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_libraries_of_a_wheel_run_without_a_compiler(monkeypatch, tmp_path) -> None:
     (tmp_path / "libraries").mkdir()
     for name in ("probe", f"engine-{OWN[-1]}"):
         file = tmp_path / "libraries" / f"{name}{loading.SUFFIX}"
@@ -126,13 +117,10 @@ def test_the_libraries_of_a_wheel_run_without_a_compiler(
 
 
 @pytest.mark.skipif(len(OWN) < 2 or not c_compiler(), reason="one set, or no compiler of its own")
-def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_old_compiler_falls_back_to_the_next_set(monkeypatch, tmp_path) -> None:
     old = tmp_path / "old"
-    script = (
-        f'case "$*" in *{SETS[OWN[-1]][-1]}*) echo error: unknown >&2; exit 1; esac; exec cc "$@"'
-    )
+    refusal = f"*{SETS[OWN[-1]][-1]}*) echo error: unknown >&2; exit 1"
+    script = f'case "$*" in {refusal}; esac; exec cc "$@"'
     old.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     old.chmod(0o755)
     monkeypatch.setenv("CC", str(old))
@@ -143,9 +131,7 @@ def test_where_a_compiler_is_too_old_for_the_best_set_the_next_one_runs(
     loading.loaded.cache_clear()
 
 
-def test_without_zig_the_engine_for_browsers_says_what_it_lacks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_zig_the_engine_for_browsers_says_what_it_lacks(monkeypatch) -> None:
     monkeypatch.setattr(loading, "find_spec", lambda name: None)
     with pytest.raises(LibraryError, match=r"for browsers is not compiled: pip install ziglang"):
         loading.web_engine("engine-wasm")
@@ -163,9 +149,8 @@ def test_without_zig_the_engine_for_browsers_says_what_it_lacks(
 )  # fmt: skip
 def test_a_library_holds_the_instructions_of_its_set(name: str, holds: str, lacks: str) -> None:
     path = loading._compiled(f"engine-{name}")
-    code = subprocess.run(
-        ["objdump", "-d", path], capture_output=True, text=True, check=True
-    ).stdout
+    command = ["objdump", "-d", path]
+    code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(holds, code) and not re.search(lacks, code)
 
 
@@ -228,9 +213,7 @@ BOTH = [
 
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("both", BOTH)
-def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(
-    force: Force, both: tuple, int8: bool
-) -> None:
+def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(force, both, int8) -> None:
     model, sources, first = pair(*both), texts(30), []
     for name in OWN:
         force(name)
@@ -243,9 +226,7 @@ def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(
         assert [o.log_p for o in outputs] == pytest.approx([o.log_p for o in first], abs=1e-4)
 
 
-def test_bytes_of_minus_128_are_refused_on_every_set(
-    force: Force, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_of_minus_128_are_refused_on_every_set(force, monkeypatch) -> None:
     def unsymmetric(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         whole, scale = engine_quantized(weight)
         return np.where(whole == -127, np.int8(-128), whole), scale

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from enum import IntEnum
 from pathlib import Path
 
 import fuzz_engine
@@ -11,7 +13,16 @@ import numpy as np
 import pytest
 from fuzz_engine import Marked, marked
 
-from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
+from foveate.engine import codes
+from foveate.engine.building import FOLDER
+from foveate.engine.compiled import (
+    REFUSALS,
+    STAGES,
+    CompiledModel,
+    CompiledSearch,
+    EngineFailure,
+    Settings,
+)
 from foveate.nn.spec import Labels, Tokens
 from test_engine_compiled import (
     ADDITIVE,
@@ -54,22 +65,38 @@ def refuse(numbers: list[float], own: Marked, tensors=None, maps=frozenset()) ->
         CompiledModel(numbers, tensors or own.tensors, maps)
 
 
+def test_the_numbers_of_parts_are_those_of_the_engine_in_c() -> None:
+    text = "".join(path.read_text("utf-8") for path in FOLDER.glob("*.h"))
+    enums = {
+        name: [member.strip() for member in members.split(",")]
+        for members, name in re.findall(r"typedef enum {([^}]*)} (\w+);", text)
+    }
+    stages, refusals = enums.pop("Stage"), enums.pop("Refusal")
+    del enums["How"]  # no number of a program
+    own = {name: each for name, each in vars(codes).items() if isinstance(each, type(IntEnum))}
+    del own["IntEnum"]
+    assert {name: list(each.__members__) for name, each in own.items()} == enums
+    assert [stage.replace("_", " ").lower() for stage in stages] == [*STAGES, "stages"]
+    numbers = {int(refusal.split("=")[1]) for refusal in refusals}
+    assert numbers == {*REFUSALS, -2}
+
+
 def test_a_unit_of_decoders_in_an_encoder() -> None:
     own = translator(transformer(), transformer(kind="ssru"))
-    blocks = parts(own, "_block")
+    blocks = parts(own, "block")
     unit = next(place for place in blocks if own.numbers[place[0]] == 1)
     refuse(with_part(own, blocks[0], own.numbers[slice(*unit)]), own)
 
 
 def test_a_state_space_that_reads_backwards_in_a_decoder() -> None:
     own = translator(mamba(), mamba())
-    first, last = parts(own, "_block")[0], parts(own, "_block")[-2]
+    first, last = parts(own, "block")[0], parts(own, "block")[-2]
     refuse(with_part(own, last, own.numbers[slice(*first)]), own)
 
 
 def test_states_of_an_encoder_that_has_none() -> None:
     own = translator(transformer(), recurrent())
-    [(begin, end)] = parts(own, "_decoder")
+    [(begin, end)] = parts(own, "decoder")
     assert own.numbers[begin] == 1  # a map of the last state, whose two tensors stand at the end
     numbers = [2, *own.numbers[begin + 1 : end - 2], 0]  # handed over as it is
     refuse(with_part(own, (begin, end), numbers), own)
@@ -81,13 +108,13 @@ def test_states_of_an_encoder_that_has_none() -> None:
 ])  # fmt: skip
 def test_positions_out_of_bounds(position: str, at: int, value: float) -> None:
     own = language(transformer(position=position))
-    [(begin, _)] = parts(own, "_position")
+    [(begin, _)] = parts(own, "position")
     refuse(with_number(own, begin + at, value), own)
 
 
 def test_biases_of_positions_for_fewer_heads() -> None:
     own = language(transformer(position="alibi"))
-    [(begin, end)] = parts(own, "_position")
+    [(begin, end)] = parts(own, "position")
     names = list(own.tensors)
     slopes = names[int(own.numbers[end - 1])]
     few = own.tensors | {slopes: own.tensors[slopes][:2]}
@@ -97,10 +124,10 @@ def test_biases_of_positions_for_fewer_heads() -> None:
 def test_angles_for_heads_of_other_sizes() -> None:
     """The table of angles is that of the first layer."""
     own = language(transformer(position="rope"))
-    at = parts(own, "_attention")[1][0]
+    at = parts(own, "attention")[1][0]
     refuse(with_number(own, at, 2, 2, 16, 16, 16), own)
     own = language(transformer(position="rope", attention=attention(score=ADDITIVE)))
-    at, _ = parts(own, "_attention")[0]
+    at, _ = parts(own, "attention")[0]
     tensors = dict(own.tensors)
     sizes = {"key.weight": (24, 32), "key.bias": 24, "score.of_key": (4, 8, 6)}
     for name in tensors:
@@ -117,7 +144,7 @@ def test_angles_for_heads_of_other_sizes() -> None:
 ])  # fmt: skip
 def test_heads_that_do_not_fit_each_other(heads, sizes) -> None:
     own = language(transformer())
-    at, _ = parts(own, "_attention")[0]
+    at, _ = parts(own, "attention")[0]
     tensors = {
         name: next((np.ones(size, dtype=np.float32) for end, size in sizes.items()
                     if ".0.self_attention." in name and name.endswith(end)), tensor)

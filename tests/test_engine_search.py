@@ -1,7 +1,5 @@
 """Searches of the compiled engine have the outputs of `foveate.decode`, token by token."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -153,8 +151,6 @@ def same(outputs: list[list[EngineOutput]], right: list[list[Hypothesis]]) -> No
             np.testing.assert_allclose([getattr(o, name) for o in own], expected, 2e-4, 2e-4)
 
 
-# ---------------------------------------------------------------------------------------- sampling
-
 SAMPLERS = {
     "plain": {},
     "temperature": {"temperature": 0.7},
@@ -193,9 +189,6 @@ def test_a_seed_draws_what_it_draws_in_pytorch(name: str, kind: str) -> None:
     assert others != outputs
 
 
-# ---------------------------------------------------------------------------------------- prefixes
-
-
 @families
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_begin_with_a_prefix(name: str, kind: str) -> None:
@@ -211,9 +204,6 @@ def test_a_prefix_of_unknown_ids_is_refused() -> None:
     own = family("transformer")
     with pytest.raises(EngineFailure, match="source 2 has an id that the model does not know"):
         CompiledSearch(own.engine, own.settings).outputs([[4], [4]], [5, 5], [[], [SIZE]])
-
-
-# ------------------------------------------------------------------------------------ what may come
 
 
 RULES = {
@@ -266,8 +256,6 @@ def test_no_output_holds_a_banned_phrase(name: str, kind: str, prefixed: bool, p
     same(outputs, right)
     assert outputs != free
 
-
-# ------------------------------------------------------------------------------- what must come
 
 PIECES = WordPieces([i % 7 == 5 for i in range(SIZE)], [i % 5 > 1 for i in range(SIZE)])
 
@@ -393,8 +381,6 @@ def test_outputs_hold_tokens_of_a_shortlist(name: str, kind: str, letters: bool)
 
 
 # ------------------------------------------------------------------------------- how many, how long
-
-
 @families
 def test_the_best_of_a_beam_are_given(name: str) -> None:
     own = family(name)
@@ -466,9 +452,8 @@ def test_the_order_of_sources_changes_nothing(name: str, kind: str) -> None:
         fields = fields | {"sampling": Sampling(top_k=1)}
     sources = texts(30)
     limits = [1 + n * 7 % 23 for n in range(len(sources))]
-    right = CompiledSearch(own.engine, replace(own.settings, **fields)).outputs(
-        own.read(sources), limits
-    )
+    search = CompiledSearch(own.engine, replace(own.settings, **fields))
+    right = search.outputs(own.read(sources), limits)
     for seed, room in ((1, 1), (2, 5), (3, 64)):
         search = CompiledSearch(own.engine, replace(own.settings, room=room, **fields))
         order = np.random.default_rng(seed).permutation(len(sources)).tolist()
@@ -521,8 +506,6 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
                 search.outputs([[5]], [4])
 
 
-# -------------------------------------------------------------------------------------------- taps
-
 TAPPED = [
     (transformer(), transformer()),
     (transformer(position="rope"), transformer(position="rope", norm_order="post")),
@@ -554,9 +537,8 @@ def test_taps_take_what_pytorch_records(encoder, decoder) -> None:
     for number, (name, module) in enumerate(zip(names, modules, strict=True)):
         taken = [stage for stage in STAGES if stage in calls[number]]
         assert {"query", "value", "score", "weights", "context", "output"} <= set(taken)
-        own = search.stages(
-            [(number, stage) for stage in taken], lambda: search.log_probabilities(source, target)
-        )
+        taps = [(number, stage) for stage in taken]
+        own = search.stages(taps, lambda: search.log_probabilities(source, target))
         for stage, flat in zip(taken, own, strict=True):
             right = joined(stage, calls[number][stage].values)[0].numpy()  # (H, T, …)
             heads, keys = module.num_heads, "self" in name and "decoder" in name

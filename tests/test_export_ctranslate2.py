@@ -1,7 +1,5 @@
 """Runs in CTranslate2: every part that it has gives our tokens, and every other one is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -21,14 +19,8 @@ from foveate.export.base import POINTER, Different, ExchangeError, export, sampl
 from foveate.export.ctranslate2 import CTranslate2, first_misfit
 from foveate.export.ctranslate2_engine import CTranslate2Engine
 from foveate.run import Run
-from small_runs import made
 from tolerances import MODEL, near
 from variants import transformer
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("exports"), ["transformer", "rnn", "language"])
 
 
 def exported(run: Run, out: Path, **choices: Any) -> Any:
@@ -49,9 +41,7 @@ def test_a_run_is_exported_and_points_back(runs: dict[str, Run], tmp_path: Path)
         exported(run, tmp_path / "a")
 
 
-def test_away_from_its_data_an_engine_is_tried_on_lines_that_are_named(
-    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_without_data_is_tried_on_given_lines(runs, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)

@@ -1,7 +1,5 @@
 """Runs as folders of transformers: text in, the same text out, by its own classes alone."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path
@@ -43,9 +41,8 @@ def test_text_in_and_the_same_text_out(tokenizer: str, folder: Path, tmp_path: P
         (limit,) = run.search(1, None).limits([read["input_ids"].shape[1] - 1])
         (ids,) = model.generate(**read, max_new_tokens=limit)
     alike = run.decoding(whole_characters=False)  # `generate` may break characters
-    assert theirs.decode(ids, skip_special_tokens=True) == str(
-        alike.translate(["the dog runs"], beam_size=1)[0]
-    )
+    answer = str(alike.translate(["the dog runs"], beam_size=1)[0])
+    assert theirs.decode(ids, skip_special_tokens=True) == answer
 
 
 @pytest.mark.parametrize("name", ["vit", "language"])

@@ -1,7 +1,5 @@
 """Models and vocabularies of others as ours, and folders of strangers."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings
@@ -25,13 +23,12 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.spec import Tokens
 from foveate.train import journal
-from small_runs import Call
 from variants import transformer, translator
 
 
 # ------------------------------ Models and vocabularies of others as ours
 @pytest.mark.parametrize("tokenizer", ["bpe", "unigram"])
-def test_there_and_back_translates_the_same(tokenizer: str, tmp_path: Path) -> None:
+def test_export_and_import_translate_the_same(tokenizer: str, tmp_path: Path) -> None:
     run = transformer(translator(tmp_path, tokenizer))
     export(run, tmp_path / "there", "huggingface", CheckSample(sample_of(run, 3).sources))
     output = import_from(tmp_path / "there", tmp_path / "back")
@@ -200,9 +197,8 @@ def published(family: str, toy: Any, folder: Path) -> Path:
     """A folder as transformers and tokenizers write it, with weights drawn by chance."""
     tokenizer = toy.task.source_tokenizer
     ids = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2}
-    config = getattr(transformers, f"{family}Config")(
-        **PUBLISHED[family], **ids, vocab_size=tokenizer.vocab_size
-    )
+    fields = PUBLISHED[family] | ids | {"vocab_size": tokenizer.vocab_size}
+    config = getattr(transformers, f"{family}Config")(**fields)
     name = {"Marian": "MarianMTModel"}.get(family, f"{family}ForConditionalGeneration")
     torch.manual_seed(3)
     getattr(transformers, name)(config).save_pretrained(folder)
@@ -220,9 +216,7 @@ def first_loss(run: Any, step: int = 0) -> float:
 
 @pytest.mark.parametrize("family", PUBLISHED)
 @pytest.mark.parametrize("edited", [True, False], ids=["edited", "overrides"])
-def test_an_imported_run_trains_in_place_from_its_weights(
-    family: str, edited: bool, toy: Any, tmp_path: Path, call: Call
-) -> None:
+def test_an_imported_run_trains_in_place(family, edited, toy, tmp_path, call) -> None:
     """Its data are named in its config.toml or on the command line; validation is not needed."""
     run = tmp_path / "run"
     printed = call("import", published(family, toy, tmp_path / "theirs"), run)
@@ -253,9 +247,7 @@ def test_an_imported_run_trains_in_place_from_its_weights(
     assert call("translate", run, "--checkpoint", "3", text=b"the dog runs\n").code == 0
 
 
-def test_another_model_is_refused_before_the_first_step(
-    toy: Any, tmp_path: Path, call: Call
-) -> None:
+def test_another_model_is_refused_before_the_first_step(toy, tmp_path, call) -> None:
     run = tmp_path / "run"
     import_from(published("Bart", toy, tmp_path / "theirs"), run)
     keys = ["task.source=a", "train.max_steps=2", "model.decoder.num_layers=3"]
@@ -304,9 +296,7 @@ def test_other_starts_and_ends_than_ours_are_refused(tmp_path: Path, file: str) 
 
 
 @pytest.mark.parametrize("place", [".", "run", "run/checkpoints/x"])
-def test_a_folder_of_another_library_is_no_run_and_says_what_makes_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_folder_of_another_library_names_the_import(tmp_path, monkeypatch, place) -> None:
     """It is named itself, not the folder around it, whatever weights it holds."""
     monkeypatch.chdir(tmp_path)
     folder = Path(place)

@@ -1,7 +1,5 @@
 """Runs as ONNX, as packages of Argos, as folders of safetensors; the verbs."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -19,7 +17,7 @@ from foveate.cli import app
 from foveate.export.argos import MODEL, answers, unpacked
 from foveate.export.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.run import Run
-from small_runs import CONFIGS, made
+from small_runs import CONFIGS, invoked, made
 from variants import at_scale, transformer, translator
 
 
@@ -74,8 +72,7 @@ def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path
     local = transformer(runs["transformer"], attention="local")
     appended = {"kind": "appended", "features": 6}
     printed = transformer(
-        runs["transformer"],
-        attention={"score": {"kind": "location", "softmax_over": "max_length"}},
+        runs["transformer"], attention={"score": {"kind": "location", "softmax_over": "max_length"}}
     )
     joined = transformer(runs["transformer"], position=appended, tie="none")
     for run, reason in (
@@ -163,8 +160,8 @@ def test_a_part_of_ones_own_is_refused_by_name_or_computed(runs, tmp_path: Path,
 def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, out = str(runs["transformer"].path), tmp_path / "out"
     inputs = ["export", run, str(out), "--to", "ctranslate2", "--check", "3"]
-    result = CliRunner().invoke(app, inputs)
-    assert result.exit_code == 0 and "the same" in result.stdout and "3 sentences" in result.stdout
+    result = invoked(*inputs)
+    assert "the same" in result.stdout and "3 sentences" in result.stdout
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     outputs = [
         CliRunner().invoke(app, ["translate", run, "--engine", engine], input="the dog runs\n\n")

@@ -1,7 +1,5 @@
 """Small forms of the faults that `benchmarks/durability faults` tries in earnest."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil
@@ -54,9 +52,6 @@ def ended() -> int:
     return process.pid
 
 
-# ------------------------------------------------------------------------------ two at once
-
-
 def test_the_second_training_of_a_run_refuses_and_names_the_first(trained: Path, run: Path) -> None:
     with run_lock(run):
         for act in (lambda: train(trained / "rnn.toml", folder=run), lambda: average(run)):
@@ -92,9 +87,6 @@ def test_a_run_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(TrainError, match="--run"), run_lock(tmp_path / "file" / "run"):
         pass
-
-
-# ------------------------------------------------------------------------------ full disks
 
 
 @contextmanager
@@ -217,9 +209,6 @@ def test_a_closed_standard_stream_ends_in_one_line(verb: str, closed: str) -> No
         assert done.stderr.startswith("error: standard ") and done.stderr.count("\n") == 1
 
 
-# ------------------------------------------------------------------------------ SIGKILL
-
-
 def test_what_a_killed_process_was_writing_goes_with_the_next_that_is_written(tmp_path) -> None:
     file = tmp_path / "file"
     own = part_of(file).name
@@ -268,9 +257,6 @@ def test_a_file_of_keys_is_never_readable_by_others(tmp_path: Path) -> None:
         os.umask(before)
     assert seen == [0o600, 0o600]
     assert [key.name for key in KeyFile(tmp_path / "keys").all()] == ["one", "two"]
-
-
-# ------------------------------------------------------------------------------ damage, clocks
 
 
 def test_a_damaged_checkpoint_is_not_averaged(run: Path) -> None:

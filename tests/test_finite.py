@@ -1,7 +1,5 @@
 """Weights that overflow give an error or finite answers, by every verb, task and engine."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator
@@ -20,16 +18,11 @@ from foveate.errors import NoOutputError, UserError
 from foveate.native.kernels import without_kernels
 from foveate.run import Run, packed_kind
 from foveate.run.pack import content
-from small_runs import CONFIGS, MORE, made
+from small_runs import CONFIGS, MORE
 
 NAMES = sorted(CONFIGS | MORE)
 LINE, TARGET = "the dog runs", "le chien court"
 Verb = Callable[[Any], object]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("finite"), NAMES, steps=2)
 
 
 def verbs(run: Run) -> dict[str, Verb]:
@@ -104,9 +97,7 @@ def test_every_answer_is_finite_or_an_error(runs: dict[str, Run], name: str, eng
     assert answered + refused > 2 and (refused or "rnn" in name)
 
 
-def test_a_comparison_names_the_model_and_a_distillation_writes_nothing(
-    runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_a_comparison_names_the_model_and_a_distillation_writes_nothing(runs, tmp_path) -> None:
     run = copy.deepcopy(runs["transformer"])
     with torch.no_grad():
         for weight in run.model.parameters():

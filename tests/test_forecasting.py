@@ -1,7 +1,5 @@
 """Forecasting from CSV to CSV: nothing of the future is seen; figures, forecasts, pictures."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path
@@ -40,19 +38,16 @@ from foveate.tasks.forecasting import (
 from foveate.tasks.objectives import CrossEntropy
 from foveate.views import find
 from foveate.views.options import Question
+from task_tools import fit
 from tolerances import MODEL, close, near
 
 # ---- Forecasting from CSV to CSV: nothing of the future is seen; figures, forecasts, pictures
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5
 TRAIN = {"batch_tokens": 16 * (LOOK_BACK + HORIZON), "max_steps": 4, "save": {"best": "mse"}}
 TRAIN |= {"validation": {"every": 2, "samples": 1}}
-SMALL = TransformerEncoder.Config(
-    hidden_size=16,
-    num_layers=1,
-    ffn_size=16,
-    dropout=0.0,
-    stem=SeriesPatches.Config(size=4, stride=4),
-)
+STEM = SeriesPatches.Config(size=4, stride=4)
+SIZES: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "ffn_size": 16, "dropout": 0.0}
+SMALL = TransformerEncoder.Config(**SIZES, stem=STEM)
 MODELS: dict[str, Forecaster.Config] = {
     "patch": Patch.Config(encoder=SMALL),
     "rnn": Recurrent.Config(hidden_size=24),
@@ -100,20 +95,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         }
     )
     rnn = RunConfig.parse(
-        {
-            "task": config(path),
-            "model": MODELS["rnn"],
-            "objective": "squared_error",
-            "train": TRAIN,
-        }
+        {"task": config(path), "model": MODELS["rnn"], "objective": "squared_error", "train": TRAIN}
     )
-    return {
-        "patch": train(patch, folder=folder / "patch"),
-        "rnn": train(rnn, folder=folder / "rnn"),
-    }
+    configs = {"patch": patch, "rnn": rnn}
+    return {name: train(config, folder=folder / name) for name, config in configs.items()}
 
 
-# ------------------------------------------------------------------------------ data
 def test_scaling_knows_the_training_rows_alone(tmp_path: Path) -> None:
     item = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
     other = prepared(tmp_path / "b", series(tmp_path / "b.csv", jump=50.0, since=80))
@@ -199,9 +186,7 @@ def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) 
         ([0.5], "squared_error", r"task.quantiles are given; set objective.kind = \"quantile\""),
     ],
 )
-def test_an_objective_fits_the_task_or_is_refused_before_any_work(
-    tmp_path: Path, levels: list[float], objective: str | None, message: str
-) -> None:
+def test_an_objective_fits_the_task_or_is_refused(tmp_path, levels, objective, message) -> None:
     tree = {"task": config(tmp_path / "absent.csv", quantiles=levels), "model": MODELS["linear"]}
     parsed = RunConfig.parse(tree | ({} if objective is None else {"objective": objective}))
     if objective is None:
@@ -230,19 +215,13 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         task.loss(model, task.batch("train", [0]), CrossEntropy.Config().build())  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------ learning
 @each_model
 def test_eight_examples_are_learnt_by_heart(tmp_path: Path, model: Forecaster.Config) -> None:
     task = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
     torch.manual_seed(0)
     built: Any = task.build(model)
     batch, objective = task.batch("train", list(range(8))), SquaredError.Config().build()
-    optimizer = torch.optim.Adam(built.parameters(), lr=2e-2)
-    for _ in range(80):
-        optimizer.zero_grad()
-        loss = task.loss(built, batch, objective)
-        (loss.total / loss.count).backward()
-        optimizer.step()
+    loss = fit(built, lambda _: task.loss(built, batch, objective), 80, 2e-2)
     assert loss.total.item() / loss.count < 0.03
 
 
@@ -261,7 +240,6 @@ def test_quantiles_learn_the_spread() -> None:
     )
 
 
-# ------------------------------------------------------------------------------ a trained run
 def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -> None:
     result = trained["rnn"].evaluate()
     figures, curves = result.figures, result.curves  # type: ignore[attr-defined]

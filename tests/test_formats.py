@@ -2,8 +2,6 @@
 in a sentence that names it; whatever the files hold, nothing ends in a traceback.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -15,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.cli.new import TASKS, planned
 from foveate.data.report import report_files
 from foveate.data.text import BILINGUAL, READERS, TextData, read_pairs
 from foveate.errors import is_for_the_user
 from foveate.run.training import train
+from foveate.tasks.draft import TASKS, planned
 from foveate.train.checkpoint import steps
 
 ONE_STEP = (
@@ -45,10 +43,9 @@ def tmx(pairs: list[tuple[str, str]], *more: str) -> str:
 
 
 def xliff(pairs: list[tuple[str, str]]) -> str:
-    units = "".join(
-        f"<trans-unit id='{n}'><source>{s}</source><target>{t}</target></trans-unit>"
-        for n, (s, t) in enumerate(pairs)
-    )
+    rows = enumerate(pairs)
+    unit = "<trans-unit id='{}'><source>{}</source><target>{}</target></trans-unit>"
+    units = "".join(unit.format(n, s, t) for n, (s, t) in rows)
     name = "urn:oasis:names:tc:xliff:document:1.2"
     return f"<xliff version='1.2' xmlns='{name}'><file><body>{units}</body></file></xliff>"
 
@@ -171,11 +168,8 @@ def test_what_is_not_read_is_named(name: str, tmp_path: Path) -> None:
         text = f'[task]\nkind = "{task}"\n{key} = "{file}"\n[model]\nkind = "{model}"\n'
         config.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError) as caught:
-            train(
-                config,
-                ["data.holdout=0.1", "train.schedule=constant", *ONE_STEP[:1]],
-                tmp_path / "run",
-            )
+            overrides = ["data.holdout=0.1", "train.schedule=constant", *ONE_STEP[:1]]
+            train(config, overrides, tmp_path / "run")
         assert re.search(f"{REFUSED[name][1]}|{name} is not a text", str(caught.value))
 
 
@@ -253,8 +247,6 @@ def test_codes_and_drafts_are_left_out_and_languages_chosen(tmp_path: Path) -> N
     dropped = {"state needs-translation": 1, "untranslated": 1}
     assert read_pairs(tmp_path / "m.xlf", None, TextData()).dropped == dropped
 
-
-# ------------------------------------------------------------------------------ odd files
 
 BIG = "9" * 5000
 ODD: dict[str, bytes] = {

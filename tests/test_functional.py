@@ -1,7 +1,5 @@
 """Transforms of `torch.func` go through modules in training: they take the plain road."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -16,8 +14,8 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import Dropout, Linear, RMSNorm
 from foveate.nn.loss import linear_cross_entropy, linear_divergence, linear_taught
+from foveate.nn.normalizers import Entmax15, Sparsemax
 from foveate.nn.recurrent import LSTMCell
-from foveate.nn.scores import Entmax15, Sparsemax
 from foveate.nn.spec import Tokens
 from tolerances import close
 

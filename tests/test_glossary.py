@@ -3,8 +3,6 @@
 CONTRIBUTING.md holds the glossary.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

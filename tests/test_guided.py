@@ -1,7 +1,5 @@
 """Guided alignment: the batch carries the links, one head learns them, the rest stays as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +25,8 @@ from foveate.tasks.translation import Translation
 from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}
-TRANSFORMER = EncoderDecoder.Config(
-    encoder=TransformerEncoder.Config(**SIZE, dropout=0.0),
-    decoder=TransformerDecoder.Config(**SIZE, dropout=0.0),
-)
+SIDES = [kind.Config(**SIZE, dropout=0.0) for kind in (TransformerEncoder, TransformerDecoder)]
+TRANSFORMER = EncoderDecoder.Config(encoder=SIDES[0], decoder=SIDES[1])
 RECURRENT = EncoderDecoder.Config(
     encoder=RecurrentEncoder.Config(embedding_size=8, hidden_size=8),
     decoder=RecurrentDecoder.Config(
@@ -128,9 +124,7 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
     assert error(0) > error(1) + 0.2
 
 
-def test_a_word_without_links_is_trained_towards_the_end_of_its_source(
-    corpus: Path, tmp_path: Path
-) -> None:
+def test_a_word_without_links_is_trained_towards_the_end_of_its_source(corpus, tmp_path) -> None:
     """What the head then says of such a word is that it has no counterpart."""
     lines = (corpus / "train.align").read_text("utf-8").splitlines()
     links = tmp_path / "train.align"  # the last word of each target has no link
@@ -148,9 +142,8 @@ def test_a_word_without_links_is_trained_towards_the_end_of_its_source(
 
 def test_links_may_come_from_an_aligner_and_stay_in_the_run(corpus: Path, tmp_path: Path) -> None:
     aligner: Aligner.Config = Model1.Config(iterations=3)
-    task = task_of(
-        corpus, tmp_path, WordTokenizer.Config(min_frequency=1), links=None, aligner=aligner
-    )
+    words = WordTokenizer.Config(min_frequency=1)
+    task = task_of(corpus, tmp_path, words, links=None, aligner=aligner)
     lines = (tmp_path / "guide.align").read_text("utf-8").splitlines()
     assert len(lines) == 400
     again = task.config.build(TextData())
@@ -170,9 +163,8 @@ def test_links_of_several_corpora_are_told_apart(corpus: Path, tmp_path: Path) -
     files = [str(f / "{split}.align") for f in (corpus, other)]
     with pytest.raises(ConfigError, match="a file of links for each of the corpora"):
         GuidedTranslation.Config.parse({**tree, "links": files[0]})
-    task: Any = GuidedTranslation.Config.parse({**tree, "links": files}).build(
-        TextData(max_length=9)
-    )
+    config = GuidedTranslation.Config.parse({**tree, "links": files})
+    task: Any = config.build(TextData(max_length=9))
     task.prepare(tmp_path, seed=0)
     again = task.config.build(task.data)
     again.restore(tmp_path)

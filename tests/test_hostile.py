@@ -4,8 +4,6 @@ The error names the file, nothing of it is executed, and memory stays within bou
 measured in a process of its own.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -78,9 +76,6 @@ def tensors(header: bytes, size: int | None = None, rest: bytes = b"") -> bytes:
     return struct.pack("<Q", len(header) if size is None else size) + header + rest
 
 
-# ------------------------------------------------------------------------------ weights
-
-
 @MANY
 @given(st.data())
 def test_a_bit_flipped_anywhere_in_the_weights_is_found(run: Path, data: st.DataObject) -> None:
@@ -109,9 +104,7 @@ def test_weights_cut_off_anywhere_are_named_with_a_manifest_or_without(run: Path
 
 @MANY
 @given(content=st.binary(max_size=300), declared=st.integers(0, 2**64 - 1))
-def test_whatever_a_file_of_tensors_holds_it_is_read_or_refused_by_name(
-    tmp_path: Path, content: bytes, declared: int
-) -> None:
+def test_any_file_of_tensors_is_read_or_refused_by_name(tmp_path, content, declared) -> None:
     file = tmp_path / "model.safetensors"
     for whole in (content, tensors(content, declared), tensors(content)):
         file.write_bytes(whole)
@@ -132,9 +125,8 @@ OFFSETS = {
 
 @pytest.mark.parametrize("kind", OFFSETS)
 def test_offsets_that_are(kind: str, tmp_path: Path) -> None:
-    entries = {
-        name: {"dtype": "F32", "shape": [2], "data_offsets": place} for name, place in OFFSETS[kind]
-    }
+    named = ((name, {"data_offsets": place}) for name, place in OFFSETS[kind])
+    entries = {name: {"dtype": "F32", "shape": [2]} | offsets for name, offsets in named}
     file = tmp_path / "model.safetensors"
     file.write_bytes(tensors(json.dumps(entries).encode(), rest=bytes(12)))
     with pytest.raises(DamagedError, match=r"model\.safetensors"), opened(file) as result:
@@ -178,9 +170,6 @@ def read_all(run: Path) -> None:
         Shortlist.load(run)
 
 
-# ------------------------------------------------------------------------------ swapped
-
-
 def test_weights_of_another_run_are_refused_by_what_was_sealed(runs: Path, run: Path) -> None:
     other = weights(runs / "rnn")
     shutil.copyfile(other, weights(run))
@@ -197,9 +186,6 @@ def test_weights_under_a_config_of_the_same_shapes_are_refused(run: Path) -> Non
     assert "num_heads = 2" in text
     config.write_text(text.replace("num_heads = 2", "num_heads = 4"), "utf-8")
     refused(lambda: load(run), "config.toml", "another")
-
-
-# ------------------------------------------------------------------------------ paths
 
 
 OUTSIDE = ["../other", "/etc", "checkpoints/../../other", "..", "/"]
@@ -251,8 +237,6 @@ def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_pa
 
 
 # ------------------------------------------------------------------------------ what a run is not
-
-
 def test_a_run_has_no_base_no_imports_and_no_pipe(run: Path, tmp_path: Path, monkeypatch) -> None:
     config, sign = run / "config.toml", tmp_path / "executed"
     text = config.read_text("utf-8")
@@ -314,8 +298,6 @@ def test_ids_of_pieces_are_their_places(ids: dict[str, int], tmp_path: Path) -> 
 
 
 # ------------------------------------------------------------------------------ what is JSON, TOML
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda each: (
@@ -328,7 +310,7 @@ FILES = ["best.json", "source.tokenizer.json", "aligned_head.json", "config.toml
 
 @MANY
 @given(data=st.data())
-def test_whatever_the_files_of_a_run_hold_it_loads_or_says_which_is_wrong(run, data) -> None:
+def test_any_content_of_run_files_loads_or_is_refused_by_name(run, data) -> None:
     file = run / data.draw(st.sampled_from(FILES))
     saved = file.read_bytes() if file.exists() else None
     if saved is not None and data.draw(st.booleans()):
@@ -366,9 +348,6 @@ TOML = {
 def test_a_config_that_is(kind: str, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_bytes(TOML[kind])
     refused(lambda: read(RunConfig, tmp_path / "config.toml"))
-
-
-# ------------------------------------------------------------------------------ memory
 
 
 BOUND = 500  # MiB by which all of these together may make the process grow

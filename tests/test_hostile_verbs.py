@@ -3,8 +3,6 @@
 The verbs and their parameters are those of the command tree, so that a new one is tried as well.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shlex
@@ -158,9 +156,7 @@ def answered(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", at_scale([0, 1, 2], [0]))
 @pytest.mark.parametrize("verb", VERBS)
-def test_whatever_is_typed_is_answered_or_refused_in_a_sentence(
-    verb: str, part: int, answered: Callable[..., int]
-) -> None:
+def test_any_command_line_is_answered_or_refused(verb, part, answered) -> None:
     """Only a command that takes long by its nature may still be at work when its time is up."""
     codes = (0, 1, 2) if verb in ("check", "doctor") else (0, 2)  # 1: laws fail
     codes = (*codes, BUSY) if verb.startswith(LONG) else codes
@@ -189,9 +185,7 @@ SMALL = (  # what stands for the files and numbers of a guide
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("line", DOCUMENTED)
-def test_each_line_of_the_guides_draws(
-    line: str, answered: Callable[..., int], tmp_path: Path
-) -> None:
+def test_each_line_of_the_guides_draws(line, answered, tmp_path) -> None:
     """With a small run in place of RUN and small files in place of those named."""
     for pattern, small in SMALL:
         line = re.sub(pattern, small, line)
@@ -207,9 +201,7 @@ def test_each_line_of_the_guides_draws(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", at_scale(KINDS, ["transformer", "forecaster"]))
 @pytest.mark.parametrize("view", VIEWS)
-def test_each_view_of_each_kind_of_run_is_drawn_or_refused(
-    view: str, kind: str, answered: Callable[..., int], place: Path
-) -> None:
+def test_each_view_of_each_kind_of_run_is_drawn_or_refused(view, kind, answered, place) -> None:
     """Of the run alone, of its packed file, of two runs, and of none."""
     image = ["0"] if view == "picture" else []
     for runs in ([f"runs/{kind}"], [f"runs/{kind}/packed.safetensors"], [], 2 * [f"runs/{kind}"]):

@@ -1,10 +1,9 @@
 """Reading pictures, and classifying them: what is wrong is named by file."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io
+import itertools
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -238,11 +237,8 @@ def test_a_shift_moves_and_fills_with_background() -> None:
     for n in range(20):
         moved = shift.vary(PICTURE, np.random.default_rng(n))
         wide = np.pad(PICTURE, ((0, 0), (2, 2), (2, 2)))
-        places = [
-            (wide[:, 2 + y : 10 + y, 2 + x : 10 + x] == moved).all()
-            for y in (-1, 0, 1)
-            for x in (-1, 0, 1)
-        ]
+        shifts = itertools.product((-1, 0, 1), repeat=2)
+        places = [(wide[:, 2 + y : 10 + y, 2 + x : 10 + x] == moved).all() for y, x in shifts]
         assert any(places)
 
 
@@ -264,10 +260,8 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_crops_are_mirrored_half_of_the_time() -> None:
     crop = Crop.Config(size=8).build()
-    mirrored = [
-        bool((crop.vary(PICTURE, np.random.default_rng(n)) == PICTURE[:, :, ::-1]).all())
-        for n in range(40)
-    ]
+    varied = (crop.vary(PICTURE, np.random.default_rng(n)) for n in range(40))
+    mirrored = [bool((each == PICTURE[:, :, ::-1]).all()) for each in varied]
     assert 8 < sum(mirrored) < 32
 
 

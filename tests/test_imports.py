@@ -1,7 +1,5 @@
 """Imports point one way, and nothing heavy or undeclared slips in."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path
@@ -14,25 +12,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 
 # From the bottom up; a module may import what stands on a lower line, or its own package.
 LAYERS = [
-    {"errors", "files"},
-    {"system"},
-    {"config", "native"},
-    {"nn", "data"},
-    {"models"},
-    {"decode", "inspect"},
-    {"tasks"},
-    {"draw"},
-    {"train"},
-    {"kinds"},
-    {"engine"},
-    {"run"},
-    {"align", "documents", "laws"},
-    {"views"},
-    {"export", "bench"},
-    {"server"},
-    {"cli"},
+    {"errors", "files"}, {"system"}, {"config", "native"}, {"nn", "data"}, {"models"},
+    {"decode", "inspect"}, {"tasks"}, {"draw"}, {"train"}, {"kinds"}, {"engine"}, {"run"},
+    {"align", "documents", "laws"}, {"views"}, {"export", "bench"}, {"server"}, {"cli"},
     {"__init__", "__main__"},
-]
+]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # A reason for each import that would otherwise be against the direction.

@@ -1,7 +1,5 @@
 """Seeing what attention does without changing it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -70,7 +68,7 @@ def test_calls_of_a_recurrent_decoder_are_joined() -> None:
     assert torch.equal(first["decoder.cross_attention"], weights[:, :, :2])
 
 
-def test_some_can_be_chosen() -> None:
+def test_capture_takes_some_attentions() -> None:
     model = transformer()
     with capture(model, lambda name: name.endswith("1.cross_attention")) as maps:
         assert sum(tap is not None for tap in taps(model)) == 1
@@ -140,10 +138,8 @@ def test_blocks_layers_and_patterns_can_be_named() -> None:
     }
     for where, names in expected.items():
         assert list(chosen(model, where)) == names
-    assert list(chosen(model, ["encoder.layers.0", "cross_attention"])) == [
-        "encoder.layers.0.self_attention",
-        *expected["cross_attention"],
-    ]
+    several = ["encoder.layers.0.self_attention", *expected["cross_attention"]]
+    assert list(chosen(model, ["encoder.layers.0", "cross_attention"])) == several
 
 
 @pytest.mark.parametrize("where", ["cross", "layers.2", ["encoder", "pooling"]])

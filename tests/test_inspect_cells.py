@@ -1,7 +1,5 @@
 """Gradients over time and gates: numbers that can be computed otherwise, and models left alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -46,11 +44,8 @@ def test_a_linear_map_is_heard_by_its_own_norm() -> None:
 def test_the_past_alone_is_heard_and_a_window_hears_no_further() -> None:
     window = WindowDecoder.Config.parse({"order": 3, **SMALL, **NARROW}).build(Tokens(10), None)
     whole = TransformerDecoder.Config.parse({"num_heads": 2, "num_layers": 1, **SMALL})
-    for decoder, reach in (
-        (recurrent("rnn"), 6),
-        (window.eval(), 2),
-        (whole.build(Tokens(10), None).eval(), 6),
-    ):
+    decoders = (recurrent("rnn"), window.eval(), whole.build(Tokens(10), None).eval())
+    for decoder, reach in zip(decoders, (6, 2, 6), strict=True):
         result = norms(decoder)
         distance = np.subtract.outer(np.arange(6), np.arange(6))
         heard = (distance >= 0) & (distance < reach)

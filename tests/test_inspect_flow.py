@@ -1,7 +1,5 @@
 """Rollout and relevance are the sums that their papers write, and find what is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -30,9 +28,6 @@ def rows(*shape: int, causal: bool = False) -> NDArray[np.float32]:
     return (drawn / drawn.sum(-1, keepdims=True)).astype(np.float32)
 
 
-# ------------------------------------------------------------------------------ rollout
-
-
 def test_rollout_is_the_product_of_means_with_residuals() -> None:
     encoder, decoder = [rows(2, 4, 4) for _ in range(3)], [rows(2, 3, 3, causal=True) for _ in "ab"]
     cross = [rows(2, 3, 4) for _ in "ab"]
@@ -47,11 +42,8 @@ def test_rollout_is_the_product_of_means_with_residuals() -> None:
         seen = result[f"encoder.layers.{n}.self_attention"]
         close(seen[0], product, terms=ROW)
         close(seen.sum(-1), 1)
-    close(
-        result["decoder.layers.1.cross_attention"][0],
-        cross[1].mean(0) @ mixed[2] @ mixed[1] @ mixed[0],
-        terms=ROW,
-    )
+    flow = cross[1].mean(0) @ mixed[2] @ mixed[1] @ mixed[0]
+    close(result["decoder.layers.1.cross_attention"][0], flow, terms=ROW)
     assert not np.triu(result["decoder.layers.1.self_attention"][0], 1).any()
 
 
@@ -65,14 +57,9 @@ def test_rollout_of_heads_that_pass_everything_back_finds_the_first_word() -> No
 
 def test_rollout_has_the_words_of_its_maps_and_says_what_it_is() -> None:
     record = rollout(translating(transformer(), torch.tensor([4, 5, 6]), torch.tensor([7, 8])))
-    assert record.axes("decoder.layers.1.cross_attention") == (
-        ["w7", "w8", "</s>"],
-        ["w4", "w5", "w6", "</s>"],
-    )
+    axes = record.axes("decoder.layers.1.cross_attention")
+    assert axes == (["w7", "w8", "</s>"], ["w4", "w5", "w6", "</s>"])
     assert "Abnar & Zuidema, 2020" in record.notes[-1]
-
-
-# ------------------------------------------------------------------------------ relevance
 
 
 def test_the_rules_are_those_of_the_paper() -> None:
@@ -167,16 +154,15 @@ def test_looking_leaves_nothing_behind() -> None:
 
 
 def test_a_model_without_attention_has_no_relevance() -> None:
-    config = EncoderDecoder.Config(
-        encoder=recurrent().encoder, decoder=RecurrentDecoder.Config(embedding_size=8)
-    )
+    decoder = RecurrentDecoder.Config(embedding_size=8)
+    config = EncoderDecoder.Config(encoder=recurrent().encoder, decoder=decoder)
     model = config.build(Tokens(20), Tokens(20)).eval()
     forced = translating(model, torch.tensor([4, 5]), torch.tensor([7]))
     with pytest.raises(ConfigError, match="no attention, so relevance"):
         relevance(forced)
 
 
-def test_of_a_model_that_reverses_it_lies_on_the_other_diagonal() -> None:
+def test_relevance_of_a_reversing_model_is_on_the_other_diagonal() -> None:
     torch.manual_seed(1)
     model = recurrent().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     learn(model, backwards=True, steps=150, rate=1e-2)

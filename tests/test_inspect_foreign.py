@@ -3,8 +3,6 @@
 The maps are checked against weights that the libraries themselves give out.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -34,9 +32,6 @@ def _same() -> None:
 def rows_are_whole(maps: dict[str, Tensor]) -> None:
     for weights in maps.values():
         close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-
-
-# ------------------------------------------------------------------------------ plain torch
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -132,9 +127,8 @@ class CausalSelfAttention(nn.Module):
             part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, -1)
         )
         if self.fused:
-            return (
-                F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-            )
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return mixed.transpose(1, 2).flatten(2)
         scores = q @ k.mT / 2
         hidden = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
         return (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
@@ -155,8 +149,6 @@ def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
     close(result[0], result[1], terms=ROW)
     assert (result[0].triu(1) == 0).all()
 
-
-# ------------------------------------------------------------------------------ Hugging Face
 
 SMALL: dict[str, Any] = {"vocab_size": 20, "attn_implementation": "sdpa"}
 WIDE = SMALL | {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -199,19 +191,10 @@ def inputs(kind: str) -> dict[str, Tensor]:
 
 
 DECODER = {"decoder.self_attention": "attentions"}
-BOTH = {
-    "encoder.self_attention": "encoder_attentions",
-    "decoder.self_attention": "decoder_attentions",
-    "decoder.cross_attention": "cross_attentions",
-}
-BLOCKS = {
-    "gpt2": DECODER,
-    "llama": DECODER,
-    "bert": {"encoder.self_attention": "attentions"},
-    "t5": BOTH,
-    "bart": BOTH,
-    "marian": BOTH,
-}
+PARTS = {"encoder.self": "encoder_", "decoder.self": "decoder_", "decoder.cross": "cross_"}
+BOTH = {f"{part}_attention": f"{field}attentions" for part, field in PARTS.items()}
+BLOCKS = {"gpt2": DECODER, "llama": DECODER, "t5": BOTH, "bart": BOTH, "marian": BOTH}
+BLOCKS["bert"] = {"encoder.self_attention": "attentions"}
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -264,15 +247,12 @@ def test_a_hugging_face_model_writes_the_same_while_it_is_looked_at() -> None:
     rows_are_whole(maps)
 
 
-def test_some_layers_can_be_chosen() -> None:
+def test_capture_takes_some_layers() -> None:
     model = hugging_face("bart")
     with capture(model, ["cross_attention", "encoder.layers.0"]) as maps:
         model(**inputs("bart"))
-    assert sorted(maps) == [
-        "decoder.layers.0.cross_attention",
-        "decoder.layers.1.cross_attention",
-        "encoder.layers.0.self_attention",
-    ]
+    cross = [f"decoder.layers.{n}.cross_attention" for n in range(2)]
+    assert sorted(maps) == [*cross, "encoder.layers.0.self_attention"]
     with pytest.raises(ConfigError, match=r"no attention is called 'layers.9'; there are: enc"):
         chosen(model, "layers.9")
 
@@ -301,8 +281,6 @@ def test_maps_become_one_record_with_the_tokens_of_both_sides() -> None:
     with pytest.raises(ValueError, match="keys without a label carry"):
         AttentionRecord.of(maps, source[:4], target).drawn(name)
 
-
-# ------------------------------------------------------------------------------ every architecture
 
 BERT = {"vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 WIDER = BERT | {"intermediate_size": 24}
@@ -426,9 +404,8 @@ class MaskedAttention(CausalSelfAttention):
         q, k, v = (p.unflatten(-1, (2, -1)).transpose(1, 2) for p in self.c_attn(x).chunk(3, -1))
         seen = ~padding[:, None, None]
         if self.fused:
-            return (
-                F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).flatten(2)
-            )
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+            return mixed.transpose(1, 2).flatten(2)
         weights = (q @ k.mT).masked_fill(~seen, -torch.inf).softmax(-1)
         return (weights @ v).transpose(1, 2).flatten(2)
 
@@ -449,9 +426,8 @@ def test_what_is_not_recognised_can_be_named() -> None:
         pass
     with capture(model, modules=["1", "2"]) as maps:
         assert torch.equal(model(x), plain)
-    assert {name: weights.shape for name, weights in maps.items()} == dict.fromkeys(
-        ("1", "2"), (2, 1, 5, 5)
-    )
+    shapes = {name: weights.shape for name, weights in maps.items()}
+    assert shapes == dict.fromkeys(("1", "2"), (2, 1, 5, 5))
     rows_are_whole(maps)
     message = r"no module is called '3'; there are: 1, 2"
     with pytest.raises(ConfigError, match=message), capture(model, modules="3"):
@@ -497,8 +473,6 @@ def test_attentions_that_are_never_called_are_named() -> None:
     with warned, capture(model) as maps:
         model(torch.randn(1, 3, 4))
     assert maps == {}
-    with (
-        pytest.warns(UserWarning, match=r"nothing called 0"),
-        capture(nn.Sequential(nn.MultiheadAttention(8, 2))),
-    ):
+    module = nn.Sequential(nn.MultiheadAttention(8, 2))
+    with pytest.warns(UserWarning, match=r"nothing called 0"), capture(module):
         pass

@@ -1,7 +1,5 @@
 """Ablation, kinds of heads, logit lens, permutation, states, loss surface: tested by truth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +48,6 @@ def saved(view: Drawing, folder: Path) -> None:
     assert view.drawings()
 
 
-# ------------------------------------------------------------------------------ ablation
-
-
 def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
     model = transformer()
     pairs = [(SOURCE, TARGET), (SOURCE.flip(0), TARGET[:1])]
@@ -86,9 +81,6 @@ def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
     [sheet] = [s for s in view.sheets if s.title == "decoder cross-attention"]
     assert np.array_equal(sheet.values.array[0], lost["decoder.layers.0.cross_attention"])
     assert "mean of 3" in view.caption
-
-
-# ------------------------------------------------------------------------------ kinds of heads
 
 
 def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
@@ -148,9 +140,6 @@ def test_the_measures_by_hand() -> None:
     assert on_diagonal(np.stack([causal, causal])).shape == (2,)
 
 
-# ------------------------------------------------------------------------------ logit lens
-
-
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: Path) -> None:
     model = language_model(norm_order=order)
@@ -185,15 +174,10 @@ def test_the_lens_of_a_pair_and_of_none() -> None:
         lens(translating(recurrent(), SOURCE, TARGET))
 
 
-# ------------------------------------------------------------------------------ permutation
-
-
 def positioned(position: Position.Config) -> EncoderDecoder:
     sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
-    config = EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**sizes, position=position),
-        decoder=TransformerDecoder.Config(**sizes),
-    )
+    encoder = TransformerEncoder.Config(**sizes, position=position)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=TransformerDecoder.Config(**sizes))
     model: EncoderDecoder = config.build(Tokens(20), Tokens(20)).eval()
     return model
 
@@ -260,14 +244,9 @@ def test_recurrence_and_a_causal_mask_know_the_order() -> None:
     assert [series.name for series in rnn.series] == ["outputs, with positions"]
     assert rnn.arrays()["outputs, with positions"].max() > 1e-3
     masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
-    assert [series.name for series in masked.series] == [
-        "outputs, with positions",
-        "attention, with positions",
-    ]
+    expected = ["outputs, with positions", "attention, with positions"]
+    assert [series.name for series in masked.series] == expected
     assert masked.arrays()["outputs, with positions"].max() > 1e-3
-
-
-# ------------------------------------------------------------------------------ hidden states
 
 
 def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
@@ -292,9 +271,8 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
 
 
 def test_states_of_a_language_model_leave_the_kernel_as_it_was() -> None:
-    decoder = RecurrentDecoder.Config(
-        embedding_size=8, hidden_size=8, readout="state", cell=LSTMCell.Config()
-    )
+    sizes = {"embedding_size": 8, "hidden_size": 8, "readout": "state"}
+    decoder = RecurrentDecoder.Config(**sizes, cell=LSTMCell.Config())
     model: LanguageModel = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
     with torch.no_grad():
         plain = model.decode(TEXT[None])
@@ -310,9 +288,6 @@ def test_principal_components_of_a_line_are_the_line() -> None:
     path, shares = principal(line)
     np.testing.assert_allclose(np.abs(np.diff(path[:, 0])), 5, atol=1e-9)
     np.testing.assert_allclose(shares, [1, 0, 0], atol=1e-9)
-
-
-# ------------------------------------------------------------------------------ loss surface
 
 
 class Bowl(nn.Module):
@@ -346,9 +321,8 @@ def test_the_surface_of_a_bowl_is_a_paraboloid(tmp_path: Path) -> None:
             assert result[row, column] == near(expected, terms=MODEL)
     view = surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
     saved(view, tmp_path)
-    np.testing.assert_allclose(
-        view.sheets[0].values.array, np.log10(result / result.min()), atol=1e-9
-    )
+    values = view.sheets[0].values.array
+    np.testing.assert_allclose(values, np.log10(result / result.min()), atol=1e-9)
     first, second = view.sheets
     assert (first.least, first.most) == (second.least, second.most)
     assert "50 runs" in view.caption

@@ -1,7 +1,5 @@
 """A record finds its maps and labels, and figures of heads are those of known maps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -27,11 +25,8 @@ RECORD = AttentionRecord(
 
 def test_blocks() -> None:
     assert block_of("model.decoder.layers.12.cross_attention") == "model.decoder.cross_attention"
-    assert list(RECORD.blocks()) == [
-        "encoder.self_attention",
-        "decoder.self_attention",
-        "decoder.cross_attention",
-    ]
+    names = ["encoder.self_attention", "decoder.self_attention", "decoder.cross_attention"]
+    assert list(RECORD.blocks()) == names
     assert RECORD.names("cross_attention") == list(MAPS)[2:]
     assert RECORD.names("decoder.self_attention") == [list(MAPS)[1]]
 

@@ -1,7 +1,5 @@
 """Pieces to words keep their mass, under the right words; nothing in a label is hidden."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from itertools import pairwise
@@ -194,9 +192,8 @@ def test_the_row_of_a_word_is_where_it_was_produced() -> None:
     """The decoder reads the start first: row t produces word t, column t is the word before."""
     name = "decoder.layers.0.self_attention"
     one_to_one = {name: np.eye(4, dtype=np.float32)[None]}
-    record = attention_record(
-        one_to_one, "auto", text("a", [(0, 1)]), text("x y z", [(0, 1), (1, 3), (3, 5)])
-    )
+    source, target = text("a", [(0, 1)]), text("x y z", [(0, 1), (1, 3), (3, 5)])
+    record = attention_record(one_to_one, "auto", source, target)
     rows, columns = record.axes(name)
     assert rows == ["x", "y", "z", "</s>"]
     assert columns == ["<s>", "x", "y", "z"]

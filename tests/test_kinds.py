@@ -1,7 +1,5 @@
 """What a config may hold: every table, kind and field has a name that finds it and a meaning."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

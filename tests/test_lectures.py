@@ -1,7 +1,5 @@
 """The five lectures: their pages are current, their commands exist, the studio draws them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator
@@ -125,9 +123,7 @@ def asked(any_run: None, monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
 
 
 @pytest.mark.parametrize(("lecture", "number", "step"), STEPS)
-def test_the_studio_draws_what_the_command_draws(
-    lecture: Lecture, number: int, step: LectureStep, asked: list[Drawn], client: TestClient
-) -> None:
+def test_the_studio_draws_what_the_command_draws(lecture, number, step, asked, client) -> None:
     program, *words = shlex.split(step.command)
     typed = CliRunner().invoke(app, words, catch_exceptions=False)
     assert (program, typed.exit_code) == ("foveate", 0), typed.output
@@ -311,9 +307,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
             yield client
 
 
-def test_the_runs_that_ship_are_small_whole_and_those_of_the_lectures(
-    installed: TestClient,
-) -> None:
+def test_the_runs_that_ship_are_small_whole_and_those_of_the_lectures(installed) -> None:
     # one of them has its packed file too, so that it translates without PyTorch
     assert sum(f.stat().st_size for f in PACKAGED.rglob("*") if f.is_file()) <= 8 * 2**20
     runs = {each["id"]: each for each in installed.get("/api/v1/runs").json()["runs"]}

@@ -1,7 +1,5 @@
 """Masked language modelling on small texts of our own: what is hidden, learnt, guessed, seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +21,15 @@ from foveate.run.evaluation import as_examples, evaluate, read_examples
 from foveate.run.passes import explain
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.objectives import CrossEntropy
+from task_tools import check_losses, fit
 from tolerances import MODEL, close, near
 
 TEXTS = [
-    "the grey cat sleeps on the warm stove",
-    "two boats cross the river at dawn",
-    "my sister does not like cold soup",
-    "where did you put the green umbrella",
-    "the baker opens his shop early",
-    "nobody answered the old telephone",
-    "we painted the door of the barn red",
-    "she reads a long letter from her aunt",
-]
+    "the grey cat sleeps on the warm stove", "two boats cross the river at dawn",
+    "my sister does not like cold soup", "where did you put the green umbrella",
+    "the baker opens his shop early", "nobody answered the old telephone",
+    "we painted the door of the barn red", "she reads a long letter from her aunt",
+]  # fmt: skip
 ENCODER = TransformerEncoder.Config(
     hidden_size=32, num_heads=2, num_layers=1, ffn_size=32, dropout=0.0
 )
@@ -43,10 +38,8 @@ SEARCH = Greedy.Config().build()
 
 def make(folder: Path, texts: list[str] = TEXTS, **fields: Any) -> MaskedLanguage:
     (folder / "train.txt").write_text("".join(f"{t}\n" for t in texts), encoding="utf-8")
-    inputs = {
-        "source": str(folder / "{split}.txt"),
-        "tokenizer": WordTokenizer.Config(min_frequency=1),
-    }
+    words = WordTokenizer.Config(min_frequency=1)
+    inputs = {"source": str(folder / "{split}.txt"), "tokenizer": words}
     task: MaskedLanguage = MaskedLanguage.Config(**inputs | fields).build(TextData())
     task.prepare(folder, seed=0)
     return task
@@ -60,9 +53,6 @@ def task(tmp_path: Path) -> MaskedLanguage:
 def model_of(task: MaskedLanguage, **fields: Any) -> Any:
     torch.manual_seed(0)
     return task.build(MaskedLanguageModel.Config(**{"encoder": ENCODER} | fields))
-
-
-# ------------------------------------------------------------------------------ what is hidden
 
 
 def test_shares_of_the_tokens_are_chosen_hidden_and_replaced(task: MaskedLanguage) -> None:
@@ -117,30 +107,17 @@ def test_a_vocabulary_with_a_mask_uses_it(tmp_path: Path) -> None:
     assert plain.mask_id == plain.tokenizer.vocab_size - 1
 
 
-# ------------------------------------------------------------------------------ learning
-
-
 def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     model, objective = model_of(task), CrossEntropy.Config(label_smoothing=0.0).build()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    model.train()
-    for step in range(100):
-        loss = task.loss(model, task.batch("train", range(8), noise=step % 3), objective)
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+    batches = [task.batch("train", range(8), noise) for noise in range(3)]
+    fit(model, lambda step: task.loss(model, batches[step % 3], objective), 100)
     measures = task.measure(model, "train", SEARCH, samples=1)
     assert measures.figures["accuracy"] > 90
     assert measures.figures["perplexity"] == pytest.approx(np.exp(measures.figures["loss"]))
     (sample,) = measures.samples
     assert sample.reference == TEXTS[0]
-    evaluation = evaluate(
-        task,
-        RunEngine(task, model),
-        as_examples(task, TEXTS),
-        SearchRequest(SEARCH, batch_tokens=30),
-    )
+    texts, request = as_examples(task, TEXTS), SearchRequest(SEARCH, batch_tokens=30)
+    evaluation = evaluate(task, RunEngine(task, model), texts, request)
     assert evaluation.figures == near(measures.figures, terms=MODEL)
     assert sum(a == b for a, b in zip(evaluation.outputs, TEXTS, strict=True)) >= 6
 
@@ -154,13 +131,9 @@ def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     ],
 )
 def test_losses_add_up_for_every_encoder(task: MaskedLanguage, fields: dict[str, Any]) -> None:
-    model, objective = model_of(task, **fields).eval(), CrossEntropy.Config().build()
+    model = model_of(task, **fields).eval()
     assert (model.output.weight is model.encoder.embedding.weight) == ("tie" not in fields)
-    with torch.no_grad():
-        whole = task.loss(model, task.batch("train", range(8), 1), objective)
-        parts = [task.loss(model, task.batch("train", [i], 1), objective) for i in range(8)]
-    assert whole.count == sum(part.count for part in parts) == 8
-    assert float(whole.total) == near(sum(float(p.total) for p in parts), terms=MODEL)
+    assert check_losses(task, model, 8, noise=1).count == 8
 
 
 def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
@@ -176,9 +149,6 @@ def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
         right += sum(int(log_p[c].argmax()) == item[c] for c in chosen)
     assert result.total == near(total, terms=MODEL)
     assert (result.right, sum(map(len, result.places))) == (right, 8)
-
-
-# ------------------------------------------------------------------------------ files, looking
 
 
 def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
@@ -212,9 +182,8 @@ def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
     assert "empty text: 2" in output
     assert "words between blanks" in output
     model = model_of(task).eval()
-    evaluation = evaluate(
-        task, RunEngine(task, model), as_examples(task, ["", TEXTS[0]]), SearchRequest(SEARCH)
-    )
+    texts = as_examples(task, ["", TEXTS[0]])
+    evaluation = evaluate(task, RunEngine(task, model), texts, SearchRequest(SEARCH))
     assert evaluation.outputs[0] == ""
 
 

@@ -1,7 +1,5 @@
 """Figures of text on cases that can be counted by hand, and minimum Bayes risk by them."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import itertools
@@ -40,7 +38,7 @@ from foveate.tasks.metrics import (
     tokenizer_for,
 )
 from laws.tables import limit, random_table, search
-from small_runs import Once, made
+from small_runs import made
 
 # ------------------------------ Figures of text on cases that can be counted by hand
 SEVERAL = [("R EH1 D", "R IY1 D"), ("K AE1 T",)]
@@ -61,11 +59,8 @@ def test_rouge_by_hand() -> None:
     outputs, references = ["the cats sat on the mat"], ["the cat sat"]
     figures, signatures = figures_of(outputs, references, ["rouge1", "rouge2", "rougeL"])
     f = {n: 2 * p * r / (p + r) for n, p, r in (("1", 3 / 6, 1.0), ("2", 2 / 5, 1.0))}
-    assert figures == {
-        "rouge1": pytest.approx(100 * f["1"]),
-        "rouge2": pytest.approx(100 * f["2"]),
-        "rougeL": pytest.approx(100 * f["1"]),
-    }
+    rouge = {"rouge1": 100 * f["1"], "rouge2": 100 * f["2"], "rougeL": 100 * f["1"]}
+    assert figures == pytest.approx(rouge)
     assert "rouge-score" in signatures["rougeL"]
 
 
@@ -91,9 +86,7 @@ LATIN = ["Er las «東京» gern.", "Wörter"]
     [(JA, "char", "ja-mecab"), (KO, "char", "ko-mecab"), (ZH, "zh", "zh"), (TH, "char", "char"),
      (LATIN, "13a", "13a"), (["42 %", ""], "13a", "13a"), ([(JA[0], JA[1])], "char", "ja-mecab")],
 )  # fmt: skip
-def test_bleu_cuts_words_by_the_script_of_the_references(
-    references: References, plain: str, with_mecab: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bleu_tokenizes_by_script(references, plain, with_mecab, monkeypatch) -> None:
     for installed, expected in ((False, plain), (True, with_mecab)):
         monkeypatch.setattr(metrics, "_installed", lambda _, yes=installed: yes)
         assert tokenizer_for(references) == expected
@@ -214,10 +207,8 @@ def risk(**fields: object) -> MinimumBayesRisk:
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=7))
 def test_the_answer_is_the_argmax_of_the_mean_utility(which: list[int]) -> None:
     """Eikema & Aziz (2020) word for word: mean sentence chrF with all draws, repeats included."""
-    mean = {
-        y: sum(sentence_chrf(TEXTS[y], [TEXTS[other]]).score for other in which) / len(which)
-        for y in which
-    }
+    scores = {y: [sentence_chrf(TEXTS[y], [TEXTS[other]]).score for other in which] for y in which}
+    mean = {y: sum(each) / len(which) for y, each in scores.items()}
     decided = risk().decide(outputs(*which), text)
     assert [h.score for h in decided] == pytest.approx(sorted(mean.values(), reverse=True))
     for item in decided:
@@ -281,15 +272,12 @@ def test_more_hypotheses_need_more_candidates() -> None:
     assert config.giving(6).candidates == Sample.Config(num_samples=6, seed=7)
 
 
-# ------------------------------ Weights that overflow
 OVERFLOWING = ("transformer", "language", "classifier", "masked", "vit", "rnn", "forecaster")
 
 
 @pytest.mark.parametrize("kind", OVERFLOWING)
 @pytest.mark.parametrize("factor", [1e12, 1e30, float("nan")])
-def test_an_evaluation_of_weights_that_overflow_is_finite_or_an_error(
-    kind: str, factor: float, once: Once
-) -> None:
+def test_an_evaluation_of_weights_that_overflow_is_finite_or_an_error(kind, factor, once) -> None:
     folder = once("overflowing", lambda place: (made(place, OVERFLOWING, steps=2), None)[1])
     run = load(folder / "runs" / kind)
     with torch.no_grad():

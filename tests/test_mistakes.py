@@ -1,7 +1,5 @@
 """Users' mistakes: each row of ``mistakes.toml`` is answered with one clear sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Installed models: found by names, listed, refused where absent; how their package is made."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -49,9 +47,7 @@ def test_a_model_answers_by_its_name(installed: Path, call: Call) -> None:
     assert call("look", "attention", "en-fr", "--text", "the dog").code == 0
 
 
-def test_what_is_in_the_working_folder_wins_and_is_said(
-    installed: Path, run: Run, call: Call, tmp_path: Path
-) -> None:
+def test_what_is_in_the_working_folder_wins_and_is_said(installed, run, call, tmp_path) -> None:
     shutil.copytree(run.path, tmp_path / "en-fr")
     answer = call("translate", "en-fr", "-v", text=b"the dog runs .\n")
     assert answer.code == 0
@@ -81,9 +77,7 @@ def test_models_says_how_to_install_them(call: Call, monkeypatch: pytest.MonkeyP
     assert "no models are installed; in a checkout" in call("models").out
 
 
-def test_the_wheel_has_the_files_twice_the_same_and_is_refused_without_them(
-    package: Path, tmp_path: Path
-) -> None:
+def test_the_wheel_of_models_is_reproducible_and_complete(package, tmp_path) -> None:
     made = [Path(next(WheelBuilder(str(package)).build(directory=str(tmp_path / n)))) for n in "ab"]
     assert made[0].read_bytes() == made[1].read_bytes()
     assert made[0].name == "foveate_models-1.0.0-py3-none-any.whl"
@@ -98,16 +92,13 @@ def test_the_wheel_has_the_files_twice_the_same_and_is_refused_without_them(
         (package / "away").rename(package / "src/foveate_models/files/fr-en.safetensors")
 
 
-def test_scores_are_written_into_the_file(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_written_into_the_file(package, tmp_path, monkeypatch) -> None:
     files = tmp_path / "files"
     files.mkdir()
     shutil.copy(package / "src/foveate_models/files/en-fr.safetensors", files)
     monkeypatch.setattr(models, "FILES", files)
-    monkeypatch.setattr(
-        models, "tests", lambda *_: {"ours": (["the dog .", "a"], ["le chien .", "un"])}
-    )
+    tests = {"ours": (["the dog .", "a"], ["le chien .", "un"])}
+    monkeypatch.setattr(models, "tests", lambda *_: tests)
     before, weights = packed.read(files / "en-fr.safetensors")
     result = models.score(tmp_path, "en-fr")
     after, same = packed.read(files / "en-fr.safetensors")

@@ -1,7 +1,5 @@
 """The native library where it cannot be built, and OpenMP's threads beside other programs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -113,9 +111,8 @@ def test_threads_sleep_at_barriers_while_others_need_the_cores(setting: dict[str
     own = [name for name in os.environ if name.startswith(("OMP_", "GOMP_"))]
     env = {name: value for name, value in os.environ.items() if name not in own} | setting
     program = BUSY if not setting else BUSY.replace("+ 60", "+ 2")
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     lines = [line.split() for line in done.stdout.splitlines()]
     if setting:
         assert lines == [["False", "0"], ["False", "0"]]
@@ -127,9 +124,7 @@ def test_threads_sleep_at_barriers_while_others_need_the_cores(setting: dict[str
 @pytest.mark.parametrize("kind", ["mamba", "ssru", "transformer", "recurrent"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.float16])
 @pytest.mark.parametrize("only", ["", "bias", "kernel", "log_a", "skip"])
-def test_parameters_of_any_type_are_read_as_what_they_are(
-    kind: str, dtype: torch.dtype, only: str
-) -> None:
+def test_parameters_of_any_type_are_read_as_what_they_are(kind, dtype, only) -> None:
     """All parameters, or those of a name alone: what the modules compute without kernels."""
     size = {"embedding_size": 16} if kind == "recurrent" else {}
     decoder = {"kind": kind, "hidden_size": 16, "num_layers": 1, "dropout": 0.0, **size}

@@ -1,7 +1,5 @@
 """``foveate new`` on real data: the guess, a config that trains, and refusals."""
 
-from __future__ import annotations
-
 import os
 import pty
 import shlex
@@ -11,16 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.cli.new import write_config
+from foveate.cli.data import new
 from foveate.run.training import train
 from foveate.train.checkpoint import steps
+from small_runs import invoked
 
-TINY = (
-    "train.max_steps=2",
-    "train.schedule.warmup_steps=0",
-    "train.save.every=2",
-    "train.validation.every=none",
-)
+TINY = ("train.max_steps=2", "train.schedule.warmup_steps=0")
+TINY += ("train.save.every=2", "train.validation.every=none")
 PAIRS = (*TINY, "train.batch_tokens=256")
 
 
@@ -40,8 +35,7 @@ def test_the_guessed_config_trains(names, task, tmp_path, data_folder, monkeypat
     monkeypatch.setenv("FOVEATE_DATA", str(data_folder))
     files = [str(data_folder / name) for name in names.split()]
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["new", "auto", *files, "--out", "c.toml"])
-    assert result.exit_code == 0, result.exception
+    result = invoked("new", "auto", *files, "--out", "c.toml")
     assert f"c.toml: {task};" in result.stdout
     assert "foveate train c.toml --run runs/c" in result.stdout
     if task not in ("captioning", "vision"):  # whole albums take long to read
@@ -49,22 +43,13 @@ def test_the_guessed_config_trains(names, task, tmp_path, data_folder, monkeypat
         assert steps(Path("runs/c")) == [2]
         _, _, use = result.stdout.rpartition("foveate ")
         arguments = shlex.split(use) + (["--max-length", "5"] if task == "language" else [])
-        answered = CliRunner().invoke(app, arguments, input="Hahn<N><GEN><SG>\n")
-        assert answered.exit_code == 0, (use, answered.exception, answered.output)
+        invoked(*arguments, text="Hahn<N><GEN><SG>\n")
 
 
-TEXTS = [
-    "where is my card",
-    "why was I charged twice",
-    "how do I top up, please",
-    "my pin is blocked",
-]
-INTENTS = [
-    "card_arrival",
-    "balance_not_updated_after_cheque_or_cash_deposit",
-    "topping_up_by_card",
-    "pin",
-]
+TEXTS = ["where is my card", "why was I charged twice", "how do I top up, please"]
+TEXTS.append("my pin is blocked")
+LONG = "balance_not_updated_after_cheque_or_cash_deposit"
+INTENTS = ["card_arrival", LONG, "topping_up_by_card", "pin"]
 
 
 def table(head: str, row: str, rows: int = 80) -> str:
@@ -129,8 +114,7 @@ def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -
     (tmp_path / "test.csv").write_text(content, encoding="utf-8")
     out = tmp_path / "c.toml"
     command = ["new", "auto", str(tmp_path / name), "train.threads=1", "--out", str(out)]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.exception
+    invoked(*command)
     text = out.read_text()
     assert "\nthreads = 1\n" in text
     for part in expected:
@@ -175,23 +159,20 @@ def test_exports_of_public_data_are_read_by_what_they_hold(name: str, tmp_path: 
     content, expected = EXPORTS[name]
     (tmp_path / name).write_text(content)
     config = tmp_path / "c.toml"
-    result = CliRunner().invoke(app, ["new", "auto", str(tmp_path / name), "--out", str(config)])
-    assert result.exit_code == 0, result.output
+    result = invoked("new", "auto", tmp_path / name, "--out", config)
     assert expected in config.read_text().replace('"', "'")
     assert "40 lines" in result.output and "odd: empty" not in result.output
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_files_do_not_show_is_asked_on_a_terminal(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_files_do_not_show_is_asked_on_a_terminal(name, tmp_path, monkeypatch) -> None:
     content, typed = ASKED[name]
     (tmp_path / name).write_text(content, encoding="utf-8")
     terminal, process = pty.openpty()
     os.write(terminal, typed.encode())
     with os.fdopen(process) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        write_config("auto", [tmp_path / name], tmp_path / "c.toml", 1.0, force=False)
+        new("auto", [tmp_path / name], tmp_path / "c.toml", 1.0)
     os.close(terminal)
     text = (tmp_path / "c.toml").read_text(encoding="utf-8")
     assert [part for part in CHOSEN[name] if part not in text] == []
@@ -200,7 +181,7 @@ def test_what_files_do_not_show_is_asked_on_a_terminal(
 def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:
     out = tmp_path / "c.toml"
     file = str(data_folder / "sst2" / "train.tsv.gz")
-    assert CliRunner().invoke(app, ["new", "masked", file, "--out", str(out)]).exit_code == 0
+    invoked("new", "masked", file, "--out", out)
     train(out, PAIRS, tmp_path / "run")
     assert steps(tmp_path / "run") == [2]
 

@@ -1,7 +1,5 @@
 """Masks, states, normalizers and state-space models by their definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -18,9 +16,11 @@ from foveate.native.kernels import library, without_kernels
 from foveate.nn.attention import SHORT, Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.linear import RMSNorm
-from foveate.nn.scores import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
+from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
+from foveate.nn.scores import Normalizer, Softmax
 from foveate.nn.spec import Tokens
 from foveate.nn.ssm import (
+    ScanInputs,
     SelectiveStateSpace,
     convolve,
     scan_chunked,
@@ -293,10 +293,8 @@ def test_cold_softmax_is_hardmax() -> None:
     hard = Hardmax.Config().build()(scores)
     assert torch.equal(hard.sum(dim=-1), torch.ones(4, 3))
     assert torch.equal(hard.argmax(dim=-1), scores.argmax(dim=-1))
-    distances = [
-        float((Softmax.Config(temperature=t).build()(scores) - hard).abs().max())
-        for t in (1.0, 0.1, 0.01, 1e-4)
-    ]
+    near_hard = (Softmax.Config(temperature=t).build() for t in (1.0, 0.1, 0.01, 1e-4))
+    distances = [float((each(scores) - hard).abs().max()) for each in near_hard]
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] < rounding(ROW)
 
@@ -359,9 +357,8 @@ def test_adding_a_constant_changes_nothing(config: Normalizer.Config) -> None:
 
 def test_sparse_normalisers_leave_out_what_softmax_keeps() -> None:
     scores = torch.tensor([3.0, 2.5, 1.8, -2.0])
-    soft, between, sparse = (
-        c.build()(scores) for c in (Softmax.Config(), Entmax15.Config(), Sparsemax.Config())
-    )
+    kinds = (Softmax.Config(), Entmax15.Config(), Sparsemax.Config())
+    soft, between, sparse = (config.build()(scores) for config in kinds)
     assert int((soft > 0).sum()) == 4
     assert int((between > 0).sum()) == 3
     assert int((sparse > 0).sum()) == 2
@@ -432,9 +429,7 @@ def test_the_native_rms_norm_equals_the_plain_one(shape: tuple[int, ...]) -> Non
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "start", "padded, backwards"])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_the_native_scan_equals_the_plain_one(
-    sizes: tuple[int, int, int, int], options: dict[str, bool], dtype: torch.dtype
-) -> None:
+def test_the_native_scan_equals_the_plain_one(sizes, options, dtype) -> None:
     batch, steps, channels, size = sizes
     torch.manual_seed(steps)
     step, u, gate = (3 * torch.randn(3, batch, steps, channels)).to(dtype)
@@ -449,7 +444,8 @@ def test_the_native_scan_equals_the_plain_one(
     def run(of: torch.dtype) -> list[Tensor]:
         leaves = [row.to(of, copy=True) for row in rows]
         leaves = [part.requires_grad_() for part in (*leaves, *weights, *starts)]
-        y, last = selective_scan(*leaves[:8], start=leaves[8] if starts else None, **named)
+        inputs, start = ScanInputs(*leaves[:5]), leaves[8] if starts else None
+        y, last = selective_scan(inputs, *leaves[5:8], start=start, **named)
         ends = [] if last is None else [last]
         loss = (y * by_y).sum() + sum((end * by_last).sum() for end in ends)
         return [y, *ends, *torch.autograd.grad(loss, leaves)]
@@ -461,9 +457,7 @@ def test_the_native_scan_equals_the_plain_one(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("options", OPTIONS[::2], ids=["plain", "padded, backwards"])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_the_native_convolution_equals_the_plain_one(
-    sizes: tuple[int, int, int, int], options: dict[str, bool], dtype: torch.dtype
-) -> None:
+def test_the_native_convolution_equals_the_plain_one(sizes, options, dtype) -> None:
     batch, steps, channels, window = sizes
     torch.manual_seed(steps)
     x, by = torch.randn(2, batch, steps, channels).to(dtype)
@@ -489,12 +483,8 @@ def test_the_scan_by_hand() -> None:
 def test_padding_neither_enters_the_state_nor_fades_it() -> None:
     torch.manual_seed(0)
     layer = SelectiveStateSpace.Config().build(8)
-    x, keys, padded, alone = (
-        torch.randn(1, 6, 8),
-        torch.ones(1, 6, dtype=torch.bool),
-        State(),
-        State(),
-    )
+    x, keys = torch.randn(1, 6, 8), torch.ones(1, 6, dtype=torch.bool)
+    padded, alone = State(), State()
     keys[:, 4:] = False
     layer(x, keys, padded)
     layer(x[:, :4], None, alone)

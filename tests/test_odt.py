@@ -1,7 +1,5 @@
 """ODT documents keep everything but the words; what is no ODT is said in one sentence."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 
@@ -50,10 +48,8 @@ def odt(content: bytes = CONTENT, kind: str = MIMETYPE, **more: bytes) -> bytes:
 def translated(data: bytes) -> tuple[list[str], bytes]:
     """The sentences of a document, and the document with each in capitals."""
     document = read_document("odt", data, DocumentOptions(), "a.odt")
-    texts = [
-        passage.joined([s.upper() for s in passage.sentences], lambda pairs: [[] for _ in pairs])
-        for passage in document.passages
-    ]
+    shouts = ((p, [s.upper() for s in p.sentences]) for p in document.passages)
+    texts = [p.joined(shout, lambda pairs: [[] for _ in pairs]) for p, shout in shouts]
     return [s for p in document.passages for s in p.sentences], document.written(texts)
 
 
@@ -64,10 +60,8 @@ def test_words_are_translated_and_all_else_stays() -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         first = file.infolist()[0]
         assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
-        assert (
-            file.read("mimetype").decode() == MIMETYPE
-            and file.read("Pictures/a.png") == b"\x89PNG\0"
-        )
+        assert file.read("mimetype").decode() == MIMETYPE
+        assert file.read("Pictures/a.png") == b"\x89PNG\0"
         root, styles = etree.fromstring(file.read("content.xml")), file.read("styles.xml").decode()
     assert "THE HEADER" in styles
     old = etree.fromstring(CONTENT)
@@ -112,10 +106,7 @@ def test_a_document_that_nothing_changes_is_written_as_it_was() -> None:
             "the archive is application/vnd",
         ),
         (odt(content=b"\x01\x02"), "content.xml is encrypted, or not XML"),
-        (
-            odt(content=b'<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'),
-            "it declares its own entities",
-        ),
+        (odt(content=b'<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'), "it declares its own entities"),
     ],
 )
 def test_what_is_no_odt_is_said_in_one_sentence(data: bytes, message: str) -> None:

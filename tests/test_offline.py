@@ -1,7 +1,5 @@
 """Nothing calls home: no socket is opened and no name looked up, but by a download verb."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

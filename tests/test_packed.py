@@ -1,7 +1,5 @@
 """A packed file answers as its run does, without PyTorch, and refuses what it cannot read or do."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -10,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ from foveate.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.run.training import train
-from small_runs import LANGUAGE, TRAIN, Call, made, running, write_data
+from small_runs import LANGUAGE, TRAIN, made, running, write_data
 
 LINES = ["a b c", "", "c a a b", "b", "a unknown b"]
 
@@ -48,19 +46,19 @@ def plain() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    names = ["transformer", "rnn", "language", "classifier", "vit"]
-    return made(tmp_path_factory.mktemp("packed"), names)
-
-
 def no_torch(folder: Path, *others: str) -> dict[str, str]:
     """The environment of a process that cannot import PyTorch, matplotlib and the like."""
     names = ("torch", "matplotlib", "jaxtyping", "sacrebleu", *others)
-    (folder / "sitecustomize.py").write_text(
-        f"import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
-    )
+    code = f"import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
+    (folder / "sitecustomize.py").write_text(code)
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+
+
+def without_torch(folder: Path, *words: object, text: str = "", lacking: Sequence[str] = ()) -> Any:
+    """What ``foveate`` returns in a process that cannot import PyTorch."""
+    command = [sys.executable, "-m", "foveate", *map(str, words)]
+    how = {"input": text, "text": True, "capture_output": True, "cwd": folder}
+    return subprocess.run(command, **how, env=no_torch(folder, *lacking))
 
 
 def packed(run: Run, folder: Path, precision: str = "fp32") -> PackedModel:
@@ -68,9 +66,7 @@ def packed(run: Run, folder: Path, precision: str = "fp32") -> PackedModel:
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
-def test_translations_and_scores_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_translations_and_scores_are_those_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     sources = [*run.pairs("valid")[0], *LINES]
     for how in ({}, {"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 3},
@@ -90,9 +86,7 @@ def test_translations_and_scores_are_those_of_the_run(
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
-def test_word_links_and_banned_phrases_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_word_links_and_banned_phrases_are_those_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     pairs = list(zip(*run.pairs("valid"), strict=True))
     for head in (None, Head(rows="read"), Head(layer=0, head=0)):
@@ -107,9 +101,7 @@ def test_word_links_and_banned_phrases_are_those_of_the_run(
 
 @pytest.mark.filterwarnings("ignore:not in the target vocabulary")
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
-def test_required_terms_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_required_terms_are_those_of_the_run(runs, tmp_path, name) -> None:
     """A term that no token spells is left out; a source may have none."""
     run, model = runs[name], packed(runs[name], tmp_path)
     lines = ["the dog runs", "a cat sleeps", "", "a girl eats"]
@@ -124,17 +116,10 @@ def test_required_terms_are_those_of_the_run(
 
 
 def test_a_glossary_works_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
-    glossary = tmp_path / "terms.tsv"
-    glossary.write_text("dog\tchat|cheval\n", "utf-8")
+    (tmp_path / "terms.tsv").write_text("dog\tchat|cheval\n", "utf-8")
     file = pack(runs["transformer"], tmp_path / "m.safetensors")
-    command = [sys.executable, "-m", "foveate", "translate", str(file), "--beam-size", "4"]
-    done = subprocess.run(
-        [*command, "--glossary", str(glossary), "--force", "dort", "-v"],
-        input="the dog runs\na cat\n",
-        text=True,
-        capture_output=True,
-        env=no_torch(tmp_path),
-    )
+    options = ("--beam-size", 4, "--glossary", "terms.tsv", "--force", "dort", "-v")
+    done = without_torch(tmp_path, "translate", file, *options, text="the dog runs\na cat\n")
     assert not done.returncode, done.stderr
     first, second = done.stdout.splitlines()
     assert "chat" in first and "dort" in first and "dort" in second
@@ -169,9 +154,7 @@ def test_texts_longer_than_a_model_reads_at_once(tmp_path: Path) -> None:
     assert texts and all(answer.text.startswith(text.rstrip("\ufffd")) for text in texts)
 
 
-def test_labels_and_continuations_are_those_of_the_run(
-    runs: dict[str, Run], tmp_path: Path
-) -> None:
+def test_labels_and_continuations_are_those_of_the_run(runs, tmp_path) -> None:
     run = runs["classifier"]
     for own, other in zip(packed(run, tmp_path).classify(LINES), run.classify(LINES), strict=True):
         assert (own.label, own.cut) == (other.label, other.cut)
@@ -187,9 +170,7 @@ def test_labels_and_continuations_are_those_of_the_run(
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_rounded_weights_make_a_smaller_file_that_answers(
-    runs: dict[str, Run], tmp_path: Path, precision: str
-) -> None:
+def test_rounded_weights_make_a_smaller_file_that_answers(runs, tmp_path, precision) -> None:
     run = runs["transformer"]
     whole = pack(run, tmp_path / "whole.safetensors").stat().st_size
     model = packed(run, tmp_path, precision)
@@ -209,9 +190,7 @@ def test_threads_change_no_bit(runs: dict[str, Run], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["packed", "torch"])
-def test_a_search_stops_as_soon_as_nobody_wants_its_outputs(
-    runs: dict[str, Run], tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_stops_when_it_is_no_longer_wanted(runs, tmp_path, engine, monkeypatch) -> None:
     """It asks every few positions; being asked changes no bit."""
     monkeypatch.setattr(compiled, "POSITIONS", 1)
     model: Any = packed(runs["rnn"], tmp_path) if engine == "packed" else runs["rnn"]
@@ -243,14 +222,7 @@ def test_a_packed_file_answers_without_pytorch(runs: dict[str, Run], tmp_path: P
     """In a process where PyTorch, matplotlib and the rest cannot be imported, nor other verbs."""
     others = ("filelock", "tomlkit", "rich", "huggingface_hub", "foveate.cli.train")
     file = pack(runs["transformer"], tmp_path / "m.safetensors")
-    command = [sys.executable, "-m", "foveate", "translate", str(file)]
-    done = subprocess.run(
-        command,
-        input="a b c\n\n",
-        text=True,
-        capture_output=True,
-        env=no_torch(tmp_path, *others),
-    )
+    done = without_torch(tmp_path, "translate", file, text="a b c\n\n", lacking=others)
     assert not done.returncode, done.stderr
     expected = runs["transformer"].translate(["a b c", ""])
     assert done.stdout.splitlines() == [str(answer) for answer in expected]
@@ -260,39 +232,26 @@ def test_runs_that_ship_and_folders_need_no_pytorch(tmp_path: Path) -> None:
     """A run with its packed file, and a folder of documents by a run or a packed file."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("A dog runs.\n", "utf-8")
-    file = PACKAGED / "en-fr" / NAME
     right = str(foveate.load(PACKAGED / "en-fr").translate(["A dog runs."])[0])
-    for n, name in enumerate(("packaged/en-fr", file)):
-        command = [sys.executable, "-m", "foveate", "translate", str(name)]
-        folders = ["--in", str(tmp_path / "in"), "--out", str(tmp_path / f"out{n}")]
-        for more in ([], folders):
-            done = subprocess.run(
-                [*command, *more], input="A dog runs.\n", text=True, capture_output=True,
-                env=no_torch(tmp_path), cwd=tmp_path,
-            )  # fmt: skip
+    for n, model in enumerate(("packaged/en-fr", PACKAGED / "en-fr" / NAME)):
+        for folders in ((), ("--in", tmp_path / "in", "--out", tmp_path / f"out{n}")):
+            done = without_torch(tmp_path, "translate", model, *folders, text="A dog runs.\n")
             assert not done.returncode, done.stderr
-            assert more or done.stdout == f"{right}\n"
+            assert folders or done.stdout == f"{right}\n"
         assert (tmp_path / f"out{n}" / "a.txt").read_text("utf-8") == f"{right}\n"
 
 
-@pytest.mark.parametrize(
-    "verb", [["train", "a.toml"], ["evaluate", "run"], ["caption", "run", "1"]]
-)
-def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: list[str]) -> None:
+@pytest.mark.parametrize("verb", ["train a.toml", "evaluate run", "caption run 1"])
+def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: str) -> None:
     (tmp_path / "run").mkdir()
     for file in ("a.toml", "run/config.toml"):  # what is there is found before PyTorch is needed
         (tmp_path / file).write_text("seed = 1\n", "utf-8")
-    command = [sys.executable, "-m", "foveate", *verb]
-    done = subprocess.run(
-        command, text=True, capture_output=True, env=no_torch(tmp_path), cwd=tmp_path
-    )
+    done = without_torch(tmp_path, *verb.split())
     assert done.returncode == 2 and "pip install" in done.stderr and "[train]" in done.stderr
     assert done.stderr.startswith("error: this needs the package") and "Trace" not in done.stderr
 
 
-def test_the_verbs_take_a_file_and_that_of_a_run(
-    runs: dict[str, Run], tmp_path: Path, call: Call
-) -> None:
+def test_the_verbs_take_a_file_and_that_of_a_run(runs, tmp_path, call) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)
     by_file = call("translate", folder / NAME, "-v", text=b"a b\n")
@@ -317,9 +276,7 @@ def test_the_verbs_take_a_file_and_that_of_a_run(
     assert packed_file(folder)[0] == folder / NAME
 
 
-def test_a_training_that_had_ended_says_nothing_of_its_file_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_training_that_had_ended_says_nothing_of_its_file_again(tmp_path, capsys) -> None:
     run = made(tmp_path, ["rnn"], steps=4)["rnn"]
     said = f"{run.path / NAME}: "
     assert said in capsys.readouterr().err
@@ -332,16 +289,13 @@ def test_a_training_that_had_ended_says_nothing_of_its_file_again(
     assert said in capsys.readouterr().err
 
 
-def test_a_file_of_another_checkpoint_is_left_aside(
-    runs: dict[str, Run], tmp_path: Path, call: Call
-) -> None:
+def test_a_file_of_another_checkpoint_is_left_aside(runs, tmp_path, call) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)
     pack(foveate.load(folder, "10"), folder / NAME)
     assert packed_file(folder)[0] is None
-    assert (
-        "was not made from the best checkpoint" in call("translate", folder, "-v", text=b"a\n").err
-    )
+    answer = call("translate", folder, "-v", text=b"a\n")
+    assert "was not made from the best checkpoint" in answer.err
 
 
 def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -357,10 +311,8 @@ def test_what_the_engine_lacks_is_named(runs: dict[str, Run], tmp_path: Path) ->
 
 
 def test_the_doctor_examines_the_engine_without_pytorch(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "foveate", "doctor"]
-    done = subprocess.run(
-        command, text=True, capture_output=True, env=no_torch(tmp_path), check=True
-    )
+    done = without_torch(tmp_path, "doctor")
+    assert not done.returncode
     lines = {line[:24].strip(): line[25:] for line in done.stdout.splitlines()}
     assert lines["torch"].startswith("absent (training and most views use it; ")
     assert lines["engine"].split(":")[0] in SETS
@@ -386,17 +338,12 @@ def test_a_packed_file_is_served_without_pytorch(runs: dict[str, Run], tmp_path:
         assert server.wait(30) == 0
 
 
-def test_a_server_chooses_its_engine_without_loading_a_model(
-    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_chooses_its_engine_without_loading_a_model(runs, monkeypatch) -> None:
     monkeypatch.setattr(foveate.engine.packed, "load", None)
     folder = runs["transformer"].path
     assert ServerEngine().threads([folder, folder / NAME], 3) == 3
     assert ServerEngine().loader([folder / NAME]).at_start  # a named file that is bad is told then
     assert not ServerEngine().loader([folder]).at_start
-
-
-# ------------------------------------------------------------------------------ damaged files
 
 
 def changed(file: Path, header: dict[str, Any], tensors: dict[str, Any] | None = None) -> Path:
@@ -436,9 +383,7 @@ def test_damaged_files_are_refused_in_a_sentence(runs: dict[str, Run], tmp_path:
 
 @settings(max_examples=60, deadline=None)
 @given(share=st.floats(0, 1), byte=st.integers(0, 255), cut=st.booleans())
-def test_a_file_with_any_byte_changed_or_cut_anywhere_never_crashes(
-    runs: dict[str, Run], share: float, byte: int, cut: bool
-) -> None:
+def test_a_file_with_any_byte_changed_or_cut_anywhere_never_crashes(runs, share, byte, cut) -> None:
     file = runs["transformer"].path.parent / "fuzzed.safetensors"
     content = bytearray(pack(runs["transformer"], file).read_bytes())
     place = int(share * (len(content) - 1))

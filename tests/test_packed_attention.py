@@ -1,24 +1,19 @@
 """A packed file gives the record of attention that its run gives, and draws it without PyTorch."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import foveate.engine.packed
-from foveate.engine.packed import PackedModel
 from foveate.errors import UserError
 from foveate.inspect.records import AttentionRecord
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.run.training import train
-from small_runs import TRAIN, Call, write_data
+from small_runs import TRAIN, write_data
 from stored_models import configs
-from test_packed import no_torch
+from test_packed import packed, without_torch
 
 FAMILIES = ("transformer_pre", "ssru", "guided", "gru_bahdanau", "lstm_luong", "without_attention",
             "decoder_only", "prefix", "recurrent_language", "classifier", "pooled")  # fmt: skip
@@ -39,10 +34,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return runs
 
 
-def packed(run: Run, folder: Path) -> PackedModel:
-    return foveate.engine.packed.load(pack(run, folder / "m.safetensors"))
-
-
 def same(own: AttentionRecord, other: AttentionRecord) -> None:
     assert list(own.maps) == list(other.maps)
     assert (own.title, own.notes) == (other.title, other.notes)
@@ -52,9 +43,7 @@ def same(own: AttentionRecord, other: AttentionRecord) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_record_of_attention_is_that_of_the_run(
-    runs: dict[str, Run], tmp_path: Path, name: str
-) -> None:
+def test_the_record_of_attention_is_that_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     target = {"classifier": "human", "pooled": "human"}.get(name, "le chien dort mange")
     for text in TEXTS:
@@ -80,26 +69,20 @@ def test_an_unknown_label_is_refused(runs: dict[str, Run], tmp_path: Path) -> No
         packed(runs["classifier"], tmp_path).explain("the dog", "plant")
 
 
-def test_views_of_a_packed_file_need_no_pytorch(
-    runs: dict[str, Run], tmp_path: Path, call: Call
-) -> None:
+def test_views_of_a_packed_file_need_no_pytorch(runs, tmp_path, call) -> None:
     run = runs["gru_bahdanau"]
     file = pack(run, tmp_path / "m.safetensors")
-
-    def look(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "foveate", "look", *words]
-        return subprocess.run(command, text=True, capture_output=True, env=no_torch(tmp_path))
-
+    look = partial(without_torch, tmp_path, "look")
     for view in ("attention", "heads", "links"):
-        own = look(view, str(file), "--text", "the dog runs")
+        own = look(view, file, "--text", "the dog runs")
         of_run = call("look", view, run.path, "--text", "the dog runs")
         assert own.stdout == of_run.out, own.stderr
     page = tmp_path / "map.html"
-    assert look("attention", str(file), "--text", "a cat", "--out", str(page)).returncode == 0
+    assert look("attention", file, "--text", "a cat", "--out", page).returncode == 0
     assert "decoder.cross_attention" in page.read_text("utf-8")
-    refused = look("attention", str(file))
+    refused = look("attention", file)
     assert refused.returncode == 2 and "give --text" in refused.stderr
-    refused = look("ablation", str(file))
+    refused = look("ablation", file)
     assert refused.returncode == 2 and "[train]" in refused.stderr
     by_torch = call("look", "masks", file, "--text", "a cat")
     assert by_torch.code == 2 and "for look attention, links, heads" in by_torch.err
@@ -107,9 +90,6 @@ def test_views_of_a_packed_file_need_no_pytorch(
 
 def test_translations_are_written_with_their_maps(runs: dict[str, Run], tmp_path: Path) -> None:
     file, page = pack(runs["transformer_pre"], tmp_path / "m.safetensors"), tmp_path / "maps.html"
-    command = [sys.executable, "-m", "foveate", "translate", str(file), "--attention", str(page)]
-    done = subprocess.run(
-        command, input="the dog\n", text=True, capture_output=True, env=no_torch(tmp_path)
-    )
+    done = without_torch(tmp_path, "translate", file, "--attention", page, text="the dog\n")
     assert not done.returncode, done.stderr
     assert "decoder.cross_attention" in page.read_text("utf-8")

@@ -1,7 +1,5 @@
 """A packed file of which any part was changed is refused, or answers as before."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -99,9 +97,7 @@ def variants(name: str, sealed: dict[str, Any]) -> Iterator[Parts]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_with_one_part_changed_is_refused_or_answers_alike(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_file_with_one_part_changed_is_refused_or_answers_alike(name, tmp_path) -> None:
     file = tmp_path / "m.safetensors"
     foveate.engine.packed.repack(FOLDER / f"{name}.safetensors", file, "fp32")
     with safe_open(file, "numpy") as opened:
@@ -119,9 +115,7 @@ def test_a_file_with_one_part_changed_is_refused_or_answers_alike(
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_file_of_an_earlier_version_is_refused_where_its_sizes_differ(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_file_of_an_earlier_version_is_refused_where_its_sizes_differ(name, tmp_path) -> None:
     """It has no hashes; tokenizers, names and lists of other sizes than the model's are found."""
     header, tensors = parts(name)
     assert "digests" not in header

@@ -1,7 +1,5 @@
 """One search answers a request, whichever engine does: all settings of a run and of a request."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from foveate.errors import UserError
 from foveate.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.run.pack import content
-from small_runs import made
 
 LINES = ["the dog runs", "a girl"]
 RULES: list[list[dict[str, Any]]] = [
@@ -65,16 +62,9 @@ def model_task(model: Run | PackedModel) -> str:
     return str(model.header.task if isinstance(model, PackedModel) else model.config.task.kind)
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("search"), ["rnn", "language"])
-
-
 @pytest.mark.parametrize(("name", "requests"), [("rnn", TRANSLATING), ("language", CONTINUING)])
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda tree: str(tree)[:60])
-def test_every_request_has_the_same_outcome_in_both_engines(
-    runs: dict[str, Run], name: str, requests: list[Asked], search: dict[str, Any]
-) -> None:
+def test_every_request_has_the_same_outcome_in_both_engines(runs, name, requests, search) -> None:
     run = runs[name].decoding(**search)
     packed = PackedModel(Path("m.safetensors"), *content(run, "fp32"), threads=1)
     failed = 0

@@ -1,7 +1,5 @@
 """Packed files that earlier versions wrote answer as they did then, on every instruction set."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Passages: whatever a model answers, protected spans, markup and white space come out."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -21,21 +19,8 @@ Links = list[list[tuple[int, int]]]
 TEXT_OF_SPANS = """https://a.org/x?b=1&c=2 www.a-b.org/x a.b+c@d.org 17 3.14 10:30 {{name}} {x} ${y}
     %s %d %(x)s <br/> </b>"""
 SPANS = TEXT_OF_SPANS.split()
-WORDS = [
-    "dog",
-    "A",
-    "chien",
-    "l'eau",
-    "It",
-    "é",
-    "東京。",
-    "Mr.",
-    "end.",
-    "Why?",
-    "(so)",
-    "50%",
-    "x2",
-]
+TEXT_OF_WORDS = "dog A chien l'eau It é 東京。 Mr. end. Why? (so) 50% x2"
+WORDS = TEXT_OF_WORDS.split()
 BLANKS = [" ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n"]
 printed = st.characters(exclude_categories=("Cc", "Cs", "Cn"))
 word = st.one_of(st.sampled_from(SPANS), st.sampled_from(WORDS), st.text(printed, max_size=4))
@@ -158,15 +143,8 @@ def test_where_sentences_end() -> None:
         "Mr. Smith runs. He said: “Stop!” (Why?) Fig. 3, e.g. this.  I. Newton sat"
         "\n\nA title\n- one"
     )
-    assert result.sentences == [
-        "Mr. Smith runs.",
-        "He said: “Stop!”",
-        "(Why?)",
-        "Fig. 3, e.g. this.",
-        "I. Newton sat",
-        "A title",
-        "one",
-    ]
+    expected = ["Mr. Smith runs.", "He said: “Stop!”", "(Why?)", "Fig. 3, e.g. this."]
+    assert result.sentences == [*expected, "I. Newton sat", "A title", "one"]
     assert text_passage("東京です。京都です。").sentences == ["東京です。", "京都です。"]
     assert blanks("See https://x.org. And so", [(4, 17)]) == [(18, 19)]
 
@@ -179,26 +157,18 @@ def test_what_needs_no_model_is_not_asked() -> None:
 
 
 def test_many_passages_are_linked_at_once() -> None:
-    passages = [
-        text_passage("A {{x}} b."),
-        text_passage("C d."),
-        text_passage("E {{y}} f. G %s h."),
-    ]
+    texts = ("A {{x}} b.", "C d.", "E {{y}} f. G %s h.")
+    passages = [text_passage(text) for text in texts]
     requested = []
 
     def align(pairs: Sequence[tuple[str, str]]) -> Links:
         requested.append(len(pairs))
         return diagonal(pairs)
 
-    assert joined_all(passages, [p.sentences for p in passages], align) == [
-        "A {{x}} b.",
-        "C d.",
-        "E {{y}} f. G %s h.",
-    ]
+    outputs = joined_all(passages, [p.sentences for p in passages], align)
+    assert outputs == ["A {{x}} b.", "C d.", "E {{y}} f. G %s h."]
     assert requested == [3]
 
-
-# ------------------------------------------------------------------------------ HTML
 
 INLINE = ["b", "i", "a", "span", "em", "code", "q"]
 attribute = st.sampled_from(["", ' class="x"', ' title="a &amp; &quot;b&quot;"', ' translate="no"'])
@@ -236,9 +206,8 @@ rows = st.lists(inline(), min_size=1, max_size=3).map(
         "<table><tbody><tr>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr></tbody></table>"
     )
 )
-items = st.lists(inline(), max_size=3).map(
-    lambda kids: "<ul>" + "".join(f"<li>{k}</li>" for k in kids) + "</ul>"
-)
+lists = st.lists(inline(), max_size=3)
+items = lists.map(lambda kids: f"<ul>{''.join(f'<li>{k}</li>' for k in kids)}</ul>")
 fragment = st.lists(st.one_of(block, rows, items, inline()), max_size=4).map("".join)
 
 
@@ -247,10 +216,8 @@ def elements(html: str) -> Counter[str]:
     parser = html5lib.HTMLParser(strict=False, namespaceHTMLElements=False)
     tree = parser.parseFragment(html)
     assert not parser.errors, (html, parser.errors)
-    return Counter(
-        f"{e.tag if isinstance(e.tag, str) else '!'} {sorted(e.attrib.items())}"
-        for e in tree.iter()
-    )
+    tags = ((e.tag if isinstance(e.tag, str) else "!", e.attrib) for e in tree.iter())
+    return Counter(f"{tag} {sorted(attributes.items())}" for tag, attributes in tags)
 
 
 @settings(max_examples=80, deadline=None)
@@ -280,9 +247,8 @@ def test_html_of_the_same_answers_is_the_same(html: str) -> None:
     passage = html_passage(html)
     output = passage.joined(passage.sentences, diagonal)
     assert elements(output) == elements(html)
-    assert sorted("".join("".join(nodes(output)).split())) == sorted(
-        "".join("".join(nodes(html)).split())
-    )
+    before, after = ("".join("".join(nodes(text)).split()) for text in (html, output))
+    assert sorted(after) == sorted(before)
 
 
 @settings(max_examples=60, deadline=None)
@@ -355,13 +321,8 @@ def marked(draw: st.DrawFn, depth: int = 0) -> str:
     parts = []
     for _ in range(draw(st.integers(1, 4))):
         inner = draw(marked(depth + 1)) if depth < 2 else "a"
-        parts.append(
-            draw(
-                st.sampled_from(
-                    ["dog", "cat", "so,", '<img src="x">', "<code>a b</code>", f"<b>we {inner}</b>"]
-                )
-            )
-        )
+        items = ["dog", "cat", "so,", '<img src="x">', "<code>a b</code>", f"<b>we {inner}</b>"]
+        parts.append(draw(st.sampled_from(items)))
     return draw(st.sampled_from([" ", " ", " ", ""])).join(parts)
 
 
@@ -402,9 +363,8 @@ def test_elements_inside_words_stay_for_any_answer(name, before, inner, answer, 
     html = f"The {before}<{name}>{inner}</{name}> runs."
     passage = html_passage(html)
     output = passage.joined([answer], align)
-    assert elements(output) == elements(html) and spans(Rules(), *nodes(output)) == spans(
-        Rules(), *nodes(html)
-    )
+    assert elements(output) == elements(html)
+    assert spans(Rules(), *nodes(output)) == spans(Rules(), *nodes(html))
     stayed = output == html and answer != passage.sentences[0]
     assert passage.stayed == [0] * stayed, "sentences that stay are counted"
 

@@ -1,7 +1,5 @@
 """Phrases that outputs may not, or must, hold: all characters that a tokenizer can write."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from unicodedata import normalize

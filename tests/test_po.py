@@ -1,7 +1,5 @@
 """PO catalogues: msgfmt accepts what comes out, and all bytes but the translations stay."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -30,10 +28,8 @@ def linked(step: int) -> Aligner:
 
     def align(pairs: Sequence[Pair]) -> list[list[tuple[int, int]]]:
         counts = [(len(split_words(a)), len(split_words(b))) for a, b in pairs]
-        return [
-            [(i, i if step > 0 else n - 1 - i) for i in range(min(m, n))] if step else []
-            for m, n in counts
-        ]
+        ends = ((min(m, n), n - 1) for m, n in counts)
+        return [[(i, i if step > 0 else z - i) for i in range(m)] if step else [] for m, z in ends]
 
     return align
 
@@ -59,9 +55,8 @@ def check(data: bytes, path: Path) -> None:
     if shutil.which("msgfmt") is None:
         pytest.skip("this system has no msgfmt")
     path.write_bytes(data)
-    done = subprocess.run(
-        ["msgfmt", "--check-format", "-o", "/dev/null", path], capture_output=True, text=True
-    )
+    command = ["msgfmt", "--check-format", "-o", "/dev/null", path]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stderr}\n{data.decode()}"
 
 
@@ -115,9 +110,8 @@ def test_msgfmt_accepts_messages_of_every_format(tmp_path, name, answer, step) -
     texts = ["No dog.", "The dog's {} sees the black cat.", "Dogs {} see 50 cats.\n"]
     parts = [text.replace("{}", one) for one in own for text in texts]
     parts += [f"The dog {a} sees {b} cats." for a in own for b in own if a != b]
-    source = HEADER % "2; plural=n != 1" + "".join(
-        message(part, flag) for part in dict.fromkeys(parts)
-    )
+    messages = "".join(message(part, flag) for part in dict.fromkeys(parts))
+    source = HEADER % "2; plural=n != 1" + messages
     result = translated(source, answer, step, draft=False)
     check(result, tmp_path / "x.po")
     kinds = re.compile(FORMATS[name])

@@ -1,7 +1,5 @@
 """The pointer-generator: its equation, its extended vocabulary, copies of words never seen."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from foveate.nn.spec import Tokens
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.tasks.objectives import mean_nll
-from test_views_text import draw
+from test_views_registry import draw
 from tolerances import close
 
 V = 12
@@ -89,9 +87,7 @@ def test_the_distribution_is_that_of_the_paper_in_numpy(coverage: float | None) 
 
 
 @pytest.mark.parametrize("coverage", [None, 1.0], ids=["plain", "coverage"])
-def test_the_loss_is_log_p_of_the_targets_and_has_the_gradient_of_differences(
-    coverage: float | None,
-) -> None:
+def test_the_loss_is_log_p_of_the_targets_and_has_the_gradient_of_differences(coverage) -> None:
     model = made(coverage).double()
     log_p, _, cost = model.score(READ, model.encode(SOURCE, KEYS), READ)
     whole = model.predict(READ, model.encode(SOURCE, KEYS))
@@ -153,17 +149,13 @@ def test_steps_of_hypotheses_are_the_whole_and_their_coverage_is_their_own() -> 
     close(steps.step(READ[[0, 2], 3])[:, : whole.shape[2]], whole[[0, 2], 3])
 
 
-# ------------------------------------------------------------------------------ extended vocabulary
-
-
 def test_words_that_the_vocabulary_lacks_have_ids_of_their_own_in_source_and_target() -> None:
     tokenizer = WordTokenizer.Config(lowercase=True, min_frequency=1).build()
     tokenizer.train(["the cat sat"])
     both = tokenizer.with_words("The Dog, the dog and a cat.")
     size = tokenizer.vocab_size
-    assert both.encode_ids(["dog cat bird and"]) == [
-        [size, tokenizer.encode("cat").ids[0], UNK, size + 2]
-    ]
+    ids = [size, tokenizer.encode("cat").ids[0], UNK, size + 2]
+    assert both.encode_ids(["dog cat bird and"]) == [ids]
     assert both.decode([size, size + 1]) == "dog," and both.vocab_size == size + 5
     assert tokenizer.encode_ids(["dog"]) == [[UNK]]  # the tokenizer itself is as it was
     assert tokenizer.with_words("the cat") is tokenizer

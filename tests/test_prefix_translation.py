@@ -1,7 +1,5 @@
 """Source and target in one sequence: what is joined, what is predicted, and that it learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -23,6 +21,7 @@ from foveate.run.passes import explain
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.prefix_translation import PrefixTranslation, join
+from task_tools import fit
 from tolerances import close
 
 PAIRS = {
@@ -50,14 +49,9 @@ def learnt() -> tuple[PrefixTranslation, Any]:
     task.prepare(folder, 1)
     torch.manual_seed(0)
     model: Any = task.build(LanguageModel.Config(decoder=DECODER))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     objective = CrossEntropy.Config(label_smoothing=0.0).build()
-    for _ in range(60):
-        loss = task.loss(model, task.batch("train", range(len(PAIRS))), objective)
-        (loss.total / loss.count).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return task, model.eval()
+    fit(model, lambda _: task.loss(model, task.batch("train", range(len(PAIRS))), objective), 60)
+    return task, model
 
 
 def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
@@ -82,9 +76,8 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
 
 def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
-    answers = answering.answer(
-        task, RunEngine(task, model), list(PAIRS), SearchRequest(Greedy.Config().build())
-    )
+    engine, request = RunEngine(task, model), SearchRequest(Greedy.Config().build())
+    answers = answering.answer(task, engine, list(PAIRS), request)
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     pairs = [(s, a.outputs[0].ids) for s, a in zip(sources, answers, strict=True)]
     for log_p, answer in zip(task.force(model, pairs), answers, strict=True):

@@ -1,7 +1,5 @@
 """A corpus in files is the corpus in memory, whoever encodes it and whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io
@@ -76,9 +74,7 @@ def test_mapped_is_plain_for_any_text(tmp_path_factory, pairs, config) -> None:
 
 @pytest.mark.parametrize("rows", [7, 1000])
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_any_number_of_processes_and_any_span_give_the_same(
-    cache: Path, files: Path, processes: int, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_and_spans_change_nothing(cache, files, processes, rows, monkeypatch) -> None:
     tokenizer = learnt(files)
     corpus = prepare_texts([reading(files)])
     monkeypatch.setattr(corpus_module, "spans_of", lambda count: spans_of(count, rows))
@@ -214,9 +210,8 @@ def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> N
 
 def test_an_error_in_another_process_is_raised_here(cache: Path) -> None:
     values = {"texts": "nowhere", "tokenizers": {"source": "none.json"}, "modules": [], "end": []}
-    with pytest.raises(
-        corpus_module.WorkerError, match=r"another process: FileNotFoundError: .*none\.json"
-    ):
+    match = r"another process: FileNotFoundError: .*none\.json"
+    with pytest.raises(corpus_module.WorkerError, match=match):
         list(corpus_module.in_order(corpus_module.encoder, values, [(0, 1), (1, 2)], processes=2))
 
 

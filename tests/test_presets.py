@@ -1,7 +1,5 @@
 """Presets build the models of their papers, and those of transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -19,11 +17,8 @@ from foveate.nn.linear import RMSNorm
 from foveate.nn.spec import Tokens
 
 # ------------------------------ Models of the literature by name
-TRANSLATORS = [
-    name
-    for name, config in PRESETS.items()
-    if issubclass(config, EncoderDecoder.Config) and name != "show-attend-tell"
-]
+PAIRS = [name for name, config in PRESETS.items() if issubclass(config, EncoderDecoder.Config)]
+TRANSLATORS = [name for name in PAIRS if name != "show-attend-tell"]
 every = pytest.mark.parametrize("name", TRANSLATORS)
 
 
@@ -49,7 +44,7 @@ def attentions(config: EncoderDecoder.Config) -> dict[str, Attention]:
     return {n: m for n, m in model.named_modules() if isinstance(m, Attention)}
 
 
-def test_there_are_presets() -> None:
+def test_presets_exist() -> None:
     expected = "bahdanau-2015 luong-2015 sutskever-2014 vaswani-base transformer-tiny"
     assert {*expected.split(), "transformer-small"} <= set(TRANSLATORS)
 
@@ -69,12 +64,8 @@ def test_vaswani_base_is_the_papers() -> None:
     config = PRESETS["vaswani-base"]()
     for part in (config.encoder, config.decoder):
         assert isinstance(part, TransformerEncoder.Config | TransformerDecoder.Config)
-        assert (part.hidden_size, part.num_heads, part.num_layers, part.ffn_size) == (
-            512,
-            8,
-            6,
-            2048,
-        )
+        sizes = part.hidden_size, part.num_heads, part.num_layers, part.ffn_size
+        assert sizes == (512, 8, 6, 2048)
         assert part.norm_order == "post"
         assert part.position.kind == "sinusoidal"
         assert part.feed_forward.kind == "relu"
@@ -93,9 +84,7 @@ def test_vaswani_base_is_the_papers() -> None:
         ("sutskever-2014", "lstm", 2, False, None, None),
     ],
 )
-def test_recurrent_presets_are_their_papers(
-    name: str, cell: str, layers: int, bidirectional: bool, query: str | None, score: str | None
-) -> None:
+def test_recurrent_presets_match_papers(name, cell, layers, bidirectional, query, score) -> None:
     config = read(name)
     assert isinstance(config.encoder, RecurrentEncoder.Config)
     assert isinstance(config.decoder, RecurrentDecoder.Config)

@@ -1,7 +1,5 @@
 """What cannot be published is named before anything is written."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -36,17 +34,13 @@ def changed(folder: Path, **fields: Any) -> Path:
         ((PACKAGED / "lm.safetensors", "--single", "a.html"), "lm.safetensors"),
     ],
 )
-def test_what_cannot_be_published_is_one_sentence(
-    arguments: tuple[object, ...], message: str, call: Any, tmp_path: Path
-) -> None:
+def test_what_cannot_be_published_is_one_sentence(arguments, message, call, tmp_path) -> None:
     done = call("publish", *arguments)
     assert done.code == 2
     assert message in done.err
 
 
-def test_progress_is_told_from_the_first_second_to_the_last_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_told_from_the_first_second_to_the_last_byte(tmp_path, monkeypatch) -> None:
     engine, told = tmp_path / "e.wasm", list[tuple[str, int, int | None]]()
     engine.write_bytes(bytes(3_000_000))
 
@@ -77,17 +71,14 @@ def test_parts_that_a_page_lacks_are_named(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "a.html").exists()
 
 
-def test_a_run_with_its_packed_file_needs_no_pytorch(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_its_packed_file_needs_no_pytorch(call, tmp_path, monkeypatch) -> None:
     run = shutil.copytree(PACKAGED / "kinds-of-sentences", tmp_path / "run")
     assert call("pack", run).code == 0
     monkeypatch.setitem(sys.modules, "foveate.run.pack", None)
     published.packed_run(run, own := tmp_path / "own.safetensors", "int8", "ours")
     assert load(own).precision == "int8" and header_of(own).licence == "ours"
-    assert load(own).classify(["Is it old"]) == load(
-        run / "packed.safetensors", int8=True
-    ).classify(["Is it old"])
+    packed = load(run / "packed.safetensors", int8=True)
+    assert load(own).classify(["Is it old"]) == packed.classify(["Is it old"])
     assert len(published.examples_of(run)) == 4
     done = call("publish", PACKAGED / "lm", "--single", tmp_path / "a.html")
     assert done.code == 2

@@ -1,7 +1,5 @@
 """The first five minutes, in small: everything that it promises is there at the end."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -79,9 +77,8 @@ def test_make_builds_the_page_of_the_studio_where_it_can(tmp_path: Path, npm: st
         (tmp_path / "bin/npm").chmod(0o755)
     environment = os.environ | {"PATH": str(tmp_path / "bin"), "FAILS": npm.replace("works", "")}
     for _ in range(2):  # the second call builds nothing again
-        done = subprocess.run(
-            ["make", "-s", "page"], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        options = {"cwd": tmp_path, "env": environment}
+        done = subprocess.run(["make", "-s", "page"], **options, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (0, "")
     built = (tmp_path / "src/foveate/server/static/index.html").is_file()
     assert built == (npm == "works")

@@ -1,8 +1,5 @@
 """The API of the translator: its schema, version 1, and what it answers."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 import time
 import warnings
@@ -18,7 +15,7 @@ from hypothesis import strategies as st
 import own_loop
 from foveate.run import Run
 from foveate.server.translation_schemas import Limits
-from serve_tools import client_of, served
+from serve_tools import client_of, get, post, sent, served
 from small_runs import SUBJECTS, VERBS
 from tolerances import MODEL, near
 
@@ -32,14 +29,6 @@ def app(run: Run) -> FastAPI:
     return served(run.path)
 
 
-def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        async with client_of(app) as client:
-            return await client.post(path, **body)
-
-    return own_loop.run(ask())
-
-
 def ask(q: Any, **more: Any) -> dict[str, Any]:
     return {"q": q, "source": "en", "target": "fr"} | more
 
@@ -47,12 +36,8 @@ def ask(q: Any, **more: Any) -> dict[str, Any]:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=8))
 def test_many_at_once_get_what_each_would_get_alone(app, run, requests) -> None:
-    async def together() -> list[httpx.Response]:
-        async with client_of(app) as client:
-            sent = (client.post("/translate", json=ask(texts)) for texts in requests)
-            return list(await asyncio.gather(*sent))
-
-    for texts, answer in zip(requests, own_loop.run(together()), strict=True):
+    answers = sent(app, *({"json": ask(texts)} for texts in requests), at_once=True)
+    for texts, answer in zip(requests, answers, strict=True):
         alone = [run.translate([text])[0].hypotheses[0] for text in texts]
         assert answer.status_code == 200
         assert answer.json() == {"translatedText": alone}
@@ -63,11 +48,11 @@ def test_every_encoding_gives_the_same(app: FastAPI, run: Run) -> None:
     fields = ask("the dog runs")
     parts = {name: (None, value) for name, value in fields.items()}
     raw = json.dumps(fields).encode()
-    sent: list[dict[str, Any]] = [
+    bodies: list[dict[str, Any]] = [
         {"json": fields}, {"data": fields}, {"files": parts}, {"params": fields},
         {"content": raw}, {"content": raw, "headers": {"content-type": "text/plain"}},
     ]  # fmt: skip
-    for body in sent:
+    for body in bodies:
         assert post(app, **body).json() == expected, body
     both = {"q": ["the dog runs", "a cat sleeps"], "source": "en", "target": "fr"}
     listed = post(app, data=both).json()["translatedText"]
@@ -162,12 +147,9 @@ def test_null_is_a_field_that_is_absent(app: FastAPI) -> None:
 
 
 def test_a_page_has_a_head_and_a_refusal_names_the_methods(app: FastAPI) -> None:
-    async def asked() -> list[httpx.Response]:
-        async with client_of(app) as client:
-            head = [await client.head(path) for path in ("/health", "/languages", "/nothing")]
-            return [*head, await client.get("/translate"), await client.head("/translate")]
-
-    *heads, refused, head = own_loop.run(asked())
+    paths = ("/health", "/languages", "/nothing", "/translate")
+    *heads, head = sent(app, *({"method": "HEAD", "url": path} for path in paths))
+    [refused] = get(app, "/translate")
     assert [each.status_code for each in heads] == [200, 200, 404]
     assert not any(each.content for each in heads) and int(heads[0].headers["content-length"]) > 9
     assert refused.status_code == head.status_code == 405 and refused.headers["allow"] == "POST"
@@ -181,12 +163,8 @@ def test_bodies_that_are_no_json_are_refused(app: FastAPI, body: bytes) -> None:
 
 
 def test_other_pages(app: FastAPI) -> None:
-    async def get() -> list[httpx.Response]:
-        paths = ("/languages", "/health", "/ready", "/frontend/settings", "/docs", "/openapi.json")
-        async with client_of(app) as client:
-            return [await client.get(path) for path in (*paths, "/nothing", "/translate")]
-
-    result = own_loop.run(get())
+    paths = ("/languages", "/health", "/ready", "/frontend/settings", "/docs", "/openapi.json")
+    result = get(app, *paths, "/nothing", "/translate")
     assert [item.status_code for item in result] == [200] * 6 + [404, 405]
     assert result[0].json() == [{"code": "en", "name": "English", "targets": ["fr"]}]
     assert result[1].json() == {"status": "ok"}
@@ -290,10 +268,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import schemathesis
     from schemathesis.specs.openapi.checks import positive_data_acceptance
-ROUTES = [
-    ("POST", path)
-    for path in ("/translate", "/detect", "/v1/score", "/v1/align", "/v1/stream", "/translate_file")
-]
+POSTS = ("/translate", "/detect", "/v1/score", "/v1/align", "/v1/stream", "/translate_file")
+ROUTES = [("POST", path) for path in POSTS]
 ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
 ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
 
@@ -318,9 +294,8 @@ def test_every_route_is_in_the_document(run: Run) -> None:
     listed = [(m.upper(), path) for path, methods in tree["paths"].items() for m in methods]
     assert sorted(listed) == sorted([*ROUTES, *OF_DEEPL])
     page = (Path(__file__).parent.parent / "docs" / "guide" / "serving.md").read_text("utf-8")
-    assert [
-        path for _, path in [*ROUTES, *OF_DEEPL] if f"`{path.partition('{')[0]}" not in page
-    ] == []
+    named = ((path, f"`{path.partition('{')[0]}") for _, path in [*ROUTES, *OF_DEEPL])
+    assert [path for path, name in named if name not in page] == []
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[1])

@@ -1,20 +1,16 @@
 """What a request brings: glossary, memory, protected texts, banned phrases; quality on request."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI
 
-import own_loop
 from foveate.run import Run
 from foveate.server.runs import TranslationOptions
 from foveate.server.translation_schemas import Limits
-from serve_tools import client_of, served
+from serve_tools import get, post, served, upload
 from tolerances import MODEL, near
 
 TEXT = "the dog runs"
@@ -23,14 +19,6 @@ TEXT = "the dog runs"
 @pytest.fixture(scope="module")
 def app(run: Run) -> FastAPI:
     return served(run.path, Limits(entries=20, phrases=5))
-
-
-def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        async with client_of(app) as client:
-            return await client.post(path, **body)
-
-    return own_loop.run(ask())
 
 
 def ask(app: FastAPI, q: Any = TEXT, **more: Any) -> dict[str, Any]:
@@ -49,38 +37,22 @@ def other_words(run: Run) -> tuple[str, str]:
 def test_each_request_has_terms_of_its_own(app: FastAPI, run: Run) -> None:
     free = str(run.translate([TEXT])[0])
     _, term = other_words(run)
-    forms: list[Any] = [
-        {"dog": term},
-        {"Dog": [term]},
-        f"# ours\ndog\t{term}\n",
-        f'{{"dog": "{term}"}}',
-    ]
+    forms: list[Any] = [{"dog": term}, {"Dog": [term]}]
+    forms += [f"# ours\ndog\t{term}\n", f'{{"dog": "{term}"}}']
     for glossary in forms:
         body = ask(app, glossary=glossary)
         assert term in body["translatedText"].split() and "missingTerms" not in body, glossary
     assert ask(app)["translatedText"] == free, "no other request has it"
-    event = post(
-        app,
-        "/v1/stream",
-        json={"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": term}},
-    )
+    body = {"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": term}}
+    event = post(app, "/v1/stream", json=body)
     assert term in json.loads(event.text.split("data: ")[-1])["translatedText"].split()
-    upload = post(
-        app, "/translate_file", data={"source": "en", "target": "fr", "glossary": f"dog\t{term}"},
-        files={"file": ("a.txt", TEXT.encode())},
-    )  # fmt: skip
-
-    async def fetch() -> str:
-        async with client_of(app) as client:
-            return (await client.get(upload.json()["translatedFileUrl"])).text
-
-    assert term in own_loop.run(fetch()).split()
+    _, file = upload(app, "a.txt", TEXT.encode(), glossary=f"dog\t{term}")
+    assert term in file.decode().split()
 
 
 def test_a_memory_answers_before_the_model_and_after_that_of_the_server(run: Run, tmp_path) -> None:
-    (tmp_path / "own.tsv").write_text(
-        "the dog runs\tdu serveur\na cat sleeps\tle chat du serveur\n"
-    )
+    memory = "the dog runs\tdu serveur\na cat sleeps\tle chat du serveur\n"
+    (tmp_path / "own.tsv").write_text(memory)
     options = TranslationOptions(memory=[str(tmp_path / "own.tsv")])
     app = served(run.path, options=options)
     texts = [TEXT, "a cat sleeps", "the dog sings"]
@@ -99,8 +71,7 @@ def test_texts_are_protected_and_phrases_banned(app: FastAPI, run: Run) -> None:
     assert word not in ask(app, ban=word)["translatedText"].split()
     assert "Zyx Dog" in ask(app, "the Zyx Dog runs", protect=["Zyx Dog"])["translatedText"]
     assert "zyxen" not in ask(app, "the zyxen runs", protect="zyx")["translatedText"]  # whole words
-    metrics = own_loop.run(metrics_of(app))
-    assert "foveate_terms" in metrics
+    assert "foveate_terms" in get(app, "/metrics")[0].text
 
 
 def test_sentences_that_stay_in_the_source_language_are_counted(app: FastAPI) -> None:
@@ -115,13 +86,8 @@ def test_sentences_that_stay_in_the_source_language_are_counted(app: FastAPI) ->
     fields = {"source": "en", "target": "fr"}
     event = post(app, "/v1/stream", json=fields | {"q": html, "format": "html", "memory": memory})
     assert json.loads(event.text.split("data: ")[-1])["untranslated"] == 1
-    data, files = fields | {"memory": json.dumps(memory)}, {"file": ("a.html", html.encode())}
-    assert post(app, "/translate_file", data=data, files=files).json()["untranslated"] == 1
-
-
-async def metrics_of(app: FastAPI) -> str:
-    async with client_of(app) as client:
-        return (await client.get("/metrics")).text
+    answer, _ = upload(app, "a.html", html.encode(), memory=json.dumps(memory))
+    assert answer.json()["untranslated"] == 1
 
 
 def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> None:
@@ -163,7 +129,7 @@ def test_what_is_wrong_with_them_is_named(app: FastAPI, fields: Any, message: st
     assert list(answer.json()) == ["error"] and message in answer.json()["error"]
 
 
-def test_they_are_bounded(app: FastAPI) -> None:
+def test_glossaries_memories_and_bans_are_bounded(app: FastAPI) -> None:
     many = {f"w{n}": "x" for n in range(21)}
     for fields in ({"glossary": many}, {"memory": many}, {"ban": list("abcdef")}):
         answer = post(app, json={"q": TEXT, "source": "en", "target": "fr"} | fields)

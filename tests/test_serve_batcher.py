@@ -1,7 +1,5 @@
 """The queue of a model: everything answered once, in fair turns, bounded, sorted, cancelled."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence
@@ -29,6 +27,7 @@ from foveate.server.waiting import (
     FairQueue,
     QueuedItem,
 )
+from serve_tools import until
 
 
 class Book:
@@ -85,6 +84,21 @@ def batcher(book: Book, **bounds: Any) -> Batcher[Book]:
     return Batcher(lambda: book, Batching(**bounds))
 
 
+def closed(**bounds: Any) -> tuple[Book, Batcher[Book]]:
+    """A run whose gate is closed, and its queue."""
+    book = Book()
+    book.gate.clear()
+    return book, batcher(book, **{"max_delay": 0.0} | bounds)
+
+
+def occupied(**bounds: Any) -> tuple[Book, Batcher[Book]]:
+    """The same, at work on a text that waits at the gate."""
+    book, queue = closed(**bounds)
+    queue.submit("first", Upper(), ["x"])
+    until(lambda: not queue._queue)
+    return book, queue
+
+
 @settings(max_examples=25)
 @given(
     st.lists(
@@ -107,44 +121,30 @@ def test_every_item_is_answered_as_it_would_be_alone(requests, tokens, window, w
 
 
 def test_a_batch_holds_its_tokens_at_most_and_the_shortest_comes_first() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0, tokens=12)
-    first = queue.submit("a", Upper(), ["x"])
+    book, queue = occupied(tokens=12)
     texts = ["aaaaaaaaaaaa", "b", "cccc", "dd", "eeee", "ffff"]
-    until(lambda: not queue._queue)
     answers = queue.submit("a", Upper(), texts)
     book.gate.set()
-    assert first.future.result(10) == ["X"]
     assert answers.future.result(10) == [t.upper() for t in texts]
-    sizes = [len(batch) * max(map(len, batch)) for batch in book.batches]
-    assert max(sizes) <= 12
-    longest = [max(map(len, batch)) for batch in book.batches[1:]]
-    assert longest == sorted(longest)
+    assert book.batches[0] == ["x"]
+    longest = [max(map(len, batch)) for batch in book.batches]
+    assert max(len(b) * most for b, most in zip(book.batches, longest, strict=True)) <= 12
+    assert longest[1:] == sorted(longest[1:])
 
 
-def test_one_who_asks_much_does_not_hold_up_one_who_asks_little() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0, window=40)
-    first = queue.submit("first", Upper(), ["x"])
-    until(lambda: not queue._queue)
+def test_a_large_request_does_not_hold_up_a_small_one() -> None:
+    book, queue = occupied(window=40)
     many = queue.submit("greedy", Upper(), ["many text"] * 200)
     few = queue.submit("modest", Upper(), ["one", "two"])
     book.gate.set()
-    for answers in (first, few):
-        answers.future.result(10)
+    few.future.result(10)
     done = [text for batch in book.batches for text in batch]
     assert done.index("two") <= 10, "the modest one was served in the first two windows"
     assert all(many.future.result(10))
 
 
 def test_other_kinds_have_their_turn() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0, window=20)
-    queue.submit("first", Upper(), ["x"])
-    until(lambda: not queue._queue)
+    book, queue = occupied(window=20)
     queue.submit("a", Upper(), ["aaaa"] * 50)
     other = queue.submit("b", Upper("?"), ["bbbb"])
     book.gate.set()
@@ -152,10 +152,8 @@ def test_other_kinds_have_their_turn() -> None:
     assert book.batches.index(["bbbb"]) <= 3
 
 
-def test_who_finds_no_room_is_told_when_to_come_back() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0, queue=20)
+def test_a_refused_request_is_told_when_to_retry() -> None:
+    book, queue = closed(queue=20)
     held = queue.submit("a", Upper(), ["x" * 100])
     with pytest.raises(RequestError) as refused:
         queue.submit("b", Upper(), ["y"])
@@ -168,9 +166,7 @@ def test_who_finds_no_room_is_told_when_to_come_back() -> None:
 
 
 def test_the_queue_holds_as_many_characters_as_it_may() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0, queue=20)  # an item of n characters takes n + 1 of them
+    book, queue = closed(queue=20)  # an item of n characters takes n + 1 of them
     queue.submit("a", Upper(), ["x" * 9])
     queue.submit("a", Upper(), ["y" * 9])
     with pytest.raises(RequestError):
@@ -179,18 +175,14 @@ def test_the_queue_holds_as_many_characters_as_it_may() -> None:
     assert queue.close(10)
 
 
-def test_what_nobody_waits_for_is_not_done() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0)
-    queue.submit("a", Upper(), ["first"])
-    until(lambda: not queue._queue)
+def test_a_cancelled_request_is_not_computed() -> None:
+    book, queue = occupied()
     dropped = queue.submit("a", Upper(), ["dropped"] * 5)
     saved = queue.submit("a", Upper(), ["kept"])
     assert dropped.future.cancel()
     book.gate.set()
     assert saved.future.result(10) == ["KEPT"]
-    assert book.batches == [["first"], ["kept"]]
+    assert book.batches == [["x"], ["kept"]]
     with pytest.raises(CancelledError):
         dropped.future.result(1)
     until(lambda: queue.characters == 0)
@@ -280,9 +272,7 @@ class Simulated:
 @pytest.mark.parametrize(
     ("rate", "workers", "pause"), [(500, 1, 0), (3_000, 1, 0), (1_000, 3, 0), (5_000, 1, 0.6)]
 )
-def test_under_load_nobody_waits_longer_than_the_forecast(
-    load, clients, rate, workers, pause
-) -> None:
+def test_no_wait_exceeds_the_forecast_under_load(load, clients, rate, workers, pause) -> None:
     """Requests of Poisson, 1 to 400 characters in up to 4 sentences, for a minute."""
     random, end = Random(load), 60.0
     model = Simulated(rate, workers, pause, max_wait=5.0, queue=10**9)
@@ -346,10 +336,8 @@ def test_a_rate_that_falls_is_noticed_before_a_batch_is_done() -> None:
     assert model.send("b", ["y"]) is None
 
 
-def test_what_nobody_waits_for_is_stopped_at_once_and_counted_no_more() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0)
+def test_a_cancelled_batch_is_stopped_at_once_and_counted_no_more() -> None:
+    book, queue = closed()
     begun, waiting = (queue.submit("a", Upper(mark), ["x" * 100]) for mark in "?!")
     until(lambda: book.at_work == 1)
     assert begun.future.cancel() and waiting.future.cancel()
@@ -360,9 +348,7 @@ def test_what_nobody_waits_for_is_stopped_at_once_and_counted_no_more() -> None:
 
 
 def test_the_end_stops_what_takes_too_long() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0)
+    _, queue = closed()
     held = [queue.submit("a", Upper(mark), ["x"]) for mark in "?!"]
     assert not queue.close(0.1)
     for answers in held:
@@ -391,9 +377,7 @@ def test_the_lonely_wait_for_company_but_not_long() -> None:
 
 
 def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, workers=2)
+    book, queue = closed(workers=2)
     answers = queue.submit("a", Upper(), ["aaaa", "bbbb", "cc", "dd"])
     until(lambda: book.at_work == 2)
     more = queue.submit("b", Upper(), ["late"])
@@ -403,7 +387,7 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
     assert book.most == 2
 
 
-def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
+def test_exclusive_batches_run_together_in_other_processes() -> None:
     book = Book(processes=1)
     book.gate.clear()
     queue = batcher(book, workers=2)
@@ -413,22 +397,18 @@ def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
     assert answers.future.result(10) == ["AAAA", "BBBB"]
 
 
-def test_who_must_be_alone_is() -> None:
+def test_exclusive_batches_run_alone() -> None:
     book = Book()
     queue = batcher(book, workers=3, max_delay=0.0, window=4)
-    requested = [
-        queue.submit(str(n), Upper(exclusive=n % 3 == 0), ["aaaa", "bbbb", "cccc"])
-        for n in range(9)
-    ]
+    kinds = (Upper(exclusive=n % 3 == 0) for n in range(9))
+    requested = [queue.submit(str(n), k, ["aaaa", "bbbb", "cccc"]) for n, k in enumerate(kinds)]
     assert all(text.isupper() for answers in requested for text in answers.future.result(10))
     assert book.most > 1
     assert queue.close(10)
 
 
 def test_closing_answers_what_was_accepted_and_takes_nothing_more() -> None:
-    book = Book()
-    book.gate.clear()
-    queue = batcher(book, max_delay=0.0)
+    book, queue = closed()
     answers = queue.submit("a", Upper(), ["x", "y", "z"])
     threading.Timer(0.1, book.gate.set).start()
     assert queue.close(10)
@@ -436,10 +416,3 @@ def test_closing_answers_what_was_accepted_and_takes_nothing_more() -> None:
     with pytest.raises(RequestError) as refused:
         queue.submit("a", Upper(), ["late"])
     assert refused.value.status == 503
-
-
-def until(true: Any, seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.002)

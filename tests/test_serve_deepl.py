@@ -1,7 +1,5 @@
 """Clients of DeepL use the server: its own, and requests as others send them."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os
@@ -24,7 +22,7 @@ from foveate.run.pack import pack
 from foveate.server.glossary_store import GlossaryStore
 from foveate.server.keys import KeyFile
 from foveate.server.translation_schemas import Limits
-from serve_tools import client_of, program, running, served
+from serve_tools import client_of, program, running, sent, served
 from test_odt import odt
 
 TEXT = "the dog runs"
@@ -43,18 +41,12 @@ def url(app: FastAPI) -> Iterator[str]:
 
 
 def send(app: FastAPI, method: str, path: str, **body: Any) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        async with client_of(app) as client:
-            return await client.request(method, path, **body)
-
-    return own_loop.run(ask())
+    [answer] = sent(app, {"method": method, "url": path} | body)
+    return answer
 
 
 def free(run: Run, text: str = TEXT) -> str:
     return str(run.translate([text])[0])
-
-
-# ------------------------------------------------------------------------------ DeepL
 
 
 @pytest.fixture
@@ -161,9 +153,8 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
     ann, bob = ({"Authorization": f"DeepL-Auth-Key {secret}"} for secret in secrets)
     assert send(app, "POST", "/v2/translate", json=DEEPL, headers=ann).status_code == 200
     id = send(app, "POST", "/v2/glossaries", json=ENTRIES, headers=ann).json()["glossary_id"]
-    used = [
-        send(app, "GET", "/v2/usage", headers=own).json()["character_count"] for own in (ann, bob)
-    ]
+    answers = [send(app, "GET", "/v2/usage", headers=own).json() for own in (ann, bob)]
+    used = [answer["character_count"] for answer in answers]
     assert used == [12, 0]
     status = [
         send(app, "GET", f"/v2/glossaries/{id}", headers=own).status_code for own in (ann, bob)
@@ -180,9 +171,7 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_changes_of_a_glossary_at_the_same_time_are_all_there(
-    run: Run, tmp_path: Path, keeps: bool
-) -> None:
+def test_changes_of_a_glossary_at_the_same_time_are_all_there(run, tmp_path, keeps) -> None:
     app = served(run.path)
     app.state.service.glossaries = GlossaryStore(50, tmp_path if keeps else None)
     pair = {"source_lang": "en", "target_lang": "fr"}
@@ -192,9 +181,8 @@ def test_changes_of_a_glossary_at_the_same_time_are_all_there(
             made = {"name": "a", "dictionaries": [pair | {"entries": "dog\tchien"}]}
             id = (await client.post("/v3/glossaries", json=made)).json()["glossary_id"]
             entries = [{"dictionaries": [pair | {"entries": f"t{n}\tv"}]} for n in range(40)]
-            await asyncio.gather(
-                *(client.patch(f"/v3/glossaries/{id}", json=body) for body in entries)
-            )
+            path = f"/v3/glossaries/{id}"
+            await asyncio.gather(*(client.patch(path, json=body) for body in entries))
             new = [client.post("/v3/glossaries", json=made) for _ in range(60)]
             codes = [answer.status_code for answer in await asyncio.gather(*new)]
             return (await client.get(f"/v3/glossaries/{id}")).json(), codes
@@ -229,9 +217,6 @@ def test_a_page_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
         assert answer.headers.get("access-control-allow-origin") == allowed
 
 
-# ------------------------------------------------------------------------------ without PyTorch
-
-
 def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
     file = pack(run, tmp_path / "m.safetensors", calibrate=5)
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
@@ -250,15 +235,12 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         assert result.startswith(b"PK") and sent.json()["translatedFileUrl"].endswith("a_fr.odt")
         wrong = {"file": ("a.odt", b"%PDF-1.7")}
         refused = httpx.post(f"{server.url}/translate_file", data=BODY, files=wrong)
-        assert refused.json() == {
-            "error": "the file is not an ODT file: it is a PDF file; give it its own ending"
-        }
+        error = "the file is not an ODT file: it is a PDF file; give it its own ending"
+        assert refused.json() == {"error": error}
     assert not any("torch" in line for line in server.other)
 
 
-def test_a_packed_file_keeps_its_calibration(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_file_keeps_its_calibration(run, tmp_path, monkeypatch) -> None:
     model = foveate.engine.packed.load(pack(run, tmp_path / "m.safetensors", calibrate=5))
     assert model.calibration is not None and model.calibration.sentences == 5
     [answer] = model.translate([TEXT])

@@ -1,42 +1,25 @@
 """Keys, rates and sizes: who is let in, how often, with how much."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
-import own_loop
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.server.bodies import anonymous, network
 from foveate.server.common import listen
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.translation_schemas import Limits
-from serve_tools import client_of, served
+from serve_tools import sent, served
 
 # ------------------------------ Keys, rates and sizes: who is let in, how often, with how much
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
-
-
-def send(app: FastAPI, *requests: dict[str, Any]) -> list[httpx.Response]:
-    async def ask() -> list[httpx.Response]:
-        async with client_of(app) as client:
-            return [
-                await client.request(**{"method": "POST", "url": "/translate"} | item)
-                for item in requests
-            ]
-
-    return own_loop.run(ask())
 
 
 def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) -> None:
@@ -56,7 +39,7 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
     ]
     for scheme in ("Basic dXNlcjpwYXNz", "Negotiate abc", "Digest a=b", "token", ""):
         good += [good[n] | {"headers": {"Authorization": scheme}} for n in range(3)]
-    assert [item.status_code for item in send(app, *good)] == [200] * len(good)
+    assert [item.status_code for item in sent(app, *good)] == [200] * len(good)
     bad: list[dict[str, Any]] = [
         {"json": BODY},
         {"json": BODY | {"api_key": key + "x"}},
@@ -65,16 +48,14 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
         {"url": "/detect", "json": {"q": "a"}},
         {"url": "/v1/score", "json": BODY | {"t": "a"}},
     ]
-    result = send(app, *bad)
+    result = sent(app, *bad)
     assert [item.status_code for item in result] == [403] * 6
     assert all(list(item.json()) == ["error"] for item in result)
     file.remove("ann")
-    assert send(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
+    assert sent(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
 
 
-def test_a_wrong_key_is_refused_before_the_body_and_bodies_without_one_are_few(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_wrong_key_is_refused_before_the_body_is_read(run, tmp_path) -> None:
     file, asked = KeyFile(tmp_path / "keys"), list[int]()
     bearer = {"Authorization": f"Bearer {file.add('ann')}"}
     app = served(run.path, Limits(unknown=100), keys=file)
@@ -83,14 +64,14 @@ def test_a_wrong_key_is_refused_before_the_body_and_bodies_without_one_are_few(
         asked.append(1)
         yield json.dumps(BODY | {"q": "the dog runs " * 20}).encode()
 
-    def sent(**headers: str) -> int:
+    def status(**headers: str) -> int:
         headers |= {"content-type": "application/json"}
-        return send(app, {"content": content(), "headers": headers})[0].status_code
+        return sent(app, {"content": content(), "headers": headers})[0].status_code
 
-    assert sent(Authorization="Bearer fov_wrong") == 403 and not asked
-    assert sent() == 503, "more bytes than bodies without a key may have"
-    assert sent(**bearer) == 200
-    assert send(app, {"json": BODY})[0].status_code == 403, "what was refused is counted no more"
+    assert status(Authorization="Bearer fov_wrong") == 403 and not asked
+    assert status() == 503, "more bytes than bodies without a key may have"
+    assert status(**bearer) == 200
+    assert sent(app, {"json": BODY})[0].status_code == 403, "what was refused is counted no more"
 
 
 @pytest.mark.parametrize("field", ["q", "source", "api_key"])
@@ -99,9 +80,8 @@ def test_half_a_character_is_refused_in_every_field(run: Run, field: str) -> Non
         body = json.dumps(BODY | {field: "HALF"}).encode()
         raw = half if isinstance(half, bytes) else half.encode()
         headers = {"content-type": "application/json"}
-        [answer] = send(
-            served(run.path), {"content": body.replace(b'"HALF"', raw), "headers": headers}
-        )
+        content = body.replace(b'"HALF"', raw)
+        [answer] = sent(served(run.path), {"content": content, "headers": headers})
         assert answer.status_code == 400 and "half a character" in answer.json()["error"]
 
 
@@ -110,13 +90,13 @@ def test_keys_that_cannot_be_read_let_nobody_in(run: Run, tmp_path: Path) -> Non
     key = file.add("ann")
     app = served(run.path, keys=file)
     file.path.write_text("torn")
-    [result] = send(app, {"json": BODY | {"api_key": key}})
+    [result] = sent(app, {"json": BODY | {"api_key": key}})
     assert result.status_code == 503 and str(tmp_path) not in result.text
 
 
 def test_figures_do_not_grow_with_what_clients_invent(run: Run) -> None:
     app = served(run.path)
-    send(app, *({"method": f"X{n}", "url": f"/{n}", "json": None} for n in range(20)))
+    sent(app, *({"method": f"X{n}", "url": f"/{n}", "json": None} for n in range(20)))
     text = app.state.service.metrics.text().decode()
     assert text.count("foveate_requests_total{") == 1
 
@@ -136,38 +116,32 @@ def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
         KeyFile(file.path)
 
 
-def test_who_comes_too_often_is_told_when_to_come_back(run: Run, tmp_path: Path) -> None:
-    result = send(served(run.path, Limits(rate=2)), *[{"json": BODY}] * 4)
+def test_requests_above_the_rate_are_told_when_to_retry(run: Run, tmp_path: Path) -> None:
+    result = sent(served(run.path, Limits(rate=2)), *[{"json": BODY}] * 4)
     assert [item.status_code for item in result] == [200, 200, 429, 429]
     assert 1 <= int(result[2].headers["retry-after"]) <= 30
     file = KeyFile(tmp_path / "keys")
     few, many = ({"json": BODY | {"api_key": file.add(n, r)}} for n, r in (("a", 1), ("b", 0)))
     app = served(run.path, Limits(rate=2), keys=file)
-    codes = [item.status_code for item in send(app, few, few, many, many, many, {"json": BODY})]
+    codes = [item.status_code for item in sent(app, few, few, many, many, many, {"json": BODY})]
     assert codes == [200, 429, 200, 200, 200, 403], "each by its own rate"
 
 
 def test_too_much_at_once_is_refused(run: Run) -> None:
     app = served(run.path, Limits(characters=50, items=3, body=2000), queue=60)
-    sent: list[tuple[Any, int]] = [
+    expected: list[tuple[Any, int]] = [
         (["a"] * 3, 200), (["a"] * 4, 413), ("a" * 50, 200), ("a" * 51, 413), ("a" * 3000, 413),
     ]  # fmt: skip
-    result = send(app, *({"json": BODY | {"q": q}} for q, _ in sent))
-    assert [item.status_code for item in result] == [status for _, status in sent]
+    result = sent(app, *({"json": BODY | {"q": q}} for q, _ in expected))
+    assert [item.status_code for item in result] == [status for _, status in expected]
     assert all(list(item.json()) == ["error"] for item in result if item.status_code == 413)
 
 
 def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
     app = served(run.path, queue=200)
 
-    async def together() -> list[httpx.Response]:
-        async with client_of(app) as client:
-            many = BODY | {"q": ["the dog runs"] * 10}
-            return list(
-                await asyncio.gather(*(client.post("/translate", json=many) for _ in range(12)))
-            )
-
-    result = own_loop.run(together())
+    many = {"json": BODY | {"q": ["the dog runs"] * 10}}
+    result = sent(app, *[many] * 12, at_once=True)
     assert {item.status_code for item in result} == {200, 429}
     for item in result:
         if item.status_code == 200:
@@ -178,13 +152,13 @@ def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
 
 def test_a_request_of_many_texts_is_taken_whole_or_not_at_all(run: Run) -> None:
     app = served(run.path, queue=60)
-    alone = send(app, {"json": BODY | {"q": ["the dog runs"] * 30}})
+    alone = sent(app, {"json": BODY | {"q": ["the dog runs"] * 30}})
     assert alone[0].status_code == 200, "what is alone has the queue to itself"
 
 
 def test_what_takes_too_long_is_given_up(run: Run) -> None:
     app = served(run.path, Limits(seconds=0.05), max_delay=2.0)
-    [result] = send(app, {"json": BODY})
+    [result] = sent(app, {"json": BODY})
     assert result.status_code == 504 and list(result.json()) == ["error"]
 
 
@@ -220,27 +194,27 @@ def test_one_household_is_one_client() -> None:
 def test_a_language_stays_itself_only_where_it_is_served(run: Run) -> None:
     app = served(run.path)
     for code, status in (("en", 200), ("fr", 200), ("de", 400)):
-        [answer] = send(app, {"json": BODY | {"source": code, "target": code}})
+        [answer] = sent(app, {"json": BODY | {"source": code, "target": code}})
         assert answer.status_code == status, code
         assert status == 400 or answer.json()["translatedText"] == BODY["q"]
     assert answer.json()["error"] == "target: de is not supported; there are: fr"
 
 
 def test_the_printed_address_says_what_runs_there(run: Run) -> None:
-    [page] = send(served(run.path), {"method": "GET", "url": "/"})
+    [page] = sent(served(run.path), {"method": "GET", "url": "/"})
     assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
     assert "English to French" in page.text and 'href="openapi.json"' in page.text
 
 
 def test_the_host_is_checked(run: Run) -> None:
     app = served(run.path)
-    result = send(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
+    result = sent(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
     assert [item.status_code for item in result] == [403, 403, 200]
     assert json.loads(result[0].text)["error"].startswith("this server")
 
 
 # ------------------------------ Where a program can be reached
-def test_who_comes_early_waits_and_a_taken_port_is_left_to_its_owner() -> None:
+def test_early_connections_wait_and_a_taken_port_is_skipped() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -1,7 +1,5 @@
 """Several runs: who translates what, what is in memory, and weights that change while serving."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -11,11 +9,11 @@ import pytest
 
 from foveate.cli.serve import ServerEngine
 from foveate.config import ConfigError
+from foveate.documents.languages import NAMES, Direction, directions
 from foveate.export.base import ExchangeError
 from foveate.run import Run, RunConfig, load
 from foveate.server.batching import TranslateLines
 from foveate.server.common import RequestError
-from foveate.server.languages import NAMES, Direction, directions
 from foveate.server.launch import ServerOptions, application
 from foveate.server.runs import RunPool
 from small_runs import made

@@ -1,7 +1,5 @@
 """Glossary, memory, banned phrases and own rules help on every route, and are told at the start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +8,12 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-import own_loop
 from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, AssistedRun, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.run import Run
 from foveate.server.runs import RunPool, TranslationOptions
-from serve_tools import client_of, program, served
+from serve_tools import get, post, program, served, upload
 from small_runs import made
 
 TMX = """<tmx version="1.4"><header srclang="en"/><body><tu>
@@ -41,7 +38,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def app(runs: dict[str, Run], files: Path) -> FastAPI:
     output = TranslationOptions(
-        [str(files / "terms.tsv")], [str(files / "memory.tsv")], banned=["chien"]
+        [str(files / "terms.tsv")], [str(files / "memory.tsv")], ban=["chien"]
     )
     return served(runs["transformer"].path, options=output, rules=Rules((r"ORD-\w+",)))
 
@@ -57,11 +54,7 @@ def expected(run: Run, files: Path) -> str:
 
 
 def ask(app: FastAPI, path: str, **fields: Any) -> httpx.Response:
-    async def sent() -> httpx.Response:
-        async with client_of(app) as client:
-            return await client.post(path, json={"source": "en", "target": "fr"} | fields)
-
-    return own_loop.run(sent())
+    return post(app, path, json={"source": "en", "target": "fr"} | fields)
 
 
 def test_all_routes_have_the_same_help(app: FastAPI, runs: dict[str, Run], files: Path) -> None:
@@ -73,29 +66,15 @@ def test_all_routes_have_the_same_help(app: FastAPI, runs: dict[str, Run], files
     done = json.loads(events[-1].partition("data: ")[2])
     assert done["translatedText"] == reference
 
-    async def file() -> str:
-        async with client_of(app) as client:
-            fields = {"source": "en", "target": "fr"}
-            sent = {"file": ("a.txt", TEXT.encode())}
-            answer = await client.post("/translate_file", data=fields, files=sent)
-            return (await client.get(answer.json()["translatedFileUrl"])).text
-
-    assert own_loop.run(file()) == reference
+    assert upload(app, "a.txt", TEXT.encode())[1].decode() == reference
 
 
 def test_what_helped_is_counted(app: FastAPI) -> None:
     ask(app, "/translate", q=TEXT)
 
-    async def metrics() -> str:
-        async with client_of(app) as client:
-            return (await client.get("/metrics")).text
-
-    lines = own_loop.run(metrics()).splitlines()
-    values = {
-        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
-        for line in lines
-        if line and line[0] != "#"
-    }
+    lines = get(app, "/metrics")[0].text.splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
+    values = {name: float(value) for name, value in pairs}
     assert values['foveate_memory_hits{by="exact",run="transformer"}'] >= 1
     assert values['foveate_terms{run="transformer",state="present"}'] >= 1
     assert values['foveate_terms{run="transformer",state="missing"}'] == 0
@@ -114,9 +93,9 @@ def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
 def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
-    output = TranslationOptions(
-        [f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True
-    ).equip(fleet)
+    output = TranslationOptions([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copy_unknown=True).equip(
+        fleet
+    )
     assert output[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in output[0]
     assert output[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in output[1]
@@ -129,10 +108,7 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (
-            TranslationOptions(["terms.tsv"]),
-            r"write --glossary en:fr=terms.tsv",
-        ),
+        (TranslationOptions(["terms.tsv"]), r"write --glossary en:fr=terms.tsv"),
         (
             TranslationOptions(["de:fr=terms.tsv"]),
             "de:fr is not a direction or run; there are: en:fr, transformer, fr:en, rnn",

@@ -1,7 +1,5 @@
 """No request holds up others: every field of every route at its limit, and beyond it."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -122,7 +120,7 @@ class Health:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._ask)
 
-    def __enter__(self) -> Health:
+    def __enter__(self) -> "Health":
         self._thread.start()
         return self
 
@@ -135,10 +133,8 @@ class Health:
             while not self._end.wait(0.02):
                 began = time.perf_counter()
                 assert client.get(f"{self.url}/health").status_code == 200
-                self.worst, self.asked = (
-                    max(self.worst, time.perf_counter() - began),
-                    self.asked + 1,
-                )
+                self.worst = max(self.worst, time.perf_counter() - began)
+                self.asked += 1
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """More requests than the server can do: who is refused, how long others wait, and /health."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json
@@ -23,9 +21,7 @@ TEXTS = ["The dog runs. Who is it? A cat sleeps. She comes back."] * 12
 
 
 @pytest.mark.parametrize("load", [0.5, 2, 4, 30])
-def test_a_pass_of_the_event_loop_is_short_and_nobody_waits_longer_than_the_forecast(
-    load: float,
-) -> None:
+def test_a_pass_of_the_event_loop_is_short_and_nobody_waits_longer_than_the_forecast(load) -> None:
     """Requests of two pieces of 10 ms each, at ``load`` times what can be done, in made-up time."""
     now, waits, refused, passes = [0.0], list[float](), list[float](), list[float]()
     pace = Pace(1.0, clock=lambda: now[0])

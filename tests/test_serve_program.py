@@ -1,7 +1,5 @@
 """``foveate serve`` as a program: real clients, an end that loses nothing, slow and bad clients."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -19,15 +17,14 @@ from pathlib import Path
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
-from typer.testing import CliRunner
 
-from foveate.cli import app
 from foveate.cli.serve import ServerEngine
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.server import connections, launch
 from foveate.server.translation_schemas import Limits
 from serve_tools import ROOT, Program, begun, port_of, program, running, served
+from small_runs import invoked
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
 
@@ -56,19 +53,16 @@ def test_curl_works_in_both_encodings(server: Program, run: Run) -> None:
         ["-H", "Content-Type: application/json", "-d", json.dumps(BODY)],
     ]
     for arguments in sent:
-        done = subprocess.run(
-            [curl, "-s", f"{server.url}/translate", *arguments], capture_output=True, check=True
-        )
+        command = [curl, "-s", f"{server.url}/translate", *arguments]
+        done = subprocess.run(command, capture_output=True, check=True)
         result = json.loads(done.stdout)
         assert result == {"translatedText": str(run.translate(["the dog runs"])[0])}
 
 
 def test_the_documentation_runs_as_it_stands(server: Program) -> None:
     text = (ROOT / "docs" / "guide" / "serving.md").read_text("utf-8")
-    shell, code = (
-        "".join(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL))
-        for language in ("sh", "python")
-    )
+    block = r"```{}\n(.*?)```"
+    shell, code = ("".join(re.findall(block.format(x), text, re.DOTALL)) for x in ("sh", "python"))
     exec(compile(code, "serving.md", "exec"), {"url": server.url})
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
@@ -150,7 +144,7 @@ def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
             httpx.get(f"{server.url}/health")
 
 
-def test_who_had_just_come_when_a_server_ends_may_still_ask(run: Run, monkeypatch) -> None:
+def test_a_connection_accepted_at_shutdown_is_answered(run: Run, monkeypatch) -> None:
     monkeypatch.setattr(connections, "GRACE", 20)
     with (
         begun(served(run.path)) as server,
@@ -164,7 +158,7 @@ def test_who_had_just_come_when_a_server_ends_may_still_ask(run: Run, monkeypatc
         assert new.getresponse().status == 200
 
 
-def test_who_sends_nothing_is_sent_away(run: Run) -> None:
+def test_silent_connections_are_closed(run: Run) -> None:
     head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"
     whole = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with running(served(run.path, Limits(reading=0.4)), head_seconds=0.4) as port:
@@ -220,7 +214,7 @@ def test_processes_translate_and_one_that_is_killed_costs_its_batch_at_most(run:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
+def test_a_disconnected_client_costs_nothing_more(run: Run) -> None:
     app = served(run.path, tokens=64)  # batches of a few lines
     [place] = app.state.service.pool.runs.values()
     with running(app) as port:
@@ -232,11 +226,8 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
             assert time.monotonic() < began + 20
             time.sleep(0.01)
     text = app.state.service.metrics.text().decode()
-    done = sum(
-        float(line.split()[1])
-        for line in text.splitlines()
-        if line.startswith("foveate_batch_items_sum")
-    )
+    sums = [line for line in text.splitlines() if line.startswith("foveate_batch_items_sum")]
+    done = sum(float(line.split()[1]) for line in sums)
     assert done < 1000
     assert 'route="/translate",status="499"' in text
 
@@ -266,8 +257,8 @@ def test_what_is_unsafe_or_makes_no_sense_is_refused(run, message, words) -> Non
 def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     started: list[launch.ServerOptions] = []
     monkeypatch.setattr(launch, "serve", lambda runs, options, loader: started.append(options))
-    done = CliRunner().invoke(app, ["serve", str(run.path), "--max-batch-delay-ms", "3"])
-    assert done.exit_code == 0 and started[0].batching["max_delay"] == 0.003
+    invoked("serve", run.path, "--max-batch-delay-ms", "3")
+    assert started[0].batching["max_delay"] == 0.003
 
 
 def test_a_computation_without_end_ends_with_the_process(run: Run, monkeypatch) -> None:

@@ -1,8 +1,7 @@
 """A shortlist: what it holds, that a search over all of it is the search, that rows are rows."""
 
-from __future__ import annotations
-
 import io
+import itertools
 import zipfile
 
 import pytest
@@ -11,7 +10,8 @@ import torch
 import foveate
 from foveate.align.shortlist import learn, partners, reach
 from foveate.config import ConfigError
-from foveate.models.encoder_decoder import DecoderSteps, rows_of
+from foveate.models.encoder_decoder import DecoderSteps
+from foveate.nn.embedding import rows_of
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.run.watching import Watched
@@ -20,11 +20,8 @@ from small_runs import TRAIN, TRANSLATOR
 from tolerances import close
 
 WORDS = {"dog": "chien", "cat": "chat", "runs": "court", "sleeps": "dort", "the": "le"}
-PAIRS = [
-    (f"the {a} {b}", f"le {WORDS[a]} {WORDS[b]}")
-    for a in ("dog", "cat")
-    for b in ("runs", "sleeps")
-]
+WHICH = itertools.product(("dog", "cat"), ("runs", "sleeps"))
+PAIRS = [(f"the {a} {b}", f"le {WORDS[a]} {WORDS[b]}") for a, b in WHICH]
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +65,8 @@ def test_a_search_over_the_list_of_all_tokens_is_the_search(run: Run, beam_size:
     short = run.decoding(shortlist=True)
     ours, all_tokens = short.translate(lines, beam_size), run.translate(lines, beam_size)
     assert [a.hypotheses for a in ours] == [a.hypotheses for a in all_tokens]
-    assert [s for a in ours for s in a.scores] == pytest.approx(
-        [s for a in all_tokens for s in a.scores]
-    )
+    scores = [[s for a in answers for s in a.scores] for answers in (ours, all_tokens)]
+    assert scores[0] == pytest.approx(scores[1])
 
 
 def test_nothing_else_comes_out_but_where_a_beginning_is_given(run: Run) -> None:

@@ -1,7 +1,5 @@
 """Beginning with the weights of another run: what is taken, what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,8 @@ def model(vocabulary: int = 6, size: int = 3, labels: int = 2) -> nn.ModuleDict:
     encoder = nn.ModuleDict(
         {"embedding": nn.Embedding(vocabulary, size), "layer": nn.Linear(size, 4)}
     )
-    return nn.ModuleDict(
-        {"encoder": encoder, "encoder2": nn.Linear(1, 1), "output": nn.Linear(4, labels)}
-    )
+    parts = {"encoder": encoder, "encoder2": nn.Linear(1, 1), "output": nn.Linear(4, labels)}
+    return nn.ModuleDict(parts)
 
 
 def test_the_named_parts_are_taken_and_no_others() -> None:
@@ -78,11 +75,8 @@ def tree(folder: Path, lines: str, tokenizer: dict[str, Any], start: dict[str, A
         rows = "".join(f"{line}\t{line}\n" for line in LINES[lines])
         (folder / f"{split}.{lines}.tsv").write_text(rows, encoding="utf-8")
     part = {"kind": "recurrent", "embedding_size": 8, "hidden_size": 8}
-    task = {
-        "kind": "translation",
-        "source": str(folder / f"{{split}}.{lines}.tsv"),
-        "tokenizer": tokenizer,
-    }
+    source = str(folder / f"{{split}}.{lines}.tsv")
+    task = {"kind": "translation", "source": source, "tokenizer": tokenizer}
     model = {"kind": "encoder_decoder", "encoder": part, "decoder": part}
     fast = {"max_steps": 1, "precision": "fp32", "optimizer": {"kind": "sgd", "lr": 1e-12}}
     plain = {"task": task, "model": model, "train": fast}

@@ -1,7 +1,5 @@
 """The studio's API over small runs of every family: what it streams is what the runs answer."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -63,9 +61,6 @@ def folded(client: TestClient, run: str, ask: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-# ------------------------------------------------------------------------------ runs
-
-
 def test_runs_are_listed_without_being_loaded(client: TestClient, runs: dict[str, Run]) -> None:
     result = {run["id"]: run for run in client.get(f"{API}/runs").json()["runs"]}
     assert set(result) == set(runs)
@@ -123,9 +118,6 @@ def test_examples_can_be_asked(client: TestClient, name: str) -> None:
         assert done["done"]["event"] == "done"
 
 
-# ------------------------------------------------------------------------------ answers
-
-
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
 @pytest.mark.parametrize("search", [{"kind": "greedy"}, {"kind": "beam", "beamSize": 3}])
 def test_what_is_streamed_is_what_the_run_translates(client, runs, name, search) -> None:
@@ -148,9 +140,8 @@ def test_what_is_streamed_is_what_the_run_translates(client, runs, name, search)
             assert tokens == best["tokens"] and not beams
         else:
             nodes = {node["id"]: node for beam in beams for node in beam["nodes"]}
-            assert [nodes[i]["text"] for i in best["path"]][:-1] == [
-                token["text"] for token in best["tokens"]
-            ][:-1]
+            path = [nodes[i]["text"] for i in best["path"]]
+            assert path[:-1] == [token["text"] for token in best["tokens"]][:-1]
             assert nodes[best["path"][-1]]["state"] == "done"
             assert max(len(beam["nodes"]) for beam in beams) <= 2 * 3
 
@@ -200,11 +191,8 @@ def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
     again = folded(client, "transformer", ask)["done"]["hypotheses"][0]
     assert silent["tokens"][0]["logP"] != near(plain["tokens"][0]["logP"], terms=ROW)
     assert again == plain, "the head speaks again"
-    other = folded(
-        client,
-        "transformer",
-        {"text": "a girl sings"} | {"search": {"kind": "greedy"}, "silenced": heads},
-    )
+    ask = {"text": "a girl sings", "search": {"kind": "greedy"}, "silenced": heads}
+    other = folded(client, "transformer", ask)
     assert other["done"]["hypotheses"][0]["text"] == silent["text"], "it cannot see its source"
     for layer, head, told in ((2, 0, "decoder.cross_attention (2)"), (1, 99, "no head 99")):
         wrong = client.post(
@@ -231,9 +219,8 @@ def test_a_text_goes_on_as_the_run_generates(client: TestClient, runs: dict[str,
 def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, Run]) -> None:
     result = folded(client, "classifier", {"text": "the dog runs"})["done"]
     [expected] = runs["classifier"].classify(["the dog runs"])
-    assert {item["label"]: item["p"] for item in result["labels"]} == pytest.approx(
-        expected.probabilities
-    )
+    p = {item["label"]: item["p"] for item in result["labels"]}
+    assert p == pytest.approx(expected.probabilities)
     result = folded(client, "vit", {"picture": "3"})["done"]
     [expected] = runs["vit"].classify([3])
     assert result["labels"][0]["label"] == expected.label
@@ -264,11 +251,8 @@ HOSTILE = "</script><img src=x onerror=alert(1)> \u202eevil\u2069 a\u200bb \U000
 
 def test_hostile_text_is_only_text(client: TestClient) -> None:
     for name in ("rnn", "classifier", "language"):
-        ask = (
-            {"text": HOSTILE, "search": {"maxExtra": 3}}
-            if name == "language"
-            else {"text": HOSTILE}
-        )
+        search = {"search": {"maxExtra": 3}} if name == "language" else {}
+        ask = {"text": HOSTILE} | search
         answer = client.post(f"{API}/runs/{name}/answer", json=ask)
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/json"
@@ -278,15 +262,9 @@ def test_hostile_text_is_only_text(client: TestClient) -> None:
     events = streamed(client, "classifier", {"text": "a\nevent: done\ndata: {}\n\n"})
     assert [event["event"] for event in events] == ["start", "done"], "no event is smuggled in"
     assert client.get(f"{API}/runs/%3Cscript%3E").status_code == 404
-    surrogate = client.post(
-        f"{API}/runs/rnn/answer",
-        content=b'{"text": "\\ud800"}',
-        headers={"content-type": "application/json"},
-    )
+    json_ = {"headers": {"content-type": "application/json"}}
+    surrogate = client.post(f"{API}/runs/rnn/answer", content=b'{"text": "\\ud800"}', **json_)
     assert surrogate.status_code == 422
-
-
-# ------------------------------------------------------------------------------ views
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -386,9 +364,6 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
         assert missing.status_code == 404 and "not " in missing.json()["error"]
 
 
-# ------------------------------------------------------------------------------ evaluation, model
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_examples_are_judged_as_the_run_is(client, runs, name) -> None:
     result = client.get(f"{API}/runs/{name}/evaluation?split=test&most=5000")
@@ -401,9 +376,8 @@ def test_examples_are_judged_as_the_run_is(client, runs, name) -> None:
         figures = runs[name].evaluate().figures
         assert judged["figures"]["bleu"] == pytest.approx(figures["bleu"])
     if name in ("classifier", "vit"):
-        assert judged["figures"]["accuracy"] == pytest.approx(
-            runs[name].evaluate().figures["accuracy"]
-        )
+        expected = runs[name].evaluate().figures["accuracy"]
+        assert judged["figures"]["accuracy"] == pytest.approx(expected)
     if name == "forecaster":
         scores = [row["score"] for row in judged["rows"]]
         assert np.mean(scores) == near(runs[name].evaluate().figures["mse"], terms=MODEL)
@@ -420,9 +394,6 @@ def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(client, runs, name) 
     if name != "language":
         assert not drawing["notes"]
         assert any(block["output"] for block in blocks)
-
-
-# ------------------------------------------------------------------------------ the rest
 
 
 def test_a_bug_is_no_mistake_of_the_user(client: TestClient, monkeypatch, caplog) -> None:

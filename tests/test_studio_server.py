@@ -1,7 +1,5 @@
 """The studio as a server on a real socket: streams, a reader who leaves, a log that grows."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -10,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -20,6 +19,7 @@ import uvicorn
 from foveate.run import Run
 from foveate.server.studio_api import application
 from foveate.server.studio_state import POLL, StudioState
+from serve_tools import until
 from small_runs import made, running
 
 EVENTS = {"accept": "text/event-stream"}
@@ -27,9 +27,29 @@ PATH = "/runs/language/answer"
 LONG = {"text": "the", "search": {"kind": "greedy", "maxExtra": 2000}}
 
 
+SHORT = {"text": "the", "search": {"maxExtra": 2}}
+
+
 @pytest.fixture(scope="module")
 def language(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return made(tmp_path_factory.mktemp("server"), ["language"], steps=5)["language"]
+
+
+@contextmanager
+def waiting(studio: StudioState) -> Iterator[None]:
+    """The language model computes nothing within the block."""
+    gate = threading.Event()
+    decoder = studio.runs.run("language").model.decoder
+    handle = decoder.register_forward_hook(lambda *_: gate.wait(20) and None)
+    yield
+    gate.set()
+    handle.remove()
+
+
+def begun(target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target)
+    thread.start()
+    return thread
 
 
 @pytest.fixture
@@ -46,14 +66,6 @@ def server(language: Run) -> Iterator[tuple[httpx.Client, StudioState]]:
     server.should_exit = True
     thread.join(20)
     assert not thread.is_alive()
-
-
-def until(true: object, seconds: float = 20) -> None:
-    """Wait until a function says so."""
-    end = time.monotonic() + seconds
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, StudioState]) -> None:
@@ -75,52 +87,32 @@ def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, St
     handle.remove()
 
 
-def test_who_comes_when_the_queue_is_full_is_sent_away(server, language) -> None:
+def test_a_request_to_a_full_queue_is_refused(server, language) -> None:
     client, studio = server
-    gate = threading.Event()
-    run = studio.runs.run("language")
-    handle = run.model.decoder.register_forward_hook(lambda *_: gate.wait(20) and None)
-    short = {"text": "the", "search": {"maxExtra": 2}}
     result: list[int] = []
-    threads = [
-        threading.Thread(
-            target=lambda: result.append(
-                client.post("/runs/language/answer", json=short).status_code
-            )
-        )
-        for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    until(lambda: studio.queue.characters == 2)
-    busy = client.post("/runs/language/answer", json=short)
-    assert busy.status_code == 429 and "full" in busy.json()["error"]
-    assert busy.headers["retry-after"] == "1"
-    assert client.get("/trainings").status_code == 200, "what needs no computing is answered"
-    gate.set()
+    with waiting(studio):
+        send = lambda: result.append(client.post(PATH, json=SHORT).status_code)  # noqa: E731
+        threads = [begun(send) for _ in range(2)]
+        until(lambda: studio.queue.characters == 2)
+        busy = client.post(PATH, json=SHORT)
+        assert busy.status_code == 429 and "full" in busy.json()["error"]
+        assert busy.headers["retry-after"] == "1"
+        assert client.get("/trainings").status_code == 200, "what needs no computing is answered"
     for thread in threads:
         thread.join(20)
-    handle.remove()
     assert result == [200, 200]
 
 
 def test_a_client_that_leaves_gives_up_its_place(server, language) -> None:
     client, studio = server
-    gate = threading.Event()
-    handle = studio.runs.run("language").model.decoder.register_forward_hook(
-        lambda *_: gate.wait(20) and None
-    )
-    short = {"text": "the", "search": {"maxExtra": 2}}
-    running = threading.Thread(target=lambda: client.post(PATH, json=short))
-    running.start()
-    until(lambda: studio.queue.characters == 1)
-    for _ in range(3):  # one has a place
-        with pytest.raises(httpx.ReadTimeout):
-            client.post("/demos/noam", json={}, timeout=0.2)
-        time.sleep(3 * POLL)
-    gate.set()
-    running.join(20)
-    handle.remove()
+    with waiting(studio):
+        thread = begun(lambda: client.post(PATH, json=SHORT))
+        until(lambda: studio.queue.characters == 1)
+        for _ in range(3):  # one has a place
+            with pytest.raises(httpx.ReadTimeout):
+                client.post("/demos/noam", json={}, timeout=0.2)
+            time.sleep(3 * POLL)
+    thread.join(20)
     assert client.post("/demos/noam", json={}).status_code == 200
 
 
@@ -197,6 +189,5 @@ def test_the_document_is_the_same_every_time() -> None:
     assert first == document()
     schemas = json.loads(first)["components"]["schemas"]
     kinds = {ref["$ref"].rpartition("/")[2] for ref in schemas["AnswerEvent"]["oneOf"]}
-    assert (
-        {"AnswerStart", "Token", "BeamStep", "TextDone", "Failed", "Ping"} <= kinds <= set(schemas)
-    )
+    events = {"AnswerStart", "Token", "BeamStep", "TextDone", "Failed", "Ping"}
+    assert events <= kinds <= set(schemas)

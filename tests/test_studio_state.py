@@ -1,7 +1,5 @@
 """What the studio keeps: its runs, its trainings, its screens."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -78,7 +76,7 @@ def test_runs_are_listed_while_one_is_loaded(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_it_stops_where_the_reader_leaves() -> None:
+def test_a_job_stops_when_its_reader_leaves() -> None:
     output: list[int] = []
     over = threading.Event()
 
@@ -269,9 +267,8 @@ def write(run: Path, steps: range, at: int = 0) -> None:
         journal.write("train", step, loss=10 / step + at, lr=0.1, seconds=float(step), epoch=0)
         if step % 10 == 0:
             messages = {"source": "a", "reference": "b", "output": f"{step}"}
-            journal.write(
-                "valid", step, loss=1.0, best=True, seconds=step + 0.5, samples=[messages]
-            )
+            more = {"loss": 1.0, "best": True, "seconds": step + 0.5, "samples": [messages]}
+            journal.write("valid", step, **more)
     journal.close()
 
 
@@ -279,7 +276,6 @@ def places(tail: LogTail) -> list[str]:
     return [place for place, _ in tail.news()]
 
 
-# ------------------------------------------------------------------------------ thinning
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=300), st.integers(3, 40))
 def test_a_thinned_curve_has_its_ends_and_no_point_of_its_own(values, most) -> None:
     x, y = np.arange(len(values)) * 2.0, np.array(values)
@@ -299,7 +295,6 @@ def test_a_peak_is_kept() -> None:
     assert np.abs(np.interp(np.arange(1000.0), saved, wave[saved]) - wave).max() < 0.1
 
 
-# ------------------------------------------------------------------------------ curves
 def test_curves_of_a_log(tmp_path: Path) -> None:
     write(tmp_path / "run", range(1, 101))
     lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
@@ -324,7 +319,6 @@ def test_curves_of_a_log(tmp_path: Path) -> None:
     assert not training("r", tmp_path / "run", 200, log).running
 
 
-# ------------------------------------------------------------------------------ the tail
 def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
     tail = LogTail(tmp_path / "run" / "log.jsonl")
     assert places(tail) == [], "there is no log yet"
@@ -364,15 +358,7 @@ def test_a_training_that_goes_on_from_a_checkpoint_cuts_what_was_told(tmp_path: 
     write(run, range(5, 12), at=4)
     messages = list(tail.news())
     assert messages[0] == ("4.0", {"event": "cut", "step": 4})
-    assert [place for place, _ in messages[1:]] == [
-        "5.0",
-        "6.0",
-        "7.0",
-        "8.0",
-        "9.0",
-        "10.0",
-        "10.1",
-        "11.0",
-    ]
+    expected = ["5.0", "6.0", "7.0", "8.0", "9.0", "10.0", "10.1", "11.0"]
+    assert [place for place, _ in messages[1:]] == expected
     later = list(LogTail(run / "log.jsonl", "40.0").news())
     assert later == [("11.0", {"event": "cut", "step": 11})]

@@ -1,7 +1,5 @@
 """The embedded corpus: its splits and its files, and the laws of the grammar that writes it."""
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 import os
@@ -55,10 +53,8 @@ def test_write(tmp_path: Path) -> None:
         *("test.align", "test.en", "test.fr", "train.align", "train.en", "train.fr")
     ]
     made = pairs("train", 20)
-    lines = {
-        side: (folder / f"train.{side}").read_text(encoding="utf-8").split("\n")
-        for side in ("en", "fr", "align")
-    }
+    texts = {side: (folder / f"train.{side}").read_text("utf-8") for side in ("en", "fr", "align")}
+    lines = {side: text.split("\n") for side, text in texts.items()}
     assert lines["en"] == [*(pair.source for pair in made), ""]
     assert lines["fr"] == [*(pair.target for pair in made), ""]
     links = [tuple(tuple(map(int, p.split("-"))) for p in x.split()) for x in lines["align"]]

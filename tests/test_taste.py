@@ -1,7 +1,5 @@
 """Limits of size: a cap on the lines of all modules, functions that fit a screen, flat code."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -12,10 +10,11 @@ import pytest
 import sizes
 
 SOURCE = Path(__file__).parent.parent / "src" / "foveate"
-FUNCTION, NESTING, ANY, CASTS = 60, 4, 168, 81
+FUNCTION, NESTING, ANY, CASTS = 60, 4, 166, 73
 
 # Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
-LINES = 64_975
+LINES = 64_862
+SPINE = 3_529  # of the files that docs/spine.md walks through; the bar of the house is 3,300
 
 # "file::function" → why its limits are raised.
 EXCEPTIONS: dict[str, str] = {}
@@ -84,6 +83,19 @@ def test_the_taste_test_can_fail() -> None:
     for bad in (deep, "def f():\n" + "    pass\n" * 60):
         assert faults(bad, "x"), bad
     assert not faults(chain, "x")
+
+
+def test_the_spine_names_what_is_there_and_stays_within_its_cap() -> None:
+    page = (SOURCE.parent.parent / "docs" / "spine.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^### \d+\. `(.+?)`.*?\n(.*?)(?=^##|\Z)", page, re.S | re.M)
+    assert len(sections) == 12
+    texts = {name: (SOURCE / name).read_text(encoding="utf-8") for name, _ in sections}
+    assert sum(text.count("\n") for text in texts.values()) <= SPINE
+    for name, section in sections:
+        for word in re.findall(r"`([A-Z_]\w+(?:\.\w+)?|[a-z]+_\w+)(?:\(.*?\))?`", section):
+            parts = word.split(".")
+            known = "\n".join([texts[name], *(texts.values() if len(parts) == 1 else ())])
+            assert all(part in known for part in parts), f"docs/spine.md: {word} in {name}"
 
 
 def test_the_source_stays_within_its_caps() -> None:

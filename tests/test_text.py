@@ -1,7 +1,5 @@
 """Text: rows of files, pairs of a split, formats, and columns in mapped files."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -61,9 +59,6 @@ def sides(corpus: Corpus) -> list[tuple[str, str]]:
     return list(zip(corpus.sources, corpus.targets, strict=True))
 
 
-# ------------------------------------------------------------------------------ formats
-
-
 @given(rows=pairs, end=st.sampled_from(["\n", "\r\n"]), ending=st.sampled_from(["", ".gz"]))
 def test_every_format_gives_the_same_pairs(rows, end, ending, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("formats")
@@ -72,10 +67,8 @@ def test_every_format_gives_the_same_pairs(rows, end, ending, tmp_path_factory) 
     tsv = write(folder / f"a.tsv{ending}", [f"{s}\t{t}" for s, t in rows], end)
     records = [json.dumps({"source": s, "target": t}) for s, t in rows]
     jsonl = write(folder / f"a.jsonl{ending}", records, end)
-    for corpus in (
-        read_pairs(source, target, TextData()),
-        *(read_pairs(path, None, TextData()) for path in (tsv, jsonl)),
-    ):
+    others = (read_pairs(path, None, TextData()) for path in (tsv, jsonl))
+    for corpus in (read_pairs(source, target, TextData()), *others):
         assert sides(corpus) == rows
         assert list(corpus.lines) == list(range(1, len(rows) + 1))
         assert corpus.skipped == []
@@ -121,9 +114,6 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         read_pairs(tmp_path / "missing.en", text, TextData())
 
 
-# ------------------------------------------------------------------------------ bad lines
-
-
 def bad(path: Path, number: int, reason: str) -> None:
     """The bad line stops reading with its place and the remedy, or is skipped and listed."""
     place = rf"{path.name}:{number}: .*{reason}.*on_bad_line"
@@ -136,16 +126,10 @@ def bad(path: Path, number: int, reason: str) -> None:
 
 
 def test_bad_lines_of_tsv(tmp_path: Path) -> None:
-    bad(
-        write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"]),
-        2,
-        "1 columns between tabs; 2 are needed",
-    )
-    bad(
-        write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"]),
-        2,
-        "3 columns between tabs; earlier lines have 2",
-    )
+    path = write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"])
+    bad(path, 2, "1 columns between tabs; 2 are needed")
+    path = write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"])
+    bad(path, 2, "3 columns between tabs; earlier lines have 2")
     path = tmp_path / "c.tsv.gz"
     path.write_bytes(gzip.compress(b"one\tun\ntw\xe9\tdeux\nthree\ttrois\n"))
     bad(path, 2, "0xe9 at position 3")
@@ -208,11 +192,8 @@ def test_another_charset_and_a_damaged_gzip_file_are_named(tmp_path: Path) -> No
         read_pairs(packed, None, SKIP)
 
 
-# ------------------------------------------------------------------------------ streams
-
-
 @given(st.binary(max_size=60))
-def test_as_many_lines_come_out_of_a_stream_as_went_in(data: bytes) -> None:
+def test_a_stream_yields_as_many_lines_as_it_holds(data: bytes) -> None:
     damaged: list[int] = []
     lines = list(read_lines(io.BytesIO(data), damaged))
     assert len(lines) == data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
@@ -227,9 +208,6 @@ def test_a_stream_of_good_text_comes_out_unchanged(lines: list[str]) -> None:
     data = "".join(text + "\r\n" for text in lines).encode()
     assert list(read_lines(io.BytesIO(data), damaged)) == lines
     assert damaged == []
-
-
-# ------------------------------------------------------------------------------ splits
 
 
 def test_a_split_finds_its_file_by_pattern_and_names(tmp_path: Path) -> None:
@@ -297,9 +275,6 @@ def test_real_files_are_found_below_the_data_folder(data_folder: Path, monkeypat
     assert len(read_split(*files, "test", config)) == 1000
 
 
-# ------------------------------------------------------------------------------ choosing pairs
-
-
 def test_cleaning_counts_what_it_leaves_out() -> None:
     pairs = [("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c")]
     assert all(Cleaning(TextData()).keeps(*pair) for pair in [*pairs, *pairs])
@@ -345,12 +320,8 @@ def test_the_config_survives_toml() -> None:
 
 
 DICTIONARY = TextData(format=CMUdict.Config())
-LINES = [
-    "'em AH0 M",
-    "read R EH1 D",
-    "read(2) R IY1 D  # verb",
-    "aalen AE1 L AH0 N # place, german",
-]
+LINES = ["'em AH0 M", "read R EH1 D", "read(2) R IY1 D  # verb"]
+LINES.append("aalen AE1 L AH0 N # place, german")
 
 
 @pytest.fixture
@@ -409,9 +380,8 @@ def test_inflection_and_its_symbols(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"])
 def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path, line: str) -> None:
     (tmp_path / "forms.tsv").write_text("Hahn\tHahnes\tN;GEN;SG\n", encoding="utf-8")
-    config = Translation.Config(
-        source=str(tmp_path / "forms.tsv"), tokenizer=Character.Config(symbols="<[^<>]+>")
-    )
+    forms = Character.Config(symbols="<[^<>]+>")
+    config = Translation.Config(source=str(tmp_path / "forms.tsv"), tokenizer=forms)
     task = config.build(TextData(format=Inflection.Config()))
     task.prepare(tmp_path, seed=1)
     assert task.sides.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
@@ -447,16 +417,12 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
     task.prepare(tmp_path, seed=1)
     kinds = task.source_tokenizer.config.kind, task.target_tokenizer.config.kind
     assert kinds == ("character", "symbol")
-    assert task.batch("train", [0]).target.tolist() == [
-        [*task.target_tokenizer.encode_ids(["AH0 M"])[0], 3]
-    ]
+    [ids] = task.target_tokenizer.encode_ids(["AH0 M"])
+    assert task.batch("train", [0]).target.tolist() == [[*ids, 3]]
     read = read_examples(task, dictionary)  # the user's own dictionary is read as the run's
     assert read.references[1] == ("R EH1 D", "R IY1 D")
     with pytest.raises(ValueError, match="joint = false"):
         Translation.Config(source="x", target_tokenizer=Symbol.Config())
-
-
-# ------------------------------------------------------------------------------ CSV
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Tolerances let another order of a sum pass, and no error of 1e-3."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Tools and benchmarks: claims, peers, scaling."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import runpy
@@ -241,17 +239,14 @@ def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> N
     for name, tensor in run.model.state_dict().items():
         assert torch.allclose(small.model.state_dict()[name], tensor, atol=1e-3), name
     assert small.config.task.tree()["source"] == "packaged/data/pairs.{split}.tsv"
-    small_size, size = (
-        sum(f.stat().st_size for f in x.path.rglob("*.safetensors")) for x in (small, run)
-    )
+    files = ([*each.path.rglob("*.safetensors")] for each in (small, run))
+    small_size, size = (sum(file.stat().st_size for file in each) for each in files)
     assert small_size < size / 5  # half the bytes of the weights, and nothing of the optimiser
     logs = [(x.path / "log.jsonl").read_text("utf-8") for x in (small, run)]
     assert "seconds" in logs[1] and "seconds" not in logs[0] and logs[0].count("\n") > 1
 
 
 # ---- Records: the test of their scores, and that the page is what the JSON gives
-
-
 def test_a_goal_is_reached_where_the_mean_of_the_seeds_is_beyond_it() -> None:
     """Student's table: t = 3.747 for ν = 4 is p = 0.01."""
     apart = [each * 0.1 / 2.5**0.5 for each in (-2.0, -1.0, 0.0, 1.0, 2.0)]  # s = 0.1

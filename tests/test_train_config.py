@@ -1,7 +1,5 @@
 """The table [train]: it comes back from TOML, and kinds may be named alone."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from foveate.train.config import (
 from foveate.train.optim import AdamConfig, Noam
 
 
-def test_it_comes_back_from_toml() -> None:
+def test_a_train_config_comes_back_from_toml() -> None:
     tree = {
         "max_steps": 20_000, "optimizer": "adam", "clip_norm": 0.5, "average": 5,
         "schedule": {"kind": "noam", "hidden_size": 512}, "save": {"every": 500, "best": "bleu"},
@@ -46,14 +44,13 @@ def test_wrong_values_are_named(tree: dict[str, object], where: str) -> None:
         TrainConfig.parse(tree)
 
 
-def test_something_has_to_end_it() -> None:
+def test_training_needs_a_limit() -> None:
     for tree in ({"max_minutes": 1.5}, {"max_epochs": 1}, {"validation": {"patience": 3}}):
         TrainConfig.parse(tree).check()
     with pytest.raises(ConfigError, match="training would never end"):
         TrainConfig().check()
 
 
-# ---------------------------------------------------------------------------------------- precision
 # Precision: said aloud, chosen by the machine, and real inside its context.
 
 
@@ -77,7 +74,6 @@ def test_auto_is_fp32_on_a_device_that_is_not_known() -> None:
     assert resolve("auto", "meta").name == "fp32"
 
 
-# --------------------------------------------------------------------------------------- continuing
 # Every key is decided: what it changes when a run goes on, or why it may not change.
 
 
@@ -85,11 +81,8 @@ load_kinds()
 
 
 def config(train: dict[str, Any], **more: Any) -> RunConfig:
-    tree = {
-        "task": {"kind": "language", "text": "a.txt"},
-        "model": {"kind": "language_model"},
-        "train": {"max_steps": 100, **train},
-    }
+    task = {"kind": "language", "text": "a.txt"}
+    tree = {"task": task, "model": "language_model", "train": {"max_steps": 100, **train}}
     return parse_tree(RunConfig, tree | more)
 
 

@@ -1,7 +1,5 @@
 """Optimisers: the equations by hand, which parameters decay, and equal bits in equal runs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -155,7 +153,6 @@ def test_equal_gradients_give_equal_bits_and_the_steps_are_fused(kind: str) -> N
     assert torch.equal(*results)
 
 
-# ----------------------------------------------------------------------------------------- schedule
 # Schedules against the closed forms of their papers.
 
 
@@ -219,7 +216,6 @@ def test_warmup_stable_decay_is_level_until_its_last_part() -> None:
     assert schedule.rate(110) == pytest.approx(0.2)
 
 
-# -------------------------------------------------------------------------------------- moving mean
 # The moving mean of weights: the equation, apart from training, and bit for bit after a stop.
 
 
@@ -246,7 +242,7 @@ def test_the_mean_is_its_equation(tmp_path: Path) -> None:
             close(tensor, mean[name], why=name)
 
 
-def test_it_changes_nothing_of_the_training(tmp_path: Path) -> None:
+def test_a_moving_mean_does_not_change_training(tmp_path: Path) -> None:
     Toy(tmp_path / "with", config()).train()  # type: ignore[arg-type]
     plain = toy_config(save={"every": 1, "keep": 99})
     Toy(tmp_path / "without", plain).train()
@@ -279,7 +275,7 @@ def test_validation_measures_the_mean_and_gives_the_weights_back(tmp_path, monke
     plain = Trainer.measure
 
     def spy(trainer: Trainer, model: torch.nn.Module) -> object:
-        before = trainer.tools.mean
+        before = trainer.mean
         assert before is not None
         own = trainer.job.model.state_dict()
         measured.append(all(torch.equal(own[n], t) for n, t in before.tensors.items()))
@@ -306,7 +302,6 @@ def test_applied_gives_back_the_same_bits() -> None:
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
 
-# ------------------------------------------------------------------------------------------ average
 # Averaging: the mean of each weight, and a refusal of what cannot be averaged.
 
 

@@ -3,8 +3,6 @@
 Real processes, started by torchrun. One start plays many scenes, for starting costs seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -56,9 +54,8 @@ def losses(run: Path) -> list[float]:
 
 def tensors(run: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
     folder = checkpoint.path_of(run, step)
-    return {
-        f"{f.name}/{k}": v for f in folder.glob("*.safetensors") for k, v in load_file(f).items()
-    }
+    loaded = ((f.name, load_file(f)) for f in folder.glob("*.safetensors"))
+    return {f"{name}/{key}": v for name, each in loaded for key, v in each.items()}
 
 
 def same_up_to_rounding(run: Path, other: Path, step: int = STEPS) -> None:
@@ -310,20 +307,15 @@ def test_the_command_under_torchrun(played: Path) -> None:
     assert "holds a run with another config" in done.stderr
 
 
-# ------------------------------------------------------------------------------ one process
-
-
 def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("auto", "none", "ddp", "fsdp"):
         with ranks_of(toy_config(parallel=kind)) as ranks:
-            assert type(ranks) is Ranks and ranks.leads and ranks.world == 1
+            assert type(ranks) is Ranks and ranks.is_rank_zero and ranks.world == 1
     address = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in address.items():
         monkeypatch.setenv(name, value)
-    with (
-        pytest.raises(ConfigError, match=r"torchrun has started 2 ranks"),
-        ranks_of(toy_config(parallel="none")),
-    ):
+    started = pytest.raises(ConfigError, match=r"torchrun has started 2 ranks")
+    with started, ranks_of(toy_config(parallel="none")):
         pass
 
 
@@ -343,9 +335,6 @@ def test_only_layers_with_weights_of_their_own_are_sharded_apart() -> None:
 
     stack = Stack()
     assert layers(stack) == [stack.layers[0]]
-
-
-# ------------------------------------------------------------------------------ a GPU
 
 
 @pytest.mark.gpu

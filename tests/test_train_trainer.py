@@ -1,12 +1,11 @@
 """The loop: exact sums, limits, validation apart from training, and errors that help."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import signal
 import threading
+from collections.abc import Iterator
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -21,16 +20,27 @@ from numpy.typing import NDArray
 from torch import nn
 
 from foveate.config import ConfigError
-from foveate.data.batches import BatchPlan
+from foveate.data.batches import BatchPlan, Indices
 from foveate.run.snapshots import Snapshots
 from foveate.tasks.base import Loss
+from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
+from foveate.train.checkpoint import Best, TrainState
 from foveate.train.config import TrainConfig
-from foveate.train.distributed import Ranks
+from foveate.train.distributed import Interrupt, Ranks
+from foveate.train.feed import (
+    Feed,
+    Plan,
+    PlannedBatch,
+    TrainingStep,
+    batches_of_steps,
+    fingerprint,
+    make_step,
+    mix,
+)
 from foveate.train.fit import Outcome
 from foveate.train.journal import read
 from foveate.train.stored import WEIGHTS, TrainError, load_weights
-from foveate.train.trainer import Feed, Indices, Interrupt, TrainState, fingerprint, mix, portions
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyBatch, ToyCopy, ToyModel, content, final, toy_config
 
@@ -41,7 +51,7 @@ class InOrder:
     def __init__(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> None:
         self.size = batch_tokens
 
-    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+    def epoch(self, number: int, /) -> list[Indices]:
         return [np.arange(i, i + self.size) for i in range(0, 32, self.size)]
 
 
@@ -92,9 +102,8 @@ def test_clipping_bounds_the_step(tmp_path: Path) -> None:
 def test_validation_and_saving_disturb_nothing(tmp_path: Path) -> None:
     Toy(tmp_path / "much", toy_config(validation={"every": 1}, save={"every": 1})).train()
     quiet = TrainConfig.parse({**toy_config().tree(), "save": {"every": 12}})
-    quiet = quiet.model_copy(
-        update={"validation": quiet.validation.model_copy(update={"every": None})}
-    )
+    never = quiet.validation.model_copy(update={"every": None})
+    quiet = quiet.model_copy(update={"validation": never})
     Toy(tmp_path / "none", quiet).train()
     assert final(tmp_path / "much") == final(tmp_path / "none")
     assert not [x for x in read(tmp_path / "none") if x["event"] == "valid"]
@@ -224,7 +233,8 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
     from foveate.train.trainer import Job
 
     task, model = Empty(ToyCopy.Config()), ToyModel()
-    job = Job(task, model, None, None, 1, "", BatchPlan, partial(Snapshots, task, model))
+    objective = CrossEntropy.Config().build()
+    job = Job(task, model, objective, None, 1, "", BatchPlan, partial(Snapshots, task, model))
     with pytest.raises(TrainError, match="step 1 has no targets: epoch 0, training examples"):
         fit(job, toy_config(), tmp_path)
 
@@ -250,8 +260,6 @@ def test_the_log_counts_real_targets(tmp_path: Path) -> None:
 def test_a_state_comes_back_from_its_record() -> None:
     from dataclasses import asdict
 
-    from foveate.train.trainer import Best
-
     for best in (None, Best("bleu", 31.5, 7)):
         state = TrainState(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
         assert TrainState.of(asdict(state)) == state
@@ -269,51 +277,72 @@ def test_all_optimisers_train_and_resume(tmp_path: Path) -> None:
         assert content(checkpoint.path_of(tmp_path / kind, 4))
 
 
-# --------------------------------------------------------------------------------------------- feed
 # The feed: each batch once and in order, from any place, and errors that come through.
 
 
 class Numbers:
     """Epoch e has e % 3 + 2 batches, each of one number that says which it is."""
 
-    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+    def epoch(self, number: int, /) -> list[Indices]:
         return [np.array([100 * number + i]) for i in range(number % 3 + 2)]
 
 
 class Nothing:
-    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+    def epoch(self, number: int, /) -> list[Indices]:
         return []
 
 
 @given(accumulate=st.integers(1, 7), epochs=st.integers(1, 6), skip=st.integers(0, 20))
-def test_from_any_place_the_rest_is_the_same(accumulate: int, epochs: int, skip: int) -> None:
-    whole = list(portions(Numbers(), accumulate, (0, 0), epochs))
-    flat = [int(b[0]) for portion in whole for b in portion.indices]
+def test_skipped_batches_change_no_later_one(accumulate: int, epochs: int, skip: int) -> None:
+    whole = list(batches_of_steps(Numbers(), accumulate, (0, 0), epochs))
+    flat = [int(batch.indices[0]) for step in whole for batch in step]
     assert flat == [int(b[0]) for e in range(epochs) for b in Numbers().epoch(e)]
-    assert all(len(portion.indices) == accumulate for portion in whole[:-1])
-    assert all(n // 100 == e for p in whole for (n,), e in zip(p.indices, p.epochs, strict=True))
+    assert all(len(step) == accumulate for step in whole[:-1])
+    assert all(int(batch.indices[0]) // 100 == batch.epoch for step in whole for batch in step)
     skip = min(skip, len(whole) - 1)
-    rest = list(portions(Numbers(), accumulate, whole[skip].after, epochs))
-    assert [str(portion) for portion in rest] == [str(portion) for portion in whole[skip + 1 :]]
+    rest = list(batches_of_steps(Numbers(), accumulate, whole[skip][-1].after, epochs))
+    assert [str(step) for step in rest] == [str(step) for step in whole[skip + 1 :]]
+
+
+@given(batches=st.integers(1, 9), world=st.integers(1, 5))
+def test_ranks_share_a_step(batches: int, world: int) -> None:
+    """Each batch counts once, with the seed that one process gives it; all end in as many."""
+    step = [PlannedBatch(np.array([n]), 0, (0, n + 1)) for n in range(batches)]
+    task = ToyCopy(ToyCopy.Config())
+    alone = make_step(task, 7, step, 3)
+    shares = [make_step(task, 7, step, 3, rank, world) for rank in range(world)]
+    assert len({len(share.micro_batches) for share in shares}) == 1
+    assert all(share.after == alone.after for share in shares)
+    ends = [[micro.last for micro in share.micro_batches] for share in shares]
+    assert all(end == [False] * (len(end) - 1) + [True] for end in ends)
+    seeds = [micro.seed for share in shares for micro in share.micro_batches if micro.counts]
+    assert sorted(seeds) == sorted(micro.seed for micro in alone.micro_batches)
 
 
 def test_without_a_limit_epochs_go_on() -> None:
-    assert len(list(islice(portions(Numbers(), 2, (0, 0), None), 100))) == 100
+    assert len(list(islice(batches_of_steps(Numbers(), 2, (0, 0), None), 100))) == 100
 
 
 def test_a_plan_without_batches_is_an_error() -> None:
     with pytest.raises(TrainError, match="epoch 0 has no batches"):
-        next(portions(Nothing(), 1, (0, 0), None))
+        next(batches_of_steps(Nothing(), 1, (0, 0), None))
 
 
 def test_noise_is_a_function_of_seed_epoch_and_index() -> None:
-    feed = Feed(ToyCopy(ToyCopy.Config()), portions(Numbers_of(5), 2, (0, 0), 2), seed=3)
-    _, batches = feed.next()
-    again = ToyCopy(ToyCopy.Config()).batch("train", [5], noise=mix(3, "noise", 0))
-    assert batches[0].tokens.tolist() == again.tokens.tolist()
-    with pytest.raises(EOFError, match="the last epoch has ended"):
-        feed.next()
-    feed.close()
+    task = ToyCopy(ToyCopy.Config())
+    with Feed(steps(task, Numbers_of(5), 2, 2)) as feed:
+        step = feed.next()
+        again = task.batch("train", [5], noise=mix(3, "noise", 0))
+        assert step.micro_batches[0].batch.tokens.tolist() == again.tokens.tolist()
+        with pytest.raises(EOFError, match="the last epoch has ended"):
+            feed.next()
+
+
+def steps(
+    task: ToyCopy, plan: Plan, accumulate: int = 1, max_epochs: int | None = None
+) -> Iterator[TrainingStep]:
+    batches = batches_of_steps(plan, accumulate, (0, 0), max_epochs)
+    return (make_step(task, number, step, seed=3) for number, step in enumerate(batches, 1))
 
 
 class Numbers_of:
@@ -322,7 +351,7 @@ class Numbers_of:
     def __init__(self, index: int) -> None:
         self.index = index
 
-    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+    def epoch(self, number: int, /) -> list[Indices]:
         return [np.array([self.index])]
 
 
@@ -332,21 +361,19 @@ def test_errors_come_through_and_the_thread_ends() -> None:
             raise ZeroDivisionError("third")
 
     plan = BatchPlan(ToyCopy(ToyCopy.Config()).lengths("train"), 40, 1)
-    feed = Feed(ToyCopy(ToyCopy.Config(), fail), portions(plan, 1, (0, 0), None), seed=1)
-    assert feed.next() is not None and feed.next() is not None
-    with pytest.raises(ZeroDivisionError, match="third"):
-        feed.next()
-    feed.close()
-    endless = Feed(ToyCopy(ToyCopy.Config()), portions(plan, 1, (0, 0), None), seed=1)
-    endless.close()  # while its queue is full
-    assert not [t for t in threading.enumerate() if t.name == "foveate-feed"]
+    with Feed(steps(ToyCopy(ToyCopy.Config(), fail), plan)) as feed:
+        assert [feed.next().number, feed.next().number] == [1, 2]
+        with pytest.raises(ZeroDivisionError, match="third"):
+            feed.next()
+    with Feed(steps(ToyCopy(ToyCopy.Config()), plan)):  # closed while it has more to do
+        assert [t for t in threading.enumerate() if t.name.startswith("foveate-feed")]
+    assert not [t for t in threading.enumerate() if t.name.startswith("foveate-feed")]
 
 
 def test_the_fingerprint_tells_plans_apart() -> None:
     lengths = ToyCopy(ToyCopy.Config()).lengths("train")
-    prints = {
-        fingerprint(BatchPlan(lengths, *pair)) for pair in [(40, 1), (40, 2), (48, 1), (80, 1)]
-    }
+    pairs = [(40, 1), (40, 2), (48, 1), (80, 1)]
+    prints = {fingerprint(BatchPlan(lengths, *pair)) for pair in pairs}
     assert len(prints) == 4
     assert fingerprint(BatchPlan(lengths, 40, 1)) in prints
 
@@ -356,7 +383,6 @@ def test_mixed_seeds_fit_a_generator() -> None:
     assert len(seeds) == 1000 and all(0 <= seed < 2**63 for seed in seeds)
 
 
-# ------------------------------------------------------------------------------------------ signals
 # Signals: the first is kept, the second raises, and the handlers come back.
 
 
@@ -372,7 +398,7 @@ def test_the_first_is_kept_and_the_second_raises(number: signal.Signals) -> None
     assert signal.getsignal(number) == before
 
 
-def test_at_once_the_first_raises() -> None:
+def test_the_first_signal_raises_at_once() -> None:
     with Interrupt() as interrupt:
         with pytest.raises(KeyboardInterrupt), interrupt.at_once():
             os.kill(os.getpid(), signal.SIGINT)
@@ -394,13 +420,7 @@ def test_other_threads_catch_none() -> None:
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("cosine", 1000), ("linear", None)])
-def test_the_schedule_follows_time_where_steps_are_behind(
-    tmp_path: Path,
-    kind: str,
-    steps: int | None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_schedule_follows_time_if_steps_lag(tmp_path, kind, steps, capsys, monkeypatch) -> None:
     """The rate is down when the minutes end; what is done again after a kill has the same rates."""
     run, killed = tmp_path / "run", tmp_path / "killed"
     config = toy_config(

@@ -1,7 +1,5 @@
 """What training refuses before it begins."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -40,15 +38,10 @@ SAMPLED = {"kind": "scheduled", "choose": "sample"}
         (SERIES, "rnn_forecaster", SAMPLED, r"choose.*a forecast is a number"),
     ],
 )
-def test_what_reads_no_output_of_its_own_refuses_scheduled_sampling(
-    tmp_path: Path, task: Tree, model: str, forcing: Tree, message: str
-) -> None:
+def test_scheduled_sampling_needs_own_outputs(tmp_path, task, model, forcing, message) -> None:
     objective = {"kind": "squared_error"} if task is SERIES else {}
-    tree: Tree = {
-        "task": task,
-        "model": {"kind": model},
-        "objective": objective | {"teacher_forcing": forcing},
-    }
+    forced = objective | {"teacher_forcing": forcing}
+    tree: Tree = {"task": task, "model": {"kind": model}, "objective": forced}
     refuses(tmp_path, tree, ConfigError, rf"objective\.teacher_forcing.*{message}")
 
 
@@ -153,9 +146,7 @@ def removed(run: Path, name: str) -> None:
         (["checkpoints", "config.toml"], "packed.safetensors"),
     ],
 )
-def test_a_run_without_its_checkpoints_never_begins_again(
-    tmp_path: Path, small: Tree, gone: list[str], kept: str
-) -> None:
+def test_a_run_without_its_checkpoints_never_begins_again(tmp_path, small, gone, kept) -> None:
     """Random weights take the place of trained ones only in another folder."""
     config = changed(small, average=2, save={"every": 2}, validation={"every": 2})
     run = train(config, folder=tmp_path / "run").path

@@ -1,7 +1,5 @@
 """Parts of models by their equations: stems, positions of T5, decoders of fixed length."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -13,7 +11,8 @@ from foveate.nn.attention import Attention
 from foveate.nn.embedding import SegmentStem
 from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
 from foveate.nn.linear import LayerNorm
-from foveate.nn.positions import SinusoidalHalves, T5Bias, T5CausalBias
+from foveate.nn.more_positions import T5Bias, T5CausalBias
+from foveate.nn.positions import SinusoidalHalves
 from foveate.nn.spec import Tokens
 from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close
@@ -34,9 +33,8 @@ def test_segments_add_a_vector_for_each_text() -> None:
     stem = SegmentStem.Config(num_segments=3).build(Tokens(30), 16)
     ids, segments = torch.tensor([[4, 5, 4]]), torch.tensor([[0, 2, 1]])
     joined = stem(torch.stack((ids, segments), dim=-1))
-    torch.testing.assert_close(
-        joined, stem.embedding.weight[ids] + stem.segment.weight[segments], atol=0, rtol=0
-    )
+    summed = stem.embedding.weight[ids] + stem.segment.weight[segments]
+    torch.testing.assert_close(joined, summed, atol=0, rtol=0)
     assert torch.equal(stem(ids), stem.embedding.weight[ids] + stem.segment.weight[0])
 
 
@@ -82,9 +80,8 @@ def test_the_output_bias_is_in_the_logits_and_in_the_loss() -> None:
     torch.nn.init.normal_(built.output.bias)
     objective = CrossEntropy.Config(label_smoothing=0.1).build()
     loss = objective(hidden, built.output.weight, expected, built.output.bias).total
-    plain = torch.nn.functional.cross_entropy(
-        built.logits(hidden), expected, label_smoothing=0.1, reduction="sum"
-    )
+    how = {"label_smoothing": 0.1, "reduction": "sum"}
+    plain = torch.nn.functional.cross_entropy(built.logits(hidden), expected, **how)
     close(loss, plain)
     inputs = [hidden, built.output.weight, built.output.bias]
     pairs = zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(plain, inputs), strict=True)
@@ -101,9 +98,8 @@ def test_feed_forwards_are_their_equations() -> None:
     apart = (tanh.activate(x) - GELU.Config().build(4, 8).activate(x)).abs().max()
     assert 1e-5 < float(apart) < 1e-2
     gated, y = GEGLU.Config.parse({"bias": False}).build(4, 8), torch.randn(3, 4)
-    expected = (tanh.activate(y @ gated.inner.weight.T) * (y @ gated.gate.weight.T)) @ (
-        gated.outer.weight.T
-    )
+    inner = tanh.activate(y @ gated.inner.weight.T) * (y @ gated.gate.weight.T)
+    expected = inner @ gated.outer.weight.T
     close(gated(y), expected)
     assert not [name for name, _ in gated.named_parameters() if "bias" in name]
 

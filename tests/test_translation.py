@@ -1,7 +1,5 @@
 """Translation end to end at a small size, alone and by ensembles."""
 
-from __future__ import annotations
-
 import copy
 import math
 from pathlib import Path
@@ -51,6 +49,7 @@ from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.prefix_translation import PrefixTranslation
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
+from task_tools import check_losses
 from tolerances import MODEL, ROW, close, near
 
 # ---- The translation task on small files of our own: data, loss, search, scores, explanations
@@ -114,7 +113,6 @@ def model_of(task: Translation, config: EncoderDecoder.Config) -> EncoderDecoder
     return model.eval()
 
 
-# ------------------------------------------------------------------------------ tokenizers
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize(
     "tokenizer",
@@ -171,7 +169,6 @@ def test_one_file_for_both_sides(tmp_path: Path) -> None:
     assert not sources[0] & sources[1] | sources[0] & sources[2] | sources[1] & sources[2]
 
 
-# ------------------------------------------------------------------------------ batches
 def test_lengths_count_the_end(task: Translation) -> None:
     lengths = task.lengths("train")
     assert lengths.dtype == np.int32
@@ -213,20 +210,10 @@ def test_even_pairs_need_no_mask() -> None:
 
 @MODELS
 def test_losses_of_pairs_add_up(task: Translation, config: EncoderDecoder.Config) -> None:
-    model, objective = model_of(task, config), CrossEntropy.Config().build()
-    with torch.no_grad():
-        whole = task.loss(model, task.batch("train", range(6)), objective)
-        parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(6)]
-    assert whole.count == sum(part.count for part in parts)
+    whole = check_losses(task, model_of(task, config), 6)
     assert whole.count == task.lengths("train")[:6, 1].sum()
-    for result, pieces in (
-        (whole.total, [part.total for part in parts]),
-        (whole.logged["nll"], [part.logged["nll"] for part in parts]),
-    ):
-        torch.testing.assert_close(result, sum(pieces, torch.zeros_like(result)), rtol=1e-4, atol=0)
 
 
-# ------------------------------------------------------------------------------ what was read
 def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     data = TextData(drop_duplicates=True, max_length=12)
     task = make(write(tmp_path), data)
@@ -252,7 +239,6 @@ def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert len(task.lengths("train")) == 7
 
 
-# ------------------------------------------------------------------------------ answers
 @MODELS
 @pytest.mark.parametrize("budget", [1, 12, 4096])
 def test_answers_come_in_order(task, config, budget) -> None:
@@ -309,9 +295,8 @@ def test_the_score_of_an_output_is_that_of_forcing_it(task, config) -> None:
     for ids, outputs in zip(sources, result, strict=True):
         pairs += [(ids, h.ids) for h in outputs]
         scores += [(h.log_probability, h.ended) for h in outputs]
-    for (_, target), (score, ended), forced in zip(
-        pairs, scores, task.force(model, pairs), strict=True
-    ):
+    forcing = task.force(model, pairs)
+    for (_, target), (score, ended), forced in zip(pairs, scores, forcing, strict=True):
         assert len(forced) == len(target) + 1
         assert all(log_p <= 0 for log_p in forced)
         total = sum(forced) if ended else sum(forced[:-1])
@@ -322,10 +307,8 @@ def test_the_score_of_an_output_is_that_of_forcing_it(task, config) -> None:
 def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.Config) -> None:
     model = model_of(task, config)
     measures = task.measure(model, "valid", Greedy.Config(max_extra=3).build(), samples=1)
-    pairs = [
-        (task.source_tokenizer.encode_ids([s])[0], task.target_tokenizer.encode_ids([t])[0])
-        for s, t in VALID
-    ]
+    sides = task.source_tokenizer, task.target_tokenizer
+    pairs = [tuple(t.encode_ids([x])[0] for t, x in zip(sides, p, strict=True)) for p in VALID]
     forced = [log_p for item in task.force(model, pairs) for log_p in item]
     assert measures.figures["loss"] == near(-sum(forced) / len(forced), terms=MODEL)
     assert measures.figures["perplexity"] == pytest.approx(math.exp(measures.figures["loss"]))
@@ -333,7 +316,6 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
     assert [(s.source, s.reference) for s in measures.samples] == [VALID[0]]
 
 
-# ------------------------------------------------------------------------------ explanations
 @MODELS
 @pytest.mark.parametrize(
     "tokenizer",
@@ -378,9 +360,8 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
     task = make(tmp_path, tokenizer=Character.Config())
     task.prepare(tmp_path, seed=0)
     model = model_of(task, RECURRENT)
-    batch = collate(
-        task.source_tokenizer.encode_ids(["ab c"]), task.target_tokenizer.encode_ids(["de"])
-    )
+    pair = zip((task.source_tokenizer, task.target_tokenizer), ("ab c", "de"), strict=True)
+    batch = collate(*(side.encode_ids([text]) for side, text in pair))
     with capture(model) as maps, torch.no_grad():
         model.decode(batch.read, model.encode(batch.source, batch.keys))
     (pieces,) = maps.values()
@@ -479,7 +460,6 @@ def test_skipped_lines_are_noted(task: Translation, tmp_path: Path) -> None:
     assert (len(evaluation.outputs), evaluation.noted) == (2, {SKIPPED: [2]})
 
 
-# ------------------------------------------------------------------------------ beginnings
 @pytest.mark.parametrize(
     "tokenizer",
     [BPE.Config(vocab_size=300), Unigram.Config(vocab_size=280), Character.Config(), Byte.Config()],
@@ -493,39 +473,29 @@ def test_answers_begin_with_the_text_that_is_given(tmp_path, tokenizer, config) 
     lines = ["The small dog runs.", "", "Yes.", "Children play."]
     prefixes = ["Le petit", "Rien", "", "Des enfants "]
     search = Beam.Config(beam_size=3, max_ratio=0.0, max_extra=4).build()
-    prefix_ids, engine = (
-        task.target_tokenizer.beginnings(prefixes, len(lines)),
-        RunEngine(task, model),
-    )
+    prefix_ids = task.target_tokenizer.beginnings(prefixes, len(lines))
+    engine = RunEngine(task, model)
     for budget in (1, 4096):
-        answers = answering.answer(
-            task, engine, lines, SearchRequest(search, prefix_ids, batch_tokens=budget)
-        )
+        request = SearchRequest(search, prefix_ids, batch_tokens=budget)
+        answers = answering.answer(task, engine, lines, request)
         assert answers[1].outputs == []
         for answer, prefix in zip(answers, prefixes, strict=True):
             assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses if text)
-    forced = task.force(
-        model,
-        [(task.source_tokenizer.encode_ids(lines[:1])[0], h.ids) for h in answers[0].outputs],
-    )
+    [source] = task.source_tokenizer.encode_ids(lines[:1])
+    forced = task.force(model, [(source, h.ids) for h in answers[0].outputs])
     for log_p, item in zip(forced, answers[0].outputs, strict=True):
         expected = sum(log_p) if item.ended else sum(log_p[:-1])
         assert expected == near(item.log_probability, terms=MODEL)
-    assert (
-        answers[2].outputs
-        == answering.answer(task, engine, lines, SearchRequest(search))[2].outputs
-    )
+    alone = answering.answer(task, engine, lines, SearchRequest(search))
+    assert answers[2].outputs == alone[2].outputs
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:
-    assert (
-        task.target_tokenizer.beginnings("Le petit", 2)
-        == [task.target_tokenizer.beginnings(["Le petit"], 1)[0]] * 2
-    )
+    [begun] = task.target_tokenizer.beginnings(["Le petit"], 1)
+    assert task.target_tokenizer.beginnings("Le petit", 2) == [begun] * 2
     assert task.target_tokenizer.beginnings("", 1) == [[]]
-    with pytest.raises(
-        ValueError, match="'Le zèbre' contains characters that are not in the target vocabulary"
-    ):
+    match = "'Le zèbre' contains characters that are not in the target vocabulary"
+    with pytest.raises(ValueError, match=match):
         task.target_tokenizer.beginnings(["Le petit", "Le zèbre"], 2)
     with pytest.raises(ValueError, match="1 prefixes for 3 lines"):
         task.target_tokenizer.beginnings(["Le"], 3)
@@ -533,9 +503,8 @@ def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> No
 
 def test_swapped_sides_are_told_by_their_languages() -> None:
     english, french = ["The dog is on the beach with a man"] * 9, ["Le chien est dans la rue"] * 9
-    assert "read as fr, as the outputs do, not as en" in swapped(
-        Corpus(french, english, range(9)), french
-    )
+    note = swapped(Corpus(french, english, range(9)), french)
+    assert "read as fr, as the outputs do, not as en" in note
     assert swapped(Corpus(english, french, range(9)), french) == ""
 
 
@@ -547,9 +516,8 @@ SOURCES = [source for source, _ in VALID]
 def test_a_model_with_itself_is_the_model(task: Any) -> None:
     model = model_of(task, TRANSFORMER).double()
     alone = answering.answer(task, RunEngine(task, model), SOURCES, SearchRequest(SEARCH))
-    twice = answering.answer(
-        task, RunEngine(task, Ensemble([model, model])), SOURCES, SearchRequest(SEARCH)
-    )
+    engine = RunEngine(task, Ensemble([model, model]))
+    twice = answering.answer(task, engine, SOURCES, SearchRequest(SEARCH))
     assert [a.hypotheses for a in alone] == [a.hypotheses for a in twice]
     for item, other in zip(alone, twice, strict=True):
         expected = [h.log_probability for h in item.outputs]
@@ -561,11 +529,8 @@ def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -
     models = [model_of(task, TRANSFORMER), model_of(task, RECURRENT)]
     both = together([task.pieces()] * 2, models, ["a", "b"])
     ids = task.source_tokenizer.encode_ids(SOURCES)
-    for source, answer in zip(
-        ids,
-        answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH)),
-        strict=True,
-    ):
+    answers = answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH))
+    for source, answer in zip(ids, answers, strict=True):
         for item in answer.outputs:
             (log_p,) = task.force(both, [(source, item.ids)])
             each = [task.force(model, [(source, item.ids)])[0] for model in models]
@@ -589,11 +554,8 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
         models.append(task.build(LanguageModel.Config(decoder=decoder)).eval())
     both = Ensemble(models)
     ids = task.source_tokenizer.encode_ids(SOURCES)
-    for source, answer in zip(
-        ids,
-        answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH)),
-        strict=True,
-    ):
+    answers = answering.answer(task, RunEngine(task, both), SOURCES, SearchRequest(SEARCH))
+    for source, answer in zip(ids, answers, strict=True):
         for item in answer.outputs:
             (log_p,) = task.force(both, [(source, item.ids)])
             expected = sum(log_p) if item.ended else sum(log_p[:-1])
@@ -602,9 +564,8 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
 
 def test_what_does_not_go_together_is_refused(task: Any) -> None:
     pair = model_of(task, RECURRENT)
-    language = LanguageModel.Config(decoder=TRANSFORMER.decoder).build(
-        Tokens(task.target_tokenizer.vocab_size)
-    )
+    config = LanguageModel.Config(decoder=TRANSFORMER.decoder)
+    language = config.build(Tokens(task.target_tokenizer.vocab_size))
     with pytest.raises(ValueError, match="cannot decode together"):
         Ensemble([pair, language])
     with pytest.raises(ValueError, match="look at a run by itself"):

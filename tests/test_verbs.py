@@ -1,7 +1,5 @@
 """The verbs of the command line, for texts, pictures and views."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -36,6 +34,7 @@ from foveate.views import find
 from foveate.views.options import Question
 from foveate.views.overlays import picture_view
 from pictures import png, write_bars, write_squares
+from small_runs import invoked
 from tolerances import near
 
 
@@ -82,16 +81,15 @@ class Shout:
 
 def run(data: bytes, reference: LineOutputs | None = None) -> tuple[list[str], Tally]:
     out = io.StringIO(newline="")
-    tally = translate_lines(
-        cast(Any, Shout()), io.BytesIO(data), out, reference or LineOutputs(), {}
-    )
+    source, lines = io.BytesIO(data), reference or LineOutputs()
+    tally = translate_lines(cast(Any, Shout()), source, out, lines, {})
     text = out.getvalue()
     assert text == "" or text.endswith("\n")
     return text.split("\n")[:-1], tally
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
-def test_as_many_lines_come_out_as_went_in(lines: list[str]) -> None:
+def test_output_has_as_many_lines_as_input(lines: list[str]) -> None:
     out, _ = run("".join(line + "\n" for line in lines).encode())
     assert len(out) == len(lines)
 
@@ -142,20 +140,20 @@ def test_prefixes_keep_step_with_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "prefixes"
     count = CHUNK + 2
     path.write_bytes(b"".join(b"%d\r\n" % n for n in range(count + 3)))
-    out, tally = run(b"a\n" * count, LineOutputs(prefixes=path))
+    out, tally = run(b"a\n" * count, LineOutputs(prefix_file=path))
     assert out == [f"{n} A" for n in range(count)]
     assert tally.report() == [f"{path} has 3 more lines than the input: ignored"]
     with pytest.raises(ConfigError, match=f"ends after line {count + 3}"):
-        run(b"a\n" * (count + 4), LineOutputs(prefixes=path))
+        run(b"a\n" * (count + 4), LineOutputs(prefix_file=path))
 
 
 def test_prefixes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     path = tmp_path / "prefixes"
     with pytest.raises(ConfigError, match="cannot read the prefixes"):
-        run(b"a\n", LineOutputs(prefixes=path))
+        run(b"a\n", LineOutputs(prefix_file=path))
     path.write_bytes(b"x\n\xff\n")
     with pytest.raises(ConfigError, match=r"prefixes:2 is not UTF-8"):
-        run(b"a\nb\n", LineOutputs(prefixes=path))
+        run(b"a\nb\n", LineOutputs(prefix_file=path))
 
 
 def test_scores_stand_before_the_line() -> None:
@@ -283,8 +281,7 @@ def gpt(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
     out = tmp_path / "p.svg"
-    result = CliRunner().invoke(app, ["look", "positions", "alibi", "--out", str(out)])
-    assert result.exit_code == 0, result.output
+    invoked("look", "positions", "alibi", "--out", out)
     assert "head 3 adds to score" in out.read_text("utf-8")
     with pytest.raises(ConfigError, match="sinusoidal"):
         looking.positions("sinusoids", 8, 8, 2)
@@ -299,15 +296,14 @@ def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
         assert {"x", "mnist-vit", "run"} <= set(rates)
         assert rates["x"][-1] == 4300
         assert rates["mnist-vit"].max() == pytest.approx(2e-3)
-    result = CliRunner().invoke(app, ["look", "schedule", str(config), "--steps", "10"])
-    assert result.exit_code == 0, result.output
+    result = invoked("look", "schedule", config, "--steps", "10")
     assert "mnist-vit" in result.stdout
 
 
 def test_gradients_of_two_runs_together(lstm: Run, gpt: Run, tmp_path: Path) -> None:
     out = tmp_path / "g.npz"
     words = ["look", "gradients", str(lstm.path), str(gpt.path), "--text", "a cat sat", "--out"]
-    assert CliRunner().invoke(app, [*words, str(out)]).exit_code == 0
+    invoked(*words, out)
     assert len(find("gradients").draw([lstm], Question(text="a cat sat on")).arrays()["x"]) == 5
 
 
@@ -320,8 +316,7 @@ def test_gates_over_the_words_of_a_text(lstm: Run, gpt: Run) -> None:
         find("gates").draw([gpt], Question(text="the dog"))
     with pytest.raises(ConfigError, match="layer 1"):
         find("gates").draw([lstm], Question(text="the dog", layer=1))
-    result = CliRunner().invoke(app, ["look", "gates", str(lstm.path), "--text", "a cat"])
-    assert result.exit_code == 0, result.output
+    invoked("look", "gates", lstm.path, "--text", "a cat")
 
 
 # ------------------------------ The verbs of pictures, from a training of two steps to a drawing
@@ -396,15 +391,13 @@ kind = "reinforce"
 
 def test_caption_and_look(captioner: Run, tmp_path: Path) -> None:
     image = captioner.path.parent / "pictures" / "deep" / "red.png"
-    call = CliRunner().invoke(app, ["caption", str(captioner.path), str(image), "1", "--scores"])
-    assert call.exit_code == 0, call.output
+    call = invoked("caption", captioner.path, image, "1", "--scores")
     lines = call.stdout.splitlines()
     assert [line.split("\t")[1] for line in lines] == ["red.png", "green.png"]
     float(lines[0].split("\t")[0])
     out = tmp_path / "x.svg"
     words = ["look", "picture", str(captioner.path), str(image), "--target", "A red square ."]
-    call = CliRunner().invoke(app, [*words, "--out", str(out)])
-    assert call.exit_code == 0, call.output
+    call = invoked(*words, "--out", out)
     assert "square" in out.read_text(encoding="utf-8")
 
 
@@ -415,17 +408,14 @@ def test_a_run_of_labels(labeller: Run) -> None:
     assert answer.label in ("0", "1")
     with pytest.raises(ValueError, match="has no attention over patches"):
         answer.record()
-    assert (
-        "glimpse      x      y"
-        in picture_view(again.task, again.model, 3, None, again.search()).text()
-    )
+    view = picture_view(again.task, again.model, 3, None, again.search())
+    assert "glimpse      x      y" in view.text()
     with pytest.raises(ConfigError, match="cannot caption"):
         again.need(Captioning, "caption")
 
 
 def classify(run: Run, *words: object) -> list[str]:
-    call = CliRunner().invoke(app, ["classify", str(run.path), *map(str, words)])
-    assert call.exit_code == 0, call.output
+    call = invoked("classify", run.path, *words)
     return call.stdout.splitlines()
 
 

@@ -1,7 +1,5 @@
 """Views of what goes on inside a run are those of `foveate.inspect`, of the right example."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +62,8 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
     assert len(passes) == 4  # the search, the maps; log p of all tokens, gradients of the weights
     for name, view in zip(names, views, strict=True):
         alone = find(name).draw([run], Question(text="b a"))
-        assert [item.model_dump() for item in view.drawings()] == [
-            item.model_dump() for item in alone.drawings()
-        ]
+        both = [[item.model_dump() for item in each.drawings()] for each in (view, alone)]
+        assert both[0] == both[1]
 
 
 def test_what_is_dropped_stands_beside_what_is_kept(run: Run) -> None:

@@ -1,7 +1,6 @@
-"""The registry of views: every one is found, says what it does, and refuses what does not fit."""
+"""The registry of views, and the views of texts: what they refuse, and what the run itself says."""
 
-from __future__ import annotations
-
+import itertools
 import json
 import re
 import types
@@ -19,16 +18,20 @@ from foveate.cli import app
 from foveate.cli.looking import verb
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
+from foveate.draw.maps import AttentionDrawing
 from foveate.errors import UserError
 from foveate.run import Run
+from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.tasks.objectives import CrossEntropy, OwnOutput, tokens_of
-from foveate.train.journal import read
+from foveate.train.journal import Line, read
 from foveate.views import VIEWS, ViewEntry, find
 from foveate.views.exposure import NAMES, place_errors
 from foveate.views.options import Question
 from foveate.views.run_page import report
-from small_runs import made
-from tolerances import MODEL, near
+from foveate.views.text import by_length, differences, grouped, in_order
+from foveate.views.training import panel, smoothed
+from small_runs import invoked, made
+from tolerances import MODEL, ROW, close, near
 
 
 # ---- The registry of views: every one is found, says what it does, and refuses what does not fit
@@ -87,9 +90,8 @@ def test_needs_say_why_not() -> None:
     from torch import nn
 
     config = types.SimpleNamespace(task=types.SimpleNamespace(kind="other"))
-    empty: Any = types.SimpleNamespace(
-        model=nn.Linear(2, 2), task=object(), config=config, path=Path("none")
-    )
+    fields = {"model": nn.Linear(2, 2), "task": object(), "config": config}
+    empty: Any = types.SimpleNamespace(**fields, path=Path("none"))
     for need in {need for entry in VIEWS.values() for need in entry.spec.needs}:
         reason = need(empty)
         assert reason is not None and not reason.endswith("."), need
@@ -104,14 +106,11 @@ def test_without_a_text_the_last_validation_has_one(translator: Run) -> None:
 def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> None:
     out = tmp_path / "m.json"
     words = ["look", "attention", str(translator.path), "--text", "a b", "--layer", "0"]
-    call = CliRunner().invoke(
-        app, [*words, "--head", "1", "--out", str(out), "--out", f"{out}.txt"]
-    )
-    assert call.exit_code == 0, call.output
+    call = invoked(*words, "--head", "1", "--out", out, "--out", f"{out}.txt")
     assert '"map": "decoder.layers.0.cross_attention"' in out.read_text("utf-8")
     assert '"head": 1' in out.read_text("utf-8")
-    call = CliRunner().invoke(app, ["look", "positions", str(translator.path), "--length", "8"])
-    assert call.exit_code == 0 and "Positions: sinusoidal" in call.output
+    call = invoked("look", "positions", translator.path, "--length", "8")
+    assert "Positions: sinusoidal" in call.output
 
 
 def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> None:
@@ -121,17 +120,15 @@ def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> N
     assert drawn | set(result.left_out) == set(VIEWS)
     assert all(isinstance(view, Drawing) and view.drawings() for _, view in result.views)
     out = tmp_path / "r.html"
-    call = CliRunner().invoke(app, ["look", "report", str(translator.path), "--out", str(out)])
-    assert call.exit_code == 0, call.output
+    call = invoked("look", "report", translator.path, "--out", out)
     assert "not in it: gates: " in call.output
     page = out.read_text("utf-8")
     [group] = re.findall(r'<script class="group" type="application/json">(.*)</script>', page)
     titles = [drawing["title"] for drawing in json.loads(group)["drawings"]]
     assert {title.partition(" · ")[0] for title in titles} == drawn
     with pytest.raises(ConfigError, match=r"end its name in \.html"):
-        CliRunner().invoke(
-            app, ["look", "report", str(translator.path), "--out", "r.png"], catch_exceptions=False
-        )
+        words = ["look", "report", str(translator.path), "--out", "r.png"]
+        CliRunner().invoke(app, words, catch_exceptions=False)
 
 
 def test_the_docs_name_every_view() -> None:
@@ -146,11 +143,6 @@ teacher_forcing = {{ kind = "{kind}" }}
 """
 LINEAR = 'scheduled", schedule = { kind = "linear", slope = 0.02, floor = 0.2 }, choose = "greedy'
 FAMILIES = ("language", "captioner", "rnn_forecaster")
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("runs"), [*FAMILIES, "classifier", "forecaster"])
 
 
 @pytest.mark.parametrize("kind", ["own", LINEAR], ids=["own", "scheduled"])
@@ -197,7 +189,7 @@ def test_free_errors_of_a_caption_are_those_of_its_greedy_output(runs: dict[str,
         batch = task.batch("valid", [task.pairs("valid").index((row, ids))])
         places = task.decoder_batch(run.model, batch)
         own = tokens_of(run.model, places.memory)
-        free = OwnOutput.Config().build().read(own, places.gold, 1)
+        free = OwnOutput.Config().build().read(own, places.inputs, 1)
         says = run.model(batch.pixels, free).argmax(-1)[0]
         hits[: len(ids) + 1] += (says == batch.target[0]).numpy()
     assert errors.free["accuracy"] * errors.counts == near(hits, MODEL)
@@ -207,3 +199,248 @@ def test_models_that_read_nothing_of_their_own_are_refused(runs: dict[str, Run])
     for name in ("classifier", "forecaster"):
         with pytest.raises(ConfigError, match="does not read its own output"):
             find("exposure").draw([runs[name]], Question())
+
+
+# ---- The views of texts show what the run itself says: scores, weights, outputs, figures
+PAIR = {"text": "a b c", "target": "A B C"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return copier(tmp_path_factory.mktemp("copier"))
+
+
+def draw(name: str, *runs: Run, **requests: Any) -> Any:
+    return find(name).draw(runs, Question(**requests))
+
+
+# ---- one text
+def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
+    made = copier(tmp_path, tokenizer="character")
+    tokens, words = ["a", "␣", "b", "</s>"], ["a", "b", "</s>"]
+    requested = {"text": "a b", "target": "A B", "block": "cross_attention"}
+    expected = {"--tokens": tokens, "--words": words, "": tokens}
+    for view in ("attention", "links", "coverage", "heads", "rollout", "relevance"):
+        for flag, columns in expected.items():
+            out = tmp_path / "drawn.json"
+            options = [f"--{key}={value}" for key, value in requested.items()]
+            flags = [flag] if flag else []
+            line = ["look", view, str(made.path), *options, *flags, "--out", str(out)]
+            invoked(*line)
+            arrays = json.loads(out.read_text("utf-8"))
+            assert arrays.get("columns", arrays.get("labels")) == columns, view
+    [answer] = made.translate(["a b"])
+    assert answer.record(units="words").axes("decoder.layers.0.cross_attention")[1] == words
+    assert answer.record().axes("decoder.layers.0.cross_attention")[1] == tokens
+
+
+def test_probabilities_are_those_of_scoring(run: Run) -> None:
+    [scored] = run.score([("a b c", "A B C")])
+    view = draw("probabilities", run, **PAIR, top=3)
+    assert view.arrays()["words"].tolist() == ["A", "B", "C", "</s>"]
+    close(np.log(view.arrays()["values"]), scored.token_log_probabilities, terms=MODEL)
+    p = view.arrays()["p"]
+    assert p.shape == (4, 3) and (np.diff(p, axis=1) <= 0).all()
+    whole = draw("probabilities", run, **PAIR, top=10_000)
+    everything = whole.arrays()["p"]
+    close(everything.sum(axis=1), 1)
+    bits = -(everything * np.log2(everything)).sum(axis=1)
+    assert [word.note for word in whole.words] == [f"{b:.1f} bits" for b in bits]
+
+
+def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
+    ids = run.translate(["a b"])[0].outputs[0].ids
+    [expected] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
+    values = draw("probabilities", run, text="a b").arrays()["values"]
+    close(np.log(values), expected, terms=MODEL)
+
+
+def test_coverage_is_the_sum_of_each_column(run: Run) -> None:
+    weights = draw("attention", run, **PAIR, layer=0, head=1).arrays()
+    covered = draw("coverage", run, **PAIR, layer=0, head=1).arrays()
+    close(covered["coverage"], weights["weights"].sum(axis=0), terms=ROW)
+    assert covered["labels"].tolist() == ["a", "b", "c", "</s>"]
+    assert covered["coverage"].sum() == near(4)
+    assert draw("coverage", run, **PAIR).model_dump()["at"] == 1  # a browser draws the line too
+
+
+def test_links_are_the_same_weights_as_lines(run: Run) -> None:
+    view = draw("links", run, **PAIR)
+    [drawing] = view.drawings()
+    assert isinstance(drawing, AttentionDrawing) and drawing.form == "links"
+    lines = view.figure().axes[0].lines
+    strong = view.array[view.array >= 0.05]
+    close(sorted(line.get_alpha() for line in lines), np.sort(strong))
+    left = {text.get_text() for text in view.figure().axes[0].texts if text.get_position()[0] < 0}
+    assert left == set(view.rows)  # as in a browser: what attends stands left
+
+
+def test_the_n_best_are_those_of_the_search(run: Run) -> None:
+    answer = run.translate(["a b c"], beam_size=4, num_hypotheses=3)[0]
+    rows = draw("nbest", run, text="a b c", num=3, beam_size=4).rows
+    assert [row[4] for row in rows] == answer.hypotheses
+    assert [row[1] for row in rows] == answer.scores
+    assert rows[0][5] == ""
+
+
+def test_differences_say_what_must_be_done() -> None:
+    before = ["the", "cat", "sat", "on", "a", "mat"]
+    assert list(differences(before, ["the", "dog", "sat", "on", "mat", "today"])) == [
+        "cat → dog", "−a", "+today",
+    ]  # fmt: skip
+    assert list(differences(before, before)) == []
+
+
+def test_masks_hide_the_future_and_the_padding(run: Run) -> None:
+    encoder, own, across = draw("masks", run, **PAIR).sheets
+    real = np.array([word != "<pad>" for word in encoder.columns])
+    assert real.sum() == 4 and not real.all()
+    for sheet in (encoder, across):
+        np.testing.assert_array_equal(
+            np.isfinite(sheet.values.array), np.broadcast_to(real, sheet.values.array.shape)
+        )
+    for sheet in (own, across):  # the rows have the labels of the attention map, none is padding
+        assert sheet.rows == draw("attention", run, **PAIR, units="tokens").rows
+    assert encoder.rows == [word for word in encoder.columns if word != "<pad>"]
+    size = len(own.rows)
+    np.testing.assert_array_equal(np.isfinite(own.values.array), np.tri(size, dtype=bool))
+
+
+def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path) -> None:
+    heads = itertools.product((0, 1), repeat=2)
+    weights = [draw("attention", run, **PAIR, layer=n, head=head).array[:3] for n, head in heads]
+    broad, sure, _ = draw("importance", run, **PAIR).sheets
+    want = [-(w * np.log2(w)).sum(axis=1).mean() for w in weights]
+    close(broad.values.array.flatten(), want, terms=MODEL)
+    want = [w.max(axis=1).mean() for w in weights]
+    close(sure.values.array.flatten(), want, terms=MODEL)
+    gold = tmp_path / "gold.txt"
+    gold.write_text("1-1 2-2 3-3\n1-1 2-2\n1-1 2-2 3-3\n" * 4)
+    sheets = draw("importance", run, gold=gold).sheets
+    assert sheets[-1].title == "alignment error rate"
+    assert ((sheets[-1].values.array >= 0) & (sheets[-1].values.array <= 1)).all()
+    gold.write_text("1-1\n")
+    with pytest.raises(ConfigError, match="gold links for 1 sentences, but 12 pairs"):
+        draw("importance", run, gold=gold)
+
+
+# ---- many texts
+def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
+    sources = [" ".join(["w"] * n) for n in (*range(1, 11), *range(21, 31))]
+    references = [" ".join(f"r{k}" for k in range(len(s.split()) + 4)) for s in sources]
+    outputs = [r if i % 2 else r.replace("r1", "x") for i, r in enumerate(references)]
+    view = by_length({"system": (sources, outputs, references)})
+    first, second = view.panels
+    assert list(first.labels) == ["1–10 (n=10)", "21–30 (n=10)"]
+    short, long = slice(0, 10), slice(10, 20)
+    for shown, metric in ((first, bleu), (second, chrf)):
+        want = [metric(outputs[part], references[part])[0] for part in (short, long)]
+        close(shown.arrays()["system"], want)
+        low, high = (shown.arrays()[f"system, {end}"] for end in ("low", "high"))
+        assert (low <= want).all() and (want <= high).all() and (low < high).all()
+    assert not first.joined  # nothing is known between two groups
+    assert [line.get_linestyle() for line in view.figure().axes[0].lines] == ["None"]
+    assert [len(group) for group in grouped(["a"] * 2 + ["a " * 60])] == [2, 0, 0, 0, 0, 1]
+    with pytest.raises(ConfigError, match="20 sources, 19 outputs, 20 references"):
+        by_length({"system": (sources, outputs[1:], references)})
+
+
+def test_an_interval_is_of_a_metric_that_has_one() -> None:
+    middle, low, high = interval("bleu", ["a b c d e"] * 9, ["a b c d e"] * 9)
+    assert middle == low == high == pytest.approx(100)
+    with pytest.raises(ValueError, match="bleu, chrf"):
+        interval("ter", ["a"], ["a"])
+
+
+def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
+    view = draw("lengths", run, split="valid")
+    assert [[curve.name for curve in panel.curves] for panel in view.panels] == [["run"], ["run"]]
+    (tmp_path / "s").write_text("a b\n" * 6)
+    (tmp_path / "r").write_text("A B C D\n" * 6)
+    files = {"source": tmp_path / "s", "reference": tmp_path / "r"}
+    view = draw("lengths", hypotheses=(tmp_path / "r",), **files)
+    assert view.panels[0].arrays()["r"][0] == pytest.approx(100)
+    with pytest.raises(ConfigError, match="needs --source and --reference"):
+        draw("lengths", hypotheses=(tmp_path / "r",))
+    with pytest.raises(ConfigError, match="nothing to score"):
+        draw("lengths")
+
+
+# ---- training
+def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
+    drawn = draw("growing", run, text="a b c")
+    [values], [shown] = drawn.arrays().values(), drawn.sheets
+    for row, words, text in zip(values, shown.cells, ("a", "a b", "a b c"), strict=True):
+        output = str(run.translate([text])[0]).split()
+        assert [word for word in words if word] == output[:6]  # twice the reference
+        assert row[: len(output)].tolist() == in_order(output, ["A", "B", "C"])[:6]
+        assert np.isnan(row[len(output) :]).all()
+    assert shown.rows == ["a", "b", "c"] and "A B C" in drawn.caption
+    assert draw("growing", run).sheets[0].rows == ["a", "b", "c"]  # the longest of the split
+    table = draw("growing", run, run)
+    assert [row[1] for row in table.rows] == 2 * [str(run.translate(["a b c"])[0])]
+    assert table.rows[1][2] == drawn.sheets[0].title.split(": ")[1].removesuffix(" reference words")
+    with pytest.raises(ConfigError, match=r"no source 'c c': give --text and .* --target"):
+        draw("growing", run, text="c c")
+    assert len(draw("growing", run, text="a " * 40, target="A").sheets[0].rows) == 24
+
+
+def test_words_match_a_reference_in_its_order() -> None:
+    assert in_order(["A", "x", "C"], ["A", "B", "C"]) == [1, 0, 1]
+    assert sum(in_order(["C", "A"], ["A", "B", "C"])) == 1
+    assert in_order([], ["A"]) == []
+
+
+def test_curves_are_those_of_the_log(run: Run) -> None:
+    view = draw("curves", run, run)
+    by_name = {panel.up: panel for panel in view.panels}
+    trained = [line for line in read(run.path) if line["event"] == "train"]
+    assert by_name["objective (with label smoothing, if any)"].x.tolist() == [1, 2, 3, 4]
+    objective = by_name["objective (with label smoothing, if any)"].arrays()["run"]
+    close(objective, [line["loss"] for line in trained])
+    assert by_name["bleu, validation"].x.tolist() == [2, 4]
+    assert by_name["gradient norm"].log == "y"
+    minutes = draw("curves", run, across="time").panels[0]
+    close(minutes.x, [line["seconds"] / 60 for line in trained])
+
+
+def test_runs_of_other_steps_share_an_axis() -> None:
+    logs: dict[str, list[Line]] = {
+        "a": [{"event": "train", "step": n, "lr": float(n)} for n in (1, 3, 5)],
+        "b": [{"event": "train", "step": n, "lr": None if n == 4 else 0.5} for n in (2, 4)],
+    }
+    shown = panel(logs, "train", "lr")
+    assert shown.x.tolist() == [1, 2, 3, 4, 5]
+    close(shown.arrays()["a"], [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(shown.arrays()["b"], [np.nan, 0.5, np.nan, np.nan, np.nan])
+    long = {"a": [{"event": "train", "step": n, "lr": n / 2} for n in range(5000)]}
+    assert len(panel(long, "train", "lr").x) == 1000
+    close(panel(long, "train", "lr").arrays()["a"][-1], 4999 / 2)
+
+
+def test_the_moving_mean_of_what_stays_is_itself() -> None:
+    close(smoothed(np.array([2.0, np.nan, 2.0, 2.0])), 2)
+    fade = np.exp(-50 / 2)
+    close(smoothed(np.array([1.0, 0.0])), [1 / (1 + fade), fade / (1 + fade)])
+
+
+def test_a_smoothed_line_does_not_lag() -> None:
+    falling = np.linspace(5, 1, 400)
+    assert np.abs(smoothed(falling) - falling)[100:-100].max() < 1e-4
+    logs: dict[str, list[Line]] = {
+        name: [{"event": "train", "step": n, "loss": 1.0} for n in range(60)] for name in "ab"
+    }
+    curves = panel(logs, "train", "loss").curves
+    shown = [(c.name, c.hue, c.faint) for c in curves[2:]]
+    assert shown == [("b", 1, True), ("b, smoothed", 1, False)]
+    assert panel(logs, "train", "loss").looks() == [(0, 0), (0, 0), (1, 0), (1, 1)]
+
+
+def test_health_is_what_was_logged(run: Run) -> None:
+    logged = [line for line in read(run.path) if line["event"] == "health"]
+    assert [line["step"] for line in logged] == [2, 4]
+    gradient, ratio = draw("health", run).sheets
+    assert "decoder.layers.1" in gradient.rows and "encoder.stem" in gradient.rows
+    for sheet, name, zero in ((gradient, "gradient", 0), (ratio, "ratio", 3)):
+        want = [[np.log10(line[name][module]) + zero for line in logged] for module in sheet.rows]
+        close(sheet.values.array, want)

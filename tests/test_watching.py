@@ -1,7 +1,5 @@
 """Runs that write, watched: tokens in a row are the text, whatever the tokenizer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,6 @@ from foveate.run import Run
 from foveate.run.watching import Watched
 from foveate.views import find
 from foveate.views.options import Question
-from small_runs import made
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    folder = tmp_path_factory.mktemp("watching")
-    return made(folder, ["transformer", "language", "classifier"], steps=30)
 
 
 def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:

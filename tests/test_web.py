@@ -1,7 +1,5 @@
 """What tools write for the browser is fresh: types, colours, and the script of the pages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -79,9 +77,7 @@ FAILS = "#!/bin/sh\nexit 3\n"
 
 
 @pytest.mark.parametrize(("npm", "reason"), [("", "is not installed"), (FAILS, "failed with exit")])
-def test_a_wheel_without_what_the_browser_runs_is_made_and_says_so(
-    tmp_path: Path, monkeypatch, capsys, npm: str, reason: str
-) -> None:
+def test_a_wheel_without_web_files_warns(tmp_path, monkeypatch, capsys, npm, reason) -> None:
     """But not one for a platform, which others install."""
     hook: Any = hatch_build.BuildHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel")
     (tmp_path / "web").mkdir()

@@ -1,7 +1,5 @@
 """The engine as WebAssembly, driven by TypeScript in Node: the answers are those of Python."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import importlib.util
@@ -105,10 +103,8 @@ def asked(model: PackedModel) -> list[tuple[list[Any], Any]]:
 
 def continued(model: PackedModel, prompt: str) -> Iterator[tuple[list[Any], Any]]:
     for options in DRAWN:
-        right = [
-            {"text": each.text, "logP": each.log_probability}
-            for each in model.generate([prompt], LENGTH, **options)
-        ]
+        texts = model.generate([prompt], LENGTH, **options)
+        right = [{"text": each.text, "logP": each.log_probability} for each in texts]
         yield ["generate", prompt, LENGTH, renamed(options)], right
 
 
@@ -127,9 +123,7 @@ def assert_equal(own: Any, right: Any) -> None:
 
 
 @pytest.mark.parametrize(("engine", "runs"), [("engine-wasm", "wasm"), ("engine-scalar", "base")])
-def test_a_file_of_each_family_answers_in_node_as_in_python(
-    engine: str, runs: str, script: Path
-) -> None:
+def test_a_file_of_each_family_answers_in_node_as_in_python(engine, runs, script) -> None:
     each = {str(file): asked(model(file)) for file in FILES}
     answers = in_node(script, engine, {file: [c for c, _ in calls] for file, calls in each.items()})
     assert answers.pop("instructionSet") == runs
@@ -155,9 +149,7 @@ def test_the_maps_of_all_attentions_are_those_of_python(script: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["en-fr", "rnn", "kinds-of-sentences"])
-def test_an_int8_model_has_the_same_bits_in_a_browser(
-    name: str, script: Path, tmp_path: Path
-) -> None:
+def test_an_int8_model_has_the_same_bits_in_a_browser(name, script, tmp_path) -> None:
     """Of a long line too: sines of far positions are those of another C library."""
     file, line = pack(load(PACKAGED / name), tmp_path / "model.safetensors", "int8"), LONG
     ids = [] if name == "kinds-of-sentences" else model(file).tokenizers[-1].encode(LONG).ids
@@ -197,9 +189,7 @@ def stages_in_node(
 
 
 @pytest.mark.parametrize("name", ["", "rnn", "lm", "kinds-of-sentences"])
-def test_the_steps_of_a_head_are_those_of_pytorch(
-    run: Run, script: Path, tmp_path: Path, name: str
-) -> None:
+def test_the_steps_of_a_head_are_those_of_pytorch(run, script, tmp_path, name) -> None:
     """Each stage that both have; what a page hides, −∞, is not compared."""
     own_run = load(PACKAGED / name) if name else run
     line, *target = PAIRS[0][: 1 if name in ("lm", "kinds-of-sentences") else 2]
@@ -225,9 +215,8 @@ def test_the_steps_of_int8_are_those_of_the_engine(run: Run, script: Path, tmp_p
     """Whose sums of int8 PyTorch does not have: inputs of a map are rounded too."""
     file = pack(run, tmp_path / "run.safetensors", "int8")
     drawings, (reads, writes) = stages_in_node(script, file, 0, *PAIRS[0]), model(file).tokenizers
-    source, target = (
-        [*t.encode(x).ids, EOS] for t, x in zip((reads, writes), PAIRS[0], strict=True)
-    )
+    sides = zip((reads, writes), PAIRS[0], strict=True)
+    source, target = ([*tokenizer.encode(text).ids, EOS] for tokenizer, text in sides)
     search = CompiledSearch(model(file).engine.compiled, Settings(BOS, EOS))
     forced = partial(search.log_probabilities, source, target)
     for number, (name, own) in enumerate(drawings.items()):
@@ -300,9 +289,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("lines", [300, pytest.param(5000, marks=pytest.mark.scale)])
-def test_tokenizers_give_the_ids_and_texts_of_python(
-    lines: int, script: Path, tmp_path: Path, data_folder: Path
-) -> None:
+def test_tokenizers_give_the_ids_and_texts_of_python(lines, script, tmp_path, data_folder) -> None:
     path = data_folder / "tatoeba-en-fr" / "pairs.tsv.gz"
     with gzip.open(path, "rt", encoding="utf-8") as corpus:
         pairs = [line.rstrip("\n").split("\t")[:2] for line in islice(corpus, lines // 2)]

@@ -1,7 +1,5 @@
 """The site: references come from the program, its index has every page, links are checked."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -48,9 +46,8 @@ def test_the_index_of_the_docs_names_every_page(tmp_path: Path) -> None:
         (tmp_path / "docs" / part / "README.md").write_text("# Pages\n")
         (tmp_path / "docs" / part / "one.md").write_text("# One\n")
     pages = site_sources.sections(tmp_path)
-    assert (
-        "/docs/guide/serving\n" in pages["guide"] and "](/docs/guide/serving.md)" in pages["guide"]
-    )
+    for link in ("/docs/guide/serving\n", "](/docs/guide/serving.md)"):
+        assert link in pages["guide"]
     assert pages["docs/lectures/README"].endswith(":hidden:\n\none\n```\n")
     first = pages["index"]
     assert '<iframe class="living tall" src="pages/en-fr.html"' in first and "/reference\n" in first

@@ -1,7 +1,5 @@
 """Cutting text into words: examples, and laws over any string."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -6,8 +6,6 @@ errors behave as a random walk). No tolerance comes from what one machine has sh
 that several such sums follow one another; an error of 1e-3 is beyond every tolerance in fp32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,9 +49,8 @@ def close(
     tolerance = _tolerance(left, right, terms, scale, dtype)
     if 0 in (left.ndim, right.ndim):
         left, right = torch.broadcast_tensors(left, right)
-    torch.testing.assert_close(
-        left, right, atol=tolerance, rtol=0, check_dtype=False, check_device=False, msg=why
-    )
+    how = {"atol": tolerance, "rtol": 0, "check_dtype": False, "check_device": False}
+    torch.testing.assert_close(left, right, **how, msg=why)
 
 
 def differ(left: Any, right: Any, *, terms: int = LAYER) -> bool:

@@ -3,8 +3,6 @@
 python -m train_toy RUN STEPS [PAUSE]     trains in RUN; sleeps PAUSE seconds in each batch
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time
@@ -23,12 +21,14 @@ from torch import Tensor, nn
 from foveate.data.batches import BatchPlan
 from foveate.run.snapshots import Snapshots
 from foveate.tasks.base import Loss, Measures, Task, ValidationSample
+from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
+from foveate.train.feed import PlanFactory
 from foveate.train.fit import Outcome, fit
 from foveate.train.stored import WEIGHTS
-from foveate.train.trainer import Job, PlanFactory
+from foveate.train.trainer import Job
 
 VOCABULARY, PAD = 12, 0
 BEFORE = Callable[[str, int], None]  # called with "batch", "loss" or "measure", and its number
@@ -142,7 +142,7 @@ class Toy:
         job = Job(
             task,
             self.model,
-            None,
+            CrossEntropy.Config().build(),
             None,
             self.seed,
             "seed = 3\n",

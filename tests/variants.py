@@ -1,7 +1,5 @@
 """Runs with other models than they were trained with: weights drawn by chance, the same data."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any

@@ -27,14 +27,20 @@ COLOURS = {  # text, ours, others
     "light": ("#1f2328", "#0969da", "#afb8c1"),
     "dark": ("#e6edf3", "#4493f8", "#545d68"),
 }
-RUNS = {  # bars of training: the row of a comparison, and what it is called
-    "foveate, bf16": "foveate, bf16",
-    "foveate, fp32": "foveate, fp32",
-    "torch.nn.Transformer, bf16 autocast, bucketed": "torch.nn.Transformer, bf16",
-    "Eole, fp32": "Eole, fp32",
-    "OpenNMT-py, fp32": "OpenNMT-py, fp32",
-    "HF, bf16 autocast, grouped by length": "Hugging Face, bf16",
-    "JoeyNMT, fp32": "JoeyNMT, fp32",
+RUNS = {  # bars of training by precision: the row of a comparison, and what it is called
+    "fp32": {
+        "foveate, fp32": "foveate",
+        "torch.nn.Transformer, fp32, bucketed": "torch.nn.Transformer",
+        "OpenNMT-py, fp32": "OpenNMT-py",
+        "Eole, fp32": "Eole",
+        "HF, fp32, grouped by length": "Hugging Face Trainer",
+        "JoeyNMT, fp32": "JoeyNMT",
+    },
+    "bf16": {  # the other trainers ran in fp32 only
+        "foveate, bf16": "foveate",
+        "torch.nn.Transformer, bf16 autocast, bucketed": "torch.nn.Transformer",
+        "HF, bf16 autocast, grouped by length": "Hugging Face Trainer",
+    },
 }
 PROGRAMS = ("foveate", "CTranslate2")
 SEARCHES = {"greedy, batch 32": "greedy, batches of 32", "beam 5, one by one": "beam 5, one by one"}
@@ -69,8 +75,11 @@ def chart() -> tuple[list[Bars], str]:
     """
     train, decode = comparison("peers-train-small"), comparison("peers-decode-small")
     medians = {row["said"]: row["median"] for row in train["rows"]}
-    values = {name: medians[row] for row, name in RUNS.items()}
-    parts = [Bars("Training: target tokens per second", values)]
+    parts = []
+    for precision, rows in RUNS.items():
+        values = {name: medians[row] for row, name in rows.items()}
+        values = dict(sorted(values.items(), key=lambda each: -each[1]))
+        parts.append(Bars(f"Training in {precision}: target tokens per second", values))
     machine = train["machine"]
     if all(machine[key] == decode["machine"][key] for key in ("cpu", "commit")):
         medians = {row["said"]: row["median"] for row in decode["rows"]}
@@ -81,9 +90,9 @@ def chart() -> tuple[list[Bars], str]:
     ceilings = train["ceilings_gflops"]
     fast = " with AMX" if ceilings["bf16"] > 4 * ceilings["fp32"] else ""
     return parts, (
-        "Higher is better. The same Transformer (7.6 million parameters) on the same data "
-        f"(Multi30k, English to French),\n{cores}{fast}, no GPU; "
-        f"{machine['date']}, commit {machine['commit'].removesuffix('-dirty')}."
+        "Higher is better. The same Transformer (7.6 million parameters) on Multi30k, English to "
+        f"French,\n{cores}{fast}, no GPU; medians of {train['rounds']} alternating windows,\n"
+        f"{machine['date']}. Programs without a bar in bf16 were only measured in fp32."
     )
 
 
@@ -102,7 +111,7 @@ def draw(parts: list[Bars], caption: str, scheme: str, path: Path) -> None:
     """Bars below each other, each part with a scale of its own; the same bytes each time."""
     text, own, other = COLOURS[scheme]
     heights = [len(part.values) for part in parts]
-    height = 0.24 * sum(heights) + 0.35 * len(parts) + 0.65
+    height = 0.24 * sum(heights) + 0.35 * len(parts) + 0.8
     with plt.rc_context({"svg.fonttype": "path", "svg.hashsalt": "foveate", "font.size": 10.5}):
         figure, axes = plt.subplots(
             len(parts), 1, figsize=(8.6, height), height_ratios=heights, squeeze=False
@@ -112,7 +121,7 @@ def draw(parts: list[Bars], caption: str, scheme: str, path: Path) -> None:
             colours = [own if name.startswith("foveate") else other for name in names]
             axis.barh(names, values, color=colours, height=0.72)
             axis.set_ylim(len(names) - 0.5, -0.5)
-            axis.set_xlim(0, max(values) * 1.12)
+            axis.set_xlim(0, max(max(each.values.values()) for each in parts) * 1.12)
             axis.set_title(part.title, loc="left", fontsize=11, color=text, pad=4, weight="bold")
             for place, value in enumerate(values):
                 axis.text(value, place, f" {value:,.0f}", va="center", color=text)
@@ -123,7 +132,7 @@ def draw(parts: list[Bars], caption: str, scheme: str, path: Path) -> None:
         axes.flat[0].legend(handles=keys, loc="lower right", frameon=False, labelcolor=text)
         figure.text(0.01, 0.02, caption, color=text, fontsize=9.5, va="bottom")
         figure.subplots_adjust(
-            left=0.26, right=0.99, top=1 - 0.3 / height, bottom=0.58 / height, hspace=0.5
+            left=0.26, right=0.99, top=1 - 0.3 / height, bottom=0.74 / height, hspace=0.5
         )
         figure.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(figure)

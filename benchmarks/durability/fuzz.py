@@ -61,7 +61,6 @@ def targets(place: Path) -> Targets:
     """What reads, and examples of what it reads; files go into a folder."""
     import foveate.align.aer as aer
     from foveate.cli.align import read_links
-    from foveate.cli.new import planned
     from foveate.config import assigned, read
     from foveate.data.image import decode, read_idx
     from foveate.data.report import report_files
@@ -72,6 +71,7 @@ def targets(place: Path) -> Targets:
     from foveate.export.huggingface import import_from, read_tokenizer
     from foveate.run import RunConfig
     from foveate.server.keys import KeyFile
+    from foveate.tasks.draft import planned
     from foveate.tasks.shortlist import FILE, Shortlist
     from foveate.train import checkpoint, journal
     from foveate.train.stored import MANIFEST, opened, size_of, verify

@@ -44,10 +44,6 @@ SIZES["ssru"] = SIZES["transformer"]
 LOCATION = {"kind": "location", "max_length": 9}
 LEARNED = {"kind": "learned", "max_length": 6}
 T5 = {"num_buckets": 8, "max_distance": 6}
-PARTS = (
-    "_norm", "_position", "_embedding", "_linear", "_attention", "_score", "_feed_forward", "_cell",
-    "_state_space", "_self_attention", "_cross_attention", "_encoder", "_decoder",
-)  # fmt: skip
 PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"position": LEARNED}, {"position": LEARNED, "attention": {"score": LOCATION}}),
     ({"position": "sinusoidal"}, {"attention": {"score": "additive", "normalizer": "sparsemax"}}),
@@ -85,31 +81,31 @@ class Marked(NamedTuple):
 
 def marked(model: nn.Module) -> Marked:
     """The program of a model."""
-    from foveate.engine.program import Program
+    import torch
 
+    from foveate.engine.program import Program
+    from foveate.nn.attention import Attention
+    from foveate.nn.recurrent import Cell
+    from foveate.nn.ssm import SelectiveStateSpace
+
+    labels = {"linear": torch.nn.Linear, "attention": Attention, "cell": Cell}
+    labels["state_space"] = SelectiveStateSpace
     spans, blocks = list[tuple[str, int, int]](), list[int]()
 
     class Spans(Program):
-        def _block(self, *arguments: Any) -> None:
+        def block(self, *arguments: Any) -> None:
             blocks.append(len(self.numbers))
-            super()._block(*arguments)
+            super().block(*arguments)
 
-        def _end(self, *arguments: Any) -> None:
-            blocks.append(len(self.numbers))
-            spans.extend(("_block", *both) for both in pairwise(blocks))
-            blocks.clear()
-            super()._end(*arguments)
-
-    def of_part(name: str) -> Callable[..., None]:
-        def write(self: Program, *arguments: Any, **named: Any) -> None:
+        def part(self, part: nn.Module, name: str) -> None:
             begin = len(self.numbers)
-            getattr(Program, name)(self, *arguments, **named)
-            spans.append((name, begin, len(self.numbers)))
+            if name in ("encoder.norm", "decoder.norm"):  # after the blocks of a stack
+                spans.extend(("block", *both) for both in pairwise([*blocks, begin]))
+                blocks.clear()
+            super().part(part, name)
+            label = next((n for n, kind in labels.items() if isinstance(part, kind)), None)
+            spans.append((label or name.rpartition(".")[2], begin, len(self.numbers)))
 
-        return write
-
-    for name in PARTS:
-        setattr(Spans, name, of_part(name))
     program = Spans(model)
     tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
     return Marked(program.numbers, tensors, frozenset(program.maps), spans)

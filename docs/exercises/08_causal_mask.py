@@ -22,10 +22,10 @@ class MyCausal(Attention):
     class Config(Attention.Config, kind="my_causal"):
         pass
 
-    def _weights(self, queries, keys, context, key_at):
+    def _weights(self, queries, keys, context):
         scores = self.score(queries, keys)  # (B, H, T, S)
         t = indices(context.query_at, None)[:, None]  # (T, 1) positions of the queries
-        s = indices(key_at, None)[None, :]  # (1, S) positions of the keys
+        s = indices(context.key_at, None)[None, :]  # (1, S) positions of the keys
         visible = ...  # (T, S), true if the query at t may attend to the key at s
         visible = visible if context.mask.causal else s >= 0  # every query sees all of a memory
         if context.mask.keys is not None:

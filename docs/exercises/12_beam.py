@@ -20,8 +20,9 @@ class MyBeam(Beam):
     class Config(Beam.Config, kind="my_beam"):
         pass
 
-    def extend(self, total, following, place, end):
-        # total (M, 1, n): log p of n prefixes -> log p, token, parent, each (M, 1, 2n)
+    def extend(self, beams, following, steps):
+        # beams.log_p (M, 1, n): log p of n prefixes -> log p, token, parent, each (M, 1, 2n)
+        total = beams.log_p
         log_p = (following.logits - following.log_z).unflatten(0, (len(total), -1))  # (M, n, V)
         count = min(2 * self.width, log_p[0].numel())
         values, index = ...

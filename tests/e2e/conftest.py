@@ -1,22 +1,14 @@
 """A browser without a network for the tests of pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 
 _CONTRAST = """() => {
@@ -45,9 +37,8 @@ _CONTRAST = """() => {
 @pytest.fixture(scope="session")
 def browser(browser_path: str) -> Iterator[Any]:
     """Chromium under Playwright, or a skip that says why."""
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="no playwright here: pip install '.[dev]'"
-    )
+    reason = "no playwright here: pip install '.[dev]'"
+    api = pytest.importorskip("playwright.sync_api", reason=reason)
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
         yield started
@@ -64,9 +55,8 @@ def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
     contexts, errors, requests = [], [], []
 
     def open_page(address: str, width: int = 1280, scheme: str = "light") -> Any:
-        context = browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
-        )
+        options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+        context = browser.new_context(**options, offline=True)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)
@@ -84,6 +74,15 @@ def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
     strange = [url for url, address in requests if url != address and url[:5] != "blob:"]
     beside = tuple(f"{address.rsplit('/', 1)[0]}/files/" for _, address in requests)  # `publish`
     assert not [url for url in strange if not url.startswith(beside)]
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """Open places of the studio that a module serves at its ``address``."""
+    from pages import visitor
+
+    with visitor(browser, address) as open_page:
+        yield open_page
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A studio that is served, pages of it that are visited, and waiting for what they show."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
+
 import uvicorn
 
 from foveate.server.studio_api import BUILT, STATIC, application

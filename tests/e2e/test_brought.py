@@ -1,7 +1,5 @@
 """What users bring to the studio (a picture, a table), and what trainings leave behind."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -11,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import require_page, served, until, wait, words
 from PIL import Image
 
 from foveate.run import Run
 from foveate.train.journal import LOG, SNAPSHOTS
 from pictures import bars, png
 from small_runs import made
-
-pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
-from pages import require_page, served, until, visitor, wait, words
 
 NAMES = ["rnn", "vit", "captioner", "forecaster"]
 GROWING = "growing"  # a run whose training goes on
@@ -55,23 +50,14 @@ def address(runs: dict[str, Run]) -> Iterator[str]:
         yield result
 
 
-@pytest.fixture
-def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    with visitor(browser, address) as open_page:
-        yield open_page
-
-
 def bring(page: Any, field: str, name: str, kind: str, content: bytes) -> None:
     """Choose a file in a field."""
     file = {"name": name, "mimeType": kind, "buffer": content}
     page.get_by_test_id(field).set_input_files(file)
 
 
-# ------------------------------------------------------------------------------ trainings
-
-
-def test_attention_is_a_film_of_the_checkpoints(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/train?run=rnn")
+def test_attention_is_a_film_of_the_checkpoints(visit: Callable[..., Any]) -> None:
+    page = visit("#/train?run=rnn")
     page.get_by_test_id("show-film").press("Enter")
     film = wait(page, "film")
     until(page, "document.activeElement.closest('[data-testid=film]') !== null")
@@ -92,8 +78,8 @@ def test_attention_is_a_film_of_the_checkpoints(open_url: Callable[..., Any]) ->
     page.get_by_test_id("show-film").wait_for()
 
 
-def test_snapshots_are_a_film_that_plays(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/train?run=rnn")
+def test_snapshots_are_a_film_that_plays(visit: Callable[..., Any]) -> None:
+    page = visit("#/train?run=rnn")
     film = page.get_by_test_id("learning")
     label = film.locator(".fv-film-label")
     label.get_by_text(re.compile(rf"^step {STEPS} · loss .* · validation ")).wait_for()
@@ -113,9 +99,9 @@ def test_snapshots_are_a_film_that_plays(open_url: Callable[..., Any]) -> None:
     play.get_by_text("play").wait_for()
 
 
-def test_the_film_grows_while_a_training_goes_on(open_url, runs) -> None:
+def test_the_film_grows_while_a_training_goes_on(visit, runs) -> None:
     folder = runs["rnn"].path.parent / GROWING
-    page = open_url(f"#/train?run={GROWING}")
+    page = visit(f"#/train?run={GROWING}")
     label = page.get_by_test_id("learning").locator(".fv-film-label")
     label.get_by_text(re.compile(r"^step 8 ")).wait_for()
     for name in (SNAPSHOTS, LOG):
@@ -125,8 +111,8 @@ def test_the_film_grows_while_a_training_goes_on(open_url, runs) -> None:
     label.get_by_text(re.compile(rf"^step {STEPS} ")).wait_for()
 
 
-def test_the_health_of_modules_is_drawn(open_url: Callable[..., Any], runs: dict[str, Run]) -> None:
-    page = open_url("#/train?run=rnn")
+def test_the_health_of_modules_is_drawn(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
+    page = visit("#/train?run=rnn")
     page.get_by_test_id("more-charts").locator("summary").first.click()
     view = wait(page, "view-health")
     drawings = view.get_by_test_id("drawing-health")
@@ -137,15 +123,12 @@ def test_the_health_of_modules_is_drawn(open_url: Callable[..., Any], runs: dict
     assert names & set(table.inner_text().replace(".", " ").split())
 
 
-# ------------------------------------------------------------------------------ files
-
-
-def test_a_picture_that_is_brought_is_labelled_and_looked_at(open_url, runs, tmp_path) -> None:
+def test_a_picture_that_is_brought_is_labelled_and_looked_at(visit, runs, tmp_path) -> None:
     file = io.BytesIO()
     Image.fromarray(bars(4)[0][3]).save(file, "PNG")
     (tmp_path / "bar.png").write_bytes(file.getvalue())
     [output] = runs["vit"].classify([tmp_path / "bar.png"])
-    page = open_url("#/ask?run=vit")
+    page = visit("#/ask?run=vit")
     bring(page, "upload", "bar.gif", "image/gif", b"GIF89a")
     assert "is not a PNG or JPEG" in page.get_by_role("alert").inner_text()
     bring(page, "upload", "bar.png", "image/png", file.getvalue())
@@ -161,12 +144,12 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(open_url, runs, tmp
     assert page.get_by_test_id("brought").count() == 0
 
 
-def test_a_picture_that_is_brought_has_a_caption(open_url, runs, tmp_path) -> None:
+def test_a_picture_that_is_brought_has_a_caption(visit, runs, tmp_path) -> None:
     (tmp_path / "red.png").write_bytes(png("red"))
     run = runs["captioner"]
     [output] = run.answer([tmp_path / "red.png"])
     record = run.explain(tmp_path / "red.png")
-    page = open_url("#/ask?run=captioner")
+    page = visit("#/ask?run=captioner")
     bring(page, "upload", "red.png", "image/png", png("red"))
     wait(page, "answer")
     assert words(page) == [*(run.task.tokenizer.decode([i]) for i in output.ids), "</s>"]
@@ -180,8 +163,8 @@ def test_a_picture_that_is_brought_has_a_caption(open_url, runs, tmp_path) -> No
     assert page.get_by_test_id("film").count() == 0  # samples of pictures are no texts
 
 
-def test_a_table_that_is_brought_is_forecast(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/ask?run=forecaster&channel=season")
+def test_a_table_that_is_brought_is_forecast(visit: Callable[..., Any]) -> None:
+    page = visit("#/ask?run=forecaster&channel=season")
     rows = [f"{2020 + n // 12}-{n % 12 + 1:02d}-01,{n % 12},{n % 5}" for n in range(30)]
     table = "\n".join(["date,season,other", *rows])
     bring(page, "csv", "own.csv", "text/csv", table.encode())
@@ -192,7 +175,7 @@ def test_a_table_that_is_brought_is_forecast(open_url: Callable[..., Any]) -> No
     messages = drawing.locator("table").inner_text()
     assert (
         "\n2022-06\t" in messages and "\n2022-07\t" in messages
-    )  # the last row, and the first ahead
+    )  # the last row and the first ahead
     bring(page, "csv", "wrong.csv", "text/csv", table.replace("other", "another").encode())
     wait(page, "answer", "failed")
     assert "the table:1: no column 'other'" in page.get_by_test_id("failure").inner_text()

@@ -1,7 +1,5 @@
 """Every kind of drawing in one page: it is seen, linked, said in a table, saved, and harmless."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -239,16 +237,10 @@ def test_the_keyboard_moves_in_each(open_url: Visit, address: str, title: str) -
 
 
 TABLES = {
-    "attention": "le",
-    "words": "le 0.6, un 0.4",
-    "lanes": "le chat مرحبا a⟨U+000A⟩b",
-    "lines": "1 3 4 3 5",
-    "bars": "cat 0.5",
-    "sheet": "0 −1 0.5",
-    "picture": "row 0, column 0: 0.25",
-    "model": "encoder.cell Cell",
-    "table": "b 1.5",
-}
+    "attention": "le", "words": "le 0.6, un 0.4", "lanes": "le chat مرحبا a⟨U+000A⟩b",
+    "lines": "1 3 4 3 5", "bars": "cat 0.5", "sheet": "0 −1 0.5",
+    "picture": "row 0, column 0: 0.25", "model": "encoder.cell Cell", "table": "b 1.5",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("title", TABLES)

@@ -1,16 +1,10 @@
 """A lecture in the studio: stepped by keys, found by its address, legible from the back row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
-from pages import require_page, served, until, visitor, wait
+from pages import require_page, served, until, wait
 
 from foveate.server.lectures import LectureFile, lectures, parsed, read
 from small_runs import made
@@ -57,14 +51,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield result
 
 
-@pytest.fixture
-def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    with visitor(browser, address) as open_page:
-        yield open_page
-
-
-def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/inspect")
+def test_a_lecture_is_stepped_through(visit: Callable[..., Any]) -> None:
+    page = visit("#/inspect")
     page.keyboard.press("p")
     page.get_by_test_id("lecture-romac").click()
     assert page.locator("header").count() == 0  # nothing but the slide
@@ -100,8 +88,8 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
     page.get_by_test_id("page-inspect").wait_for()
 
 
-def test_a_lecture_is_found_and_stepped_through_without_keys(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/demos")
+def test_a_lecture_is_found_and_stepped_through_without_keys(visit: Callable[..., Any]) -> None:
+    page = visit("#/demos")
     page.get_by_test_id("lectures").click()
     page.get_by_test_id("lecture-romac").click()
     page.get_by_test_id("step-on").click()
@@ -113,18 +101,18 @@ def test_a_lecture_is_found_and_stepped_through_without_keys(open_url: Callable[
     page.get_by_test_id("page-demos").wait_for()
 
 
-def test_numbers_in_cells_fill_the_slide(open_url: Callable[..., Any]) -> None:
+def test_numbers_in_cells_fill_the_slide(visit: Callable[..., Any]) -> None:
     title = "A query is a matrix product"
     number = next(k for k, step in enumerate(STEPS, 1) if step.title == title)
-    page = open_url(f"#/lecture/romac/{number}")
+    page = visit(f"#/lecture/romac/{number}")
     wait(page, "lecture")
     until(page, "document.querySelector('.content').getBoundingClientRect().height > 300")
     stage = page.locator(".stage")
     assert stage.evaluate("stage => stage.scrollHeight <= stage.clientHeight")
 
 
-def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None:
-    page = open_url(f"#/lecture/romac/{HOPS}")
+def test_the_next_slide_is_there_and_a_walk_is_stepped_through(visit) -> None:
+    page = visit(f"#/lecture/romac/{HOPS}")
     wait(page, "lecture")
     until(page, FETCHED, STEPS[HOPS].command)
     page.wait_for_load_state("networkidle")
@@ -141,18 +129,16 @@ def test_the_next_slide_is_there_and_a_walk_is_stepped_through(open_url) -> None
     for _ in range(later):
         page.keyboard.press("PageDown")
         if "weights" in walk.locator(".fv-step.fv-now figcaption").all_inner_texts():
-            table, stage = (
-                walk.locator(".fv-steps.fv-scroll"),
-                walk.locator(".stage").bounding_box(),
-            )
+            table = walk.locator(".fv-steps.fv-scroll")
+            stage = walk.locator(".stage").bounding_box()
             box = table.bounding_box()
             assert box["y"] + box["height"] <= stage["y"] + stage["height"]  # from keys to weights
             assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
     until(page, f"location.hash === '#/lecture/romac/{number + 1}'")
 
 
-def test_a_run_that_no_package_has_is_named_with_its_command(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/lecture/short/4")
+def test_a_run_that_no_package_has_is_named_with_its_command(visit: Callable[..., Any]) -> None:
+    page = visit("#/lecture/short/4")
     wait(page, "lecture")
     page.locator(".stage .fv").first.wait_for()  # that which ships stands in
     said = page.get_by_test_id("packaged").inner_text()
@@ -160,8 +146,8 @@ def test_a_run_that_no_package_has_is_named_with_its_command(open_url: Callable[
     assert "foveate train" in said
 
 
-def test_notes_are_shown_on_demand_with_what_was_corrected(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/lecture/romac/2")
+def test_notes_are_shown_on_demand_with_what_was_corrected(visit: Callable[..., Any]) -> None:
+    page = visit("#/lecture/romac/2")
     wait(page, "lecture")
     assert page.get_by_test_id("notes").count() == 0
     page.keyboard.press("n")
@@ -185,8 +171,8 @@ def test_a_step_that_fails_is_legible_and_the_lecture_goes_on(browser: Any, addr
     page.close()
 
 
-def test_the_presenter_moves_the_slides(open_url: Callable[..., Any]) -> None:
-    page = open_url(f"#/lecture/romac/{HOPS}")
+def test_the_presenter_moves_the_slides(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/lecture/romac/{HOPS}")
     wait(page, "lecture")
     page.keyboard.press("n")
     with page.context.expect_page() as opened:
@@ -224,10 +210,8 @@ def test_the_presenter_moves_the_slides(open_url: Callable[..., Any]) -> None:
     until(second, f"location.hash === '#/presenter/romac/{HOPS + 2}'")
 
 
-def test_my_lecture_is_made_saved_and_opened_again(
-    open_url: Callable[..., Any], tmp_path: Path
-) -> None:
-    page = open_url(f"#/lecture/romac/{HOPS + 1}")
+def test_my_lecture_is_made_saved_and_opened_again(visit, tmp_path) -> None:
+    page = visit(f"#/lecture/romac/{HOPS + 1}")
     wait(page, "lecture")
     page.keyboard.press("c")
     page.goto(page.url.partition("#")[0] + "#/edit")
@@ -247,11 +231,8 @@ def test_my_lecture_is_made_saved_and_opened_again(
     saved.value.save_as(tmp_path / "hour.toml")
     lecture = read(LectureFile(name="hour", text=(tmp_path / "hour.toml").read_text("utf-8")))
     assert lecture.title == "An hour"
-    assert [step.title for step in lecture.steps] == [
-        STEPS[HOPS].title,
-        "Retrieval",
-        STEPS[HOPS - 1].title,
-    ]
+    titles = [STEPS[HOPS].title, "Retrieval", STEPS[HOPS - 1].title]
+    assert [step.title for step in lecture.steps] == titles
     for step in (lecture.steps[0], lecture.steps[2]):
         assert parsed(step.command).options.text == "It's a dog."  # type: ignore[attr-defined]
     page.get_by_test_id("keep").click()
@@ -272,9 +253,7 @@ def test_my_lecture_is_made_saved_and_opened_again(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_lecture_is_one_file_without_requests(
-    browser: Any, address: str, tmp_path: Path, scheme: str
-) -> None:
+def test_a_lecture_is_one_file_without_requests(browser, address, tmp_path, scheme) -> None:
     page = browser.new_page()
     page.goto(address + "#/lecture")
     with page.expect_download() as saved:

@@ -1,7 +1,5 @@
 """The page of attention in a browser, from a file, without a network."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -116,11 +114,8 @@ def test_pointing_at_a_word_shows_what_it_is_linked_to(open_url: Visit, address:
     assert page.locator(".fv-links path").count() >= 1
     page.locator("[data-side=column] .fv-word").nth(1).hover()
     assert reading(page)[:2] == ("européenne", "European")
-    shade = (
-        page.locator("[data-side=row] .fv-word")
-        .nth(3)
-        .evaluate("e => getComputedStyle(e).backgroundColor")
-    )
+    word = page.locator("[data-side=row] .fv-word").nth(3)
+    shade = word.evaluate("e => getComputedStyle(e).backgroundColor")
     assert re.fullmatch(r"rgb\(253, 224, 71\)", shade)  # the strongest, in full
 
 
@@ -162,17 +157,10 @@ def test_what_is_seen_is_saved(open_url: Visit, address: str) -> None:
 
 
 def test_hostile_words_are_shown_and_do_nothing(open_url: Visit, tmp_path: Path) -> None:
-    words = [
-        "</script><img src=x onerror=alert(1)>",
-        "<b>bold</b>",
-        "مرحبا",
-        "a\nb",
-        "z\u200bw",
-        "😀",
-    ]
-    record = AttentionRecord(
-        {"cross_attention": np.eye(6, dtype=np.float32)[None]}, {"": words}, {"": words}
-    )
+    hostile = "</script><img src=x onerror=alert(1)>"
+    words = [hostile, "<b>bold</b>", "مرحبا", "a\nb", "z\u200bw", "😀"]
+    weights = np.eye(6, dtype=np.float32)[None]
+    record = AttentionRecord({"cross_attention": weights}, {"": words}, {"": words})
     save_html([record], tmp_path / "a.html")
     page = open_url((tmp_path / "a.html").as_uri())
     shown = page.locator("[data-side=row] .fv-word").all_inner_texts()

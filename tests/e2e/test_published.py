@@ -1,7 +1,5 @@
 """Published pages in Chromium, from a disk: answers are those of Python, nothing is requested."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 from collections.abc import Callable
@@ -65,10 +63,8 @@ def test_a_page_translates_as_python_does(open_url: Visit, tmp_path: Path, singl
             assert each == [pytest.approx(dict(answer.probabilities), abs=1e-5) for answer in right]
         elif "translation" in model.header.task:
             for beam in (1, 4):
-                outputs = [
-                    asked(page, name, text=line, search={"beamSize": beam})["hypotheses"][0]
-                    for line in SOURCES
-                ]
+                texts = ({"text": line, "search": {"beamSize": beam}} for line in SOURCES)
+                outputs = [asked(page, name, **question)["hypotheses"][0] for question in texts]
                 ids = [[token["id"] for token in output["tokens"]] for output in outputs]
                 answers = model.translate(SOURCES, beam_size=beam, length_penalty=0.6)
                 right_ids = [list(answer.outputs[0].ids) for answer in answers]
@@ -121,9 +117,7 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     assert drawing["frames"] == ["a", "dog", "</s>"]
 
 
-def test_too_long_a_text_is_refused_and_the_next_one_answered(
-    open_url: Visit, tmp_path: Path
-) -> None:
+def test_too_long_a_text_is_refused_and_the_next_one_answered(open_url, tmp_path) -> None:
     page = open_url(address(tmp_path, stored("decoder_only"), single=True))
     page.locator("textarea").fill("a dog " * 20_000)
     page.locator("button.primary").click()
@@ -179,11 +173,8 @@ def test_a_file_that_is_missing_is_named(browser: Any, tmp_path: Path) -> None:
 def test_axe_finds_nothing(open_url: Visit, tmp_path: Path, width: int, scheme: str) -> None:
     if not AXE.is_file():
         pytest.skip("no axe-core here: `npm ci` in web/")
-    page = open_url(
-        address(tmp_path, stored("transformer_pre", "guided", "classifier"), single=False),
-        width=width,
-        scheme=scheme,
-    )
+    files = stored("transformer_pre", "guided", "classifier")
+    page = open_url(address(tmp_path, files, single=False), width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate(AXE.read_text("utf-8"))
     for tab in ("Translate", "Classify"):

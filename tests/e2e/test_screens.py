@@ -1,16 +1,11 @@
 """Demos and comparisons in the studio: forms, addresses, the way from a comparison to Inspect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
 from pages import require_page, served, until, visitor, wait
 
 from foveate.bench.comparison import Comparison
@@ -35,14 +30,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield result
 
 
-@pytest.fixture
-def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    with visitor(browser, address) as open_page:
-        yield open_page
-
-
-def test_a_demo_is_chosen_changed_and_found_again_by_its_address(open_url) -> None:
-    page = open_url("#/demos")
+def test_a_demo_is_chosen_changed_and_found_again_by_its_address(visit) -> None:
+    page = visit("#/demos")
     page.get_by_test_id("demo-step").click()
     wait(page, "demo")
     page.get_by_test_id("field-scaled").uncheck()
@@ -56,14 +45,14 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(open_url) -> No
     until(page, "c => document.querySelector('[data-testid=command]').innerText === c", command)
     wait(page, "demo")
     page.wait_for_timeout(300)  # until the address says it
-    again = open_url(page.url[page.url.index("#") :], width=360)
+    again = visit(page.url[page.url.index("#") :], width=360)
     wait(again, "demo")
     assert again.get_by_test_id("command").inner_text() == command
     assert "64:100, peak" in again.get_by_test_id("drawing-demo").inner_text()
 
 
-def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(open_url) -> None:
-    page = open_url("#/demos?demo=lookup")
+def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(visit) -> None:
+    page = visit("#/demos?demo=lookup")
     wait(page, "demo")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -97,8 +86,8 @@ def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(ope
     until(page, "query => document.body.innerText.includes(query)", f"query ({x}, {y})")
 
 
-def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(open_url) -> None:
-    page = open_url("#/compare")
+def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(visit) -> None:
+    page = visit("#/compare")
     wait(page, "comparison")
     shown = page.get_by_test_id("drawing-comparison")
     assert shown.count() == 2 and "30 steps" in shown.first.inner_text()  # terms, quality
@@ -122,8 +111,8 @@ def test_without_a_comparison_the_one_that_ships_is_drawn(browser: Any, tmp_path
         until(page, "document.querySelector('[data-testid=drawing-comparison] svg')")
 
 
-def test_parts_are_dropped_by_switches_in_inspect(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/inspect?run=transformer&text=the+dog+runs")
+def test_parts_are_dropped_by_switches_in_inspect(visit: Callable[..., Any]) -> None:
+    page = visit("#/inspect?run=transformer&text=the+dog+runs")
     wait(page, "view-attention")
     page.get_by_test_id("pick-without").check()
     view = wait(page, "view-without")

@@ -1,7 +1,5 @@
 """The studio's page in a browser, before a real server over small trained runs of every family."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -13,14 +11,11 @@ from typing import Any
 
 import pytest
 import torch
+from pages import require_page, served, until, wait, words
 
 from foveate.inspect.hooks import calls_of
 from foveate.run import Run
 from small_runs import CONFIGS, made, running
-
-pytest.importorskip("uvicorn", reason="no uvicorn here: pip install '.[studio]'")
-pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
-from pages import require_page, served, until, visitor, wait, words
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -41,17 +36,9 @@ def address(runs: dict[str, Run]) -> Iterator[str]:
         yield result
 
 
-@pytest.fixture
-def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    with visitor(browser, address) as open_page:
-        yield open_page
-
-
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
-def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
-    open_url: Callable[..., Any], runs: dict[str, Run], name: str
-) -> None:
-    page = open_url(f"#/ask?run={name}")
+def test_a_sentence_is_answered_forced_and_kept_in_the_address(visit, runs, name) -> None:
+    page = visit(f"#/ask?run={name}")
     page.get_by_test_id("source").fill("the dog runs")
     page.get_by_test_id("source").press("Enter")
     wait(page, "answer")
@@ -65,7 +52,7 @@ def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
     wait(page, "answer")
     assert words(page)[0] == messages != str(output).split()[0]
     assert "prefix=" in page.url
-    again = open_url(page.url[page.url.index("#") :])
+    again = visit(page.url[page.url.index("#") :])
     wait(again, "answer")
     assert words(again) == words(page)
     page.get_by_test_id("unforce").click()
@@ -78,8 +65,8 @@ def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
     assert words(page)[0] == messages
 
 
-def test_beams_are_lanes_and_each_output_can_be_read(open_url: Callable[..., Any]) -> None:
-    page = open_url(f"#/ask?run=transformer&text={SENTENCE}&search.kind=beam&search.beam_size=4")
+def test_beams_are_lanes_and_each_output_can_be_read(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/ask?run=transformer&text={SENTENCE}&search.kind=beam&search.beam_size=4")
     wait(page, "answer")
     outputs = page.get_by_test_id("hypotheses").locator("li")
     assert outputs.count() == 4
@@ -95,9 +82,9 @@ def test_beams_are_lanes_and_each_output_can_be_read(open_url: Callable[..., Any
     until(page, "document.querySelectorAll('[data-testid=hypotheses] li').length === 2")
 
 
-def test_tokens_stream_and_stop(open_url: Callable[..., Any]) -> None:
+def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
     """Escape is pressed in the page at the sixth word: from here, a fast processor may be done."""
-    page = open_url("#/ask?run=language&search.max_extra=2000")
+    page = visit("#/ask?run=language&search.max_extra=2000")
     page.get_by_test_id("source").fill("the dog")
     page.evaluate(
         """() => new MutationObserver((_, observer) => {
@@ -130,16 +117,16 @@ def test_tokens_stream_and_stop(open_url: Callable[..., Any]) -> None:
         ("forecaster", "channel=season", "drawing-lines"),
     ],
 )
-def test_every_family_answers(open_url, name, place, shown) -> None:
-    page = open_url(f"#/ask?run={name}&{place}")
+def test_every_family_answers(visit, name, place, shown) -> None:
+    page = visit(f"#/ask?run={name}&{place}")
     if name == "forecaster":
         page.get_by_test_id("ask").click()
     wait(page, "answer")
     assert page.get_by_test_id(shown).locator("svg").count() >= 1
 
 
-def test_heads_are_picked_in_the_picture_and_silenced(open_url: Callable[..., Any]) -> None:
-    page = open_url(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention")
+def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention")
     view = wait(page, "view-attention")
     view.locator(".fv-heads-grid button[aria-label^='layer 0, head 1']").click()
     until(page, "location.hash.includes('layer=0') && location.hash.includes('head=1')")
@@ -150,20 +137,16 @@ def test_heads_are_picked_in_the_picture_and_silenced(open_url: Callable[..., An
     )
     assert "silence=decoder.cross_attention%3A0%3A1" in page.url
     wait(page, "view-attention")
-    until(
-        page,
-        "old => document.querySelector('[data-testid=view-attention] .fv-reading')"
-        ".innerText !== old",
-        reading,
-    )
+    reading_of = "document.querySelector('[data-testid=view-attention] .fv-reading')"
+    until(page, f"old => {reading_of}.innerText !== old", reading)
     assert page.get_by_test_id("changed").inner_text().strip()
-    again = open_url(page.url[page.url.index("#") :])
+    again = visit(page.url[page.url.index("#") :])
     wait(again, "view-attention")
     assert again.get_by_test_id("silenced").locator("li").count() == 1
 
 
-def test_what_is_chosen_lights_in_all(open_url: Callable[..., Any]) -> None:
-    page = open_url(
+def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
+    page = visit(
         f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention&view=attention&view=heads"
     )
     wait(page, "view-attention")
@@ -178,8 +161,8 @@ def test_what_is_chosen_lights_in_all(open_url: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
-def test_the_walk_ends_with_the_output_of_the_model(open_url, runs, name) -> None:
-    page = open_url(f"#/inspect?run={name}&text={SENTENCE}&view=attention&block=cross_attention")
+def test_the_walk_ends_with_the_output_of_the_model(visit, runs, name) -> None:
+    page = visit(f"#/inspect?run={name}&text={SENTENCE}&view=attention&block=cross_attention")
     attention = wait(page, "view-attention")
     attention.locator(".fv-cells").first.dblclick()
     walk = wait(page, "view-steps")
@@ -198,11 +181,8 @@ def test_the_walk_ends_with_the_output_of_the_model(open_url, runs, name) -> Non
     assert "output" in walk.locator(".fv-equation").inner_text()
     walk.get_by_text("Table", exact=True).click()
     walk.locator(".fv-twin table").wait_for()
-    [row] = [
-        text.split("\t")[-1]
-        for text in walk.locator(".fv-twin tbody tr").all_inner_texts()
-        if text.startswith("output\t")
-    ]
+    rows = walk.locator(".fv-twin tbody tr").all_inner_texts()
+    [row] = [text.split("\t")[-1] for text in rows if text.startswith("output\t")]
     numbers = [float(each) for each in row.replace("−", "-").replace(" e", "e").split()]
     run = runs[name]
     where, module = [
@@ -217,8 +197,8 @@ def test_the_walk_ends_with_the_output_of_the_model(open_url, runs, name) -> Non
     assert numbers == pytest.approx(output.tolist(), rel=1e-3, abs=1e-6), where
 
 
-def test_a_walk_of_a_mean_is_that_of_the_head_with_most_weight(open_url, runs) -> None:
-    page = open_url(
+def test_a_walk_of_a_mean_is_that_of_the_head_with_most_weight(visit, runs) -> None:
+    page = visit(
         f"#/inspect?run=transformer&text={SENTENCE}&view=attention&block=cross_attention&head=mean"
     )
     view = wait(page, "view-attention")
@@ -233,29 +213,27 @@ def test_a_walk_of_a_mean_is_that_of_the_head_with_most_weight(open_url, runs) -
     until(page, "scrollY > 0")
 
 
-def test_the_stages_of_a_walk_fit_a_screen_of_1280(open_url: Callable[..., Any]) -> None:
-    page = open_url(f"#/inspect?run=transformer&text={SENTENCE}&view=steps&block=cross_attention")
+def test_the_stages_of_a_walk_fit_a_screen_of_1280(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&view=steps&block=cross_attention")
     table = wait(page, "view-steps").locator(".fv-steps.fv-scroll")
     assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
-def test_runs_stand_side_by_side(open_url: Callable[..., Any]) -> None:
-    page = open_url(f"#/inspect?run=transformer&text={SENTENCE}&view=attention&view=schedule")
+def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&view=attention&view=schedule")
     wait(page, "view-schedule")
     page.get_by_test_id("compare-add").select_option("rnn")
     page.wait_for_selector('[data-testid="answered-rnn"][data-status="done"]')
-    until(
-        page,
-        "document.querySelectorAll('[data-testid=view-attention][data-status=done]').length === 2",
-    )
+    shown = "[data-testid=view-attention][data-status=done]"
+    until(page, f"document.querySelectorAll('{shown}').length === 2")
     wait(page, "view-schedule")
     assert page.get_by_test_id("view-schedule").locator(".fv-keys-row .fv-key").count() == 2
     assert page.url.count("run=") == 2
 
 
 @pytest.mark.parametrize("ending", ["PNG", "SVG", "HTML", "JSON"])
-def test_pictures_are_saved(open_url: Callable[..., Any], tmp_path: Path, ending: str) -> None:
-    page = open_url(f"#/inspect?run=rnn&text={SENTENCE}&view=attention")
+def test_pictures_are_saved(visit: Callable[..., Any], tmp_path: Path, ending: str) -> None:
+    page = visit(f"#/inspect?run=rnn&text={SENTENCE}&view=attention")
     view = wait(page, "view-attention")
     with page.expect_download() as waiting:
         view.get_by_role("button", name=ending, exact=True).click()
@@ -271,7 +249,7 @@ def test_pictures_are_saved(open_url: Callable[..., Any], tmp_path: Path, ending
         alone.context.close()
 
 
-def test_a_running_training_is_watched(open_url, runs, tmp_path) -> None:
+def test_a_running_training_is_watched(visit, runs, tmp_path) -> None:
     text = (runs["rnn"].path.parent.parent / "rnn.toml").read_text("utf-8")
     (tmp_path / "live.toml").write_text(text.replace("max_steps = 60", "max_steps = 100000"))
     command = [sys.executable, "-m", "foveate", "train", str(tmp_path / "live.toml"),
@@ -284,7 +262,7 @@ def test_a_running_training_is_watched(open_url, runs, tmp_path) -> None:
             assert training.poll() is None
             time.sleep(0.1)
         with served(tmp_path) as at:
-            page = open_url("#/train?run=live", at=at)
+            page = visit("#/train?run=live", at=at)
             page.get_by_test_id("live").wait_for()
             loss = page.get_by_test_id("drawing-loss").locator(".fv-reading")
             loss.wait_for()
@@ -301,8 +279,8 @@ def step_of(reading: str) -> int:
     return int(reading.split("·")[0].removeprefix("step").strip().replace(",", ""))
 
 
-def test_examples_are_scored_sorted_and_opened(open_url, runs) -> None:
-    page = open_url("#/evaluate?run=transformer")
+def test_examples_are_scored_sorted_and_opened(visit, runs) -> None:
+    page = visit("#/evaluate?run=transformer")
     page.get_by_test_id("evaluate").click()
     wait(page, "evaluation")
     rows = page.get_by_test_id("row")
@@ -316,8 +294,8 @@ def test_examples_are_scored_sorted_and_opened(open_url, runs) -> None:
     assert page.get_by_test_id("source").input_value() == source
 
 
-def test_a_model_is_read(open_url: Callable[..., Any], runs: dict[str, Run]) -> None:
-    page = open_url("#/model?run=transformer")
+def test_a_model_is_read(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
+    page = visit("#/model?run=transformer")
     view = wait(page, "view-model")
     count = sum(p.numel() for p in runs["transformer"].model.parameters())
     assert f"{count:,}" in page.get_by_test_id("facts").inner_text()
@@ -333,8 +311,8 @@ def test_a_model_is_read(open_url: Callable[..., Any], runs: dict[str, Run]) -> 
     assert "steps.layer=0" in page.url and "#/inspect" in page.url
 
 
-def test_a_tap_shows_a_block_before_it_opens(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/model?run=rnn", 360)
+def test_a_tap_shows_a_block_before_it_opens(visit: Callable[..., Any]) -> None:
+    page = visit("#/model?run=rnn", 360)
     view = wait(page, "view-model")
     cell = view.locator('[data-block="encoder.stack.layers.0.0.cell"]')
     cell.dispatch_event("pointerdown", {"pointerType": "touch"})
@@ -345,8 +323,8 @@ def test_a_tap_shows_a_block_before_it_opens(open_url: Callable[..., Any]) -> No
     assert "encoder" in wait(page, "view-steps").inner_text()
 
 
-def test_a_map_stands_beside_the_sentence_and_a_click_opens_alternatives(open_url) -> None:
-    page = open_url(f"#/ask?run=transformer&text={SENTENCE}")
+def test_a_map_stands_beside_the_sentence_and_a_click_opens_alternatives(visit) -> None:
+    page = visit(f"#/ask?run=transformer&text={SENTENCE}")
     wait(page, "answer")
     cells = wait(page, "view-attention").locator(".fv-cells[tabindex]").bounding_box()
     assert cells["y"] + cells["height"] <= 800
@@ -358,33 +336,33 @@ def test_a_map_stands_beside_the_sentence_and_a_click_opens_alternatives(open_ur
     assert box["x"] > cells["x"] and box["y"] < cells["y"] + cells["height"]  # beside the map
 
 
-def test_arrows_move_on_a_map_that_has_no_focus(open_url: Callable[..., Any]) -> None:
-    page = open_url(f"#/inspect?run=transformer&text={SENTENCE}&view=attention")
+def test_arrows_move_on_a_map_that_has_no_focus(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&view=attention")
     wait(page, "view-attention")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowDown")
     until(page, "location.hash.includes('row=1')")
 
 
-def test_the_first_screens_begin_with_what_matters(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/train?run=transformer")
+def test_the_first_screens_begin_with_what_matters(visit: Callable[..., Any]) -> None:
+    page = visit("#/train?run=transformer")
     page.get_by_test_id("drawing-loss").wait_for()
     assert page.get_by_test_id("charts").locator(".fv").count() == 2
     page.get_by_test_id("more-charts").locator("summary").first.click()
     page.get_by_test_id("more-charts").locator(".fv-plot").nth(1).wait_for()
     assert page.get_by_test_id("more-charts").locator(".fv-plot").count() > 1
-    page = open_url("#/evaluate?run=transformer")
+    page = visit("#/evaluate?run=transformer")
     wait(page, "evaluation")
     worst = page.get_by_test_id("row").first.locator("[role=cell]").nth(2).inner_text()
     shown = page.get_by_test_id("chosen-row").inner_text()
     assert "the worst" in shown and worst in shown
-    page = open_url("#/model?run=transformer")
+    page = visit("#/model?run=transformer")
     layers = wait(page, "view-model").locator('[data-block$="cross_attention"]').count()
     assert page.locator(".fv-joints path").count() >= layers  # from the encoder to each
 
 
-def test_the_main_path_needs_no_mouse(open_url: Callable[..., Any]) -> None:
-    page = open_url("#/ask?run=transformer")
+def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
+    page = visit("#/ask?run=transformer")
     page.keyboard.press("/")
     page.keyboard.type("the dog runs")
     page.keyboard.press("Enter")
@@ -424,8 +402,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("name", ["transformer", "language"])
-def test_hostile_text_is_only_text(open_url: Callable[..., Any], name: str) -> None:
-    page = open_url(f"#/ask?run={name}&search.max_extra=10")
+def test_hostile_text_is_only_text(visit: Callable[..., Any], name: str) -> None:
+    page = visit(f"#/ask?run={name}&search.max_extra=10")
     page.get_by_test_id("source").fill(HOSTILE)
     page.get_by_test_id("ask").click()
     wait(page, "answer")
@@ -437,11 +415,11 @@ def test_hostile_text_is_only_text(open_url: Callable[..., Any], name: str) -> N
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_stands_in_the_way_of_anyone(open_url, name, scheme) -> None:
+def test_nothing_stands_in_the_way_of_anyone(visit, name, scheme) -> None:
     if not AXE.is_file():
         pytest.skip("no axe-core here: `npm ci` in web/")
     extra = {"inspect": "&run=rnn&view=attention&view=schedule", "evaluate": "&split=test"}
-    page = open_url(f"#/{name}?run=transformer&text={SENTENCE}{extra.get(name, '')}", scheme=scheme)
+    page = visit(f"#/{name}?run=transformer&text={SENTENCE}{extra.get(name, '')}", scheme=scheme)
     settled = {
         "ask": "answer", "inspect": "view-schedule", "evaluate": "evaluation",
         "model": "view-model", "demos": "demo",
@@ -468,8 +446,8 @@ def test_nothing_stands_in_the_way_of_anyone(open_url, name, scheme) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_page_is_wider_than_its_window(open_url: Callable[..., Any], name: str) -> None:
-    page = open_url(f"#/{name}?run=transformer&text={SENTENCE}&split=test", width=360)
+def test_no_page_is_wider_than_its_window(visit: Callable[..., Any], name: str) -> None:
+    page = visit(f"#/{name}?run=transformer&text={SENTENCE}&split=test", width=360)
     if name == "evaluate":
         wait(page, "evaluation")
     else:

@@ -3,15 +3,14 @@
 A new kind is found in the registry and stands in every law without more code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.config import Config, kinds
 from foveate.inspect.hooks import capture
@@ -20,16 +19,18 @@ from foveate.laws import layers, models, searches
 from foveate.laws.trial import LAWS, Trial
 from foveate.laws.trial import SIZES as CHECKED
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.mamba import MambaDecoder, MambaEncoder
+from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
-from foveate.models.transformer import SSRUDecoder, TransformerDecoder, TransformerEncoder
-from foveate.nn import attention as attention_module
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn import attention as fused_module
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
+from foveate.train.stored import load_weights, save_weights
+from tolerances import differ
 from variants import at_scale
 
 load_kinds()
@@ -37,16 +38,9 @@ assert models and searches  # whose laws are registered
 
 VOCABULARY, SIZE = 30, 16
 SIZES: dict[str, int | float] = {
-    "embedding_size": 12,
-    "hidden_size": SIZE,
-    "ffn_size": 20,
-    "max_length": 24,
-    "dropout": 0.0,
-    "window": 3,
-    "block_size": 2,
-    "rank": 8,
-    "features": 12,
-}
+    "embedding_size": 12, "hidden_size": SIZE, "ffn_size": 20, "max_length": 24, "dropout": 0.0,
+    "window": 3, "block_size": 2, "rank": 8, "features": 12,
+}  # fmt: skip
 LIMITS = {"num_layers": 2, "num_heads": 4}
 GPU = [
     pytest.mark.gpu,
@@ -104,6 +98,25 @@ def keeps_laws(config: Config) -> None:
             law.holds(Trial(config, sizes))
 
 
+def check_saved(model: nn.Module, other: nn.Module, folder: Path, *inputs: Tensor) -> None:
+    """Saved weights, loaded in a model with others, give the same output bit for bit."""
+    save_weights(model, folder / "model.safetensors")
+    with torch.no_grad():
+        expected = model(*inputs)
+        assert differ(other(*inputs), expected)
+        load_weights(other, folder / "model.safetensors")
+        assert torch.equal(other(*inputs), expected)
+
+
+def check_future(model: Callable[[Tensor], Tensor], text: Tensor, at: int) -> None:
+    """Other tokens from a position on change no bit of the outputs before it, and those after."""
+    other = text.clone()
+    other[:, at:] = 4 + (other[:, at:] - 3) % (VOCABULARY - 4)  # another token at each place
+    before, after = model(text), model(other)
+    assert torch.equal(before[:, :at], after[:, :at])
+    assert differ(before[:, at:], after[:, at:])
+
+
 def substitutions(config: Config) -> Iterator[tuple[str, Any]]:
     """The config with one part after the other, or a part of a part, exchanged for every other kind
     of its family.
@@ -119,8 +132,6 @@ def substitutions(config: Config) -> Iterator[tuple[str, Any]]:
             yield f"{name}.{label}", config.model_copy(update={name: other})
 
 
-# ------------------------------------------------------------------------------ models
-
 TRANSFORMER = shrink(TransformerEncoder.Config()), shrink(TransformerDecoder.Config())
 RECURRENT = (
     shrink(RecurrentEncoder.Config(bidirectional=True)),
@@ -135,7 +146,7 @@ def changed(config: Config, **fields: Any) -> Any:
 
 
 REFUSED = {  # and why; tests/test_attention_kinds.py sees to it that they are
-    "transformer decoder attention.linformer": "it mixes the future in",
+    "transformer decoder attention.linformer": "it mixes the future in"
 }
 
 
@@ -249,8 +260,6 @@ def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     return made
 
 
-# ------------------------------------------------------------------------------ attention
-
 KEYS = real(5, 3)
 MASKS: dict[str, Callable[[], Mask]] = {
     "none": Mask,
@@ -299,8 +308,8 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
             return result
 
         limit = -1 if expected else 10**9
-        monkeypatch.setattr(attention_module, "SHORT", limit)
-        monkeypatch.setattr(attention_module.F, "scaled_dot_product_attention", counted)
+        monkeypatch.setattr(fused_module, "SHORT", limit)
+        monkeypatch.setattr(fused_module.F, "scaled_dot_product_attention", counted)
         return calls
 
     return choose

@@ -1,7 +1,5 @@
 """Laws of attention, over every score and every normaliser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -81,9 +79,6 @@ def test_laws_of_attention(config: Config) -> None:
     keeps_laws(config)
 
 
-# ------------------------------------------------------------------------------ two roads
-
-
 @each_mask
 def test_fused_equals_explicit(attention: Attention, mask: Callable[[], Mask], fused: Road) -> None:
     query, memory = torch.randn(2, 5, SIZE, requires_grad=True), torch.randn(2, 5, SIZE)
@@ -121,13 +116,9 @@ def test_a_tap_chooses_the_explicit_road(attention: Attention, fused: Road) -> N
 
 def test_rotated_fused_equals_rotated_explicit(attention: Attention, fused: Road) -> None:
     x, position = torch.randn(2, 6, SIZE), Rotary.Config().build(SIZE, attention.num_heads)
-    result = [
-        attention(x, mask=Mask(causal=True), position=position) for _ in roads(attention, fused)
-    ]
+    both = roads(attention, fused)
+    result = [attention(x, mask=Mask(causal=True), position=position) for _ in both]
     close(result[-1], result[0])
-
-
-# ------------------------------------------------------------------------------ weights
 
 
 @each_mask
@@ -144,11 +135,8 @@ def test_the_output_is_the_mixture_by_the_weights(attention: Attention) -> None:
 
 
 def test_a_silenced_head_takes_its_share_away(attention: Attention) -> None:
-    x, silenced, size = (
-        torch.randn(2, 5, SIZE),
-        attention.num_heads - 1,
-        SIZE // attention.num_heads,
-    )
+    x, silenced = torch.randn(2, 5, SIZE), attention.num_heads - 1
+    size = SIZE // attention.num_heads
 
     def silence(weights: Tensor) -> Tensor:
         saved = torch.ones(attention.num_heads, 1, 1)
@@ -184,9 +172,6 @@ def test_a_tap_replaces_weights_of_hypotheses_that_share_keys(attention: Attenti
     close(output[4], attention.output.bias.expand(4, -1))
 
 
-# ------------------------------------------------------------------------------ blind queries
-
-
 def test_a_query_that_sees_nothing_gets_zeros(attention: Attention, fused: Road) -> None:
     keys = torch.tensor([[False] * 5, [True] * 5])
     x = torch.randn(2, 5, SIZE)
@@ -207,9 +192,6 @@ def test_gradients_of_blind_queries_are_numbers(attention: Attention, fused: Roa
             assert tensor.grad is not None
             assert bool(tensor.grad.isfinite().all())
         assert bool((x.grad[0] == 0).all())  # type: ignore[index]
-
-
-# ------------------------------------------------------------------------------ order
 
 
 def test_attention_without_position_is_equivariant_to_permutation(attention: Attention) -> None:
@@ -236,9 +218,6 @@ def test_what_stands_in_padding_changes_no_bit(attention: Attention, fused: Road
     for _ in roads(attention, fused):
         assert torch.equal(*(attention(query, m, Mask(KEYS)) for m in (memory, other)))
         close(attention(query[1:], memory[1:, :3]), attention(query, memory, Mask(KEYS))[1:])
-
-
-# ------------------------------------------------------------------------------ shared keys
 
 
 def test_grouped_queries_equal_repeated_keys(attention: Attention) -> None:
@@ -269,9 +248,6 @@ def test_hypotheses_share_the_keys_of_their_source(attention, mask, fused) -> No
             close(attention(query, memory, mask()), expanded)
 
 
-# ------------------------------------------------------------------------------ memory
-
-
 @pytest.mark.parametrize("window", [None, 2])
 def test_whole_equals_chunk_by_chunk(attention: Attention, window: int | None) -> None:
     x = torch.randn(2, 5, SIZE)
@@ -288,9 +264,6 @@ def test_keys_of_a_memory_are_made_once(attention: Attention) -> None:
     memory, query, state = torch.randn(2, 5, SIZE), torch.randn(2, 3, SIZE), State()
     first = attention(query, memory, state=state)
     assert torch.equal(attention(query, torch.full_like(memory, torch.nan), state=state), first)
-
-
-# ------------------------------------------------------------------------------ parameters
 
 
 def test_dropped_weights_keep_their_mean() -> None:
@@ -313,9 +286,6 @@ def test_colder_softmax_looks_at_one_place() -> None:
     close(weights(1e-6), hard)
 
 
-# ------------------------------------------------------------------------------ refusals
-
-
 def test_heads_that_do_not_divide_are_refused() -> None:
     with pytest.raises(ValueError, match=r"num_heads = 3 .* 16"):
         Attention.Config(num_heads=3).build(SIZE)
@@ -336,9 +306,7 @@ def test_keys_of_another_size_need_a_projection(config: Score.Config) -> None:
 @pytest.mark.parametrize("project", [("query", "key"), ("query", "key", "output")], ids=str)
 @pytest.mark.parametrize("memory_size", [SIZE, 10, 12])
 @pytest.mark.parametrize(("heads", "groups"), [(1, 1), (4, 4), (4, 2)])
-def test_values_that_are_not_projected_fit_or_are_refused(
-    project: tuple[str, ...], memory_size: int, heads: int, groups: int
-) -> None:
+def test_unprojected_values_fit_or_are_refused(project, memory_size, heads, groups) -> None:
     config = Attention.Config(num_heads=heads, key_heads=groups, project=project)  # type: ignore[arg-type]
     memory, query = torch.randn(2, 5, memory_size), torch.randn(2, 3, SIZE)
     try:

@@ -4,8 +4,6 @@ What holds for every kind in a model (steps, causality, padding, rows, gradients
 test_families.py, where each kind stands in an encoder and in a decoder.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -72,9 +70,6 @@ def full_like(attention: BaseAttention) -> Attention:
     return full  # type: ignore[no-any-return]
 
 
-# ------------------------------------------------------------------------------ every kind
-
-
 @each_kind
 def test_a_mixture_by_the_weights_shown_is_the_output(config: BaseAttention.Config) -> None:
     """Also where no weights are formed unless somebody looks."""
@@ -137,17 +132,12 @@ def test_a_table_without_a_kind_is_full_attention(config: BaseAttention.Config) 
     assert type(plain.attention) is Attention.Config
 
 
-# ------------------------------------------------------------------------------ sparse
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_local_attention_with_a_wide_window_is_full(causal: bool) -> None:
     x = torch.randn(2, 9, SIZE)
     local = built(LocalAttention.Config(num_heads=4, window=9))
-    assert torch.equal(
-        local(x, None, Mask(real(9, 5), causal)),
-        full_like(local)(x, None, Mask(real(9, 5), causal)),
-    )
+    mask = Mask(real(9, 5), causal)
+    assert torch.equal(local(x, None, mask), full_like(local)(x, None, mask))
 
 
 @pytest.mark.parametrize("window", range(1, 11))
@@ -221,9 +211,6 @@ def test_sparse_attention_is_not_for_a_memory(config: SparseAttention.Config) ->
         changed(TRANSFORMER[1], cross_attention=config).build(Tokens(30), SIZE)
 
 
-# ------------------------------------------------------------------------------ kernels
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_linear_attention_is_its_equation(causal: bool) -> None:
     attention, x = built(LinearAttention.Config(num_heads=1)), torch.randn(1, 7, SIZE)
@@ -285,9 +272,6 @@ def test_directions_are_orthogonal_in_groups() -> None:
     for group in directions.split(SIZE):
         products = F.normalize(group) @ F.normalize(group).T
         close(products, torch.eye(len(group)))
-
-
-# ------------------------------------------------------------------------------ low rank
 
 
 def test_linformer_is_its_equation() -> None:

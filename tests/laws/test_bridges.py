@@ -1,7 +1,5 @@
 """Laws of bridges: what a recurrent decoder gets of the source, and when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

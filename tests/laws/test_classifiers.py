@@ -1,7 +1,5 @@
 """Laws of models that read a text and leave no text: every encoder with every pooling."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,12 @@ from foveate.models.encoder_decoder import Encoder, Memory
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.nn.embedding import TokenStem
 from foveate.nn.spec import Labels, Tokens
-from foveate.train.stored import load_weights, save_weights
 from laws.conftest import (
     RECURRENT,
     TRANSFORMER,
     VOCABULARY,
     changed,
+    check_saved,
     defaults,
     gradients_reach,
     ids,
@@ -107,16 +105,7 @@ def test_every_parameter_receives_a_gradient(model: Any) -> None:
 
 
 def test_saved_and_loaded_weights_give_the_same_output(model: Any, tmp_path: Path) -> None:
-    save_weights(model, tmp_path / "model.safetensors")
-    other = build(model.config, seed=1)
-    with torch.no_grad():
-        expected = model(SOURCE, KEYS)
-        assert differ(other(SOURCE, KEYS), expected)
-        load_weights(other, tmp_path / "model.safetensors")
-        assert torch.equal(other(SOURCE, KEYS), expected)
-
-
-# ------------------------------------------------------------------------------ bags
+    check_saved(model, build(model.config, seed=1), tmp_path, SOURCE, KEYS)
 
 
 def test_a_bag_of_words_does_not_see_the_order_in_any_bit() -> None:
@@ -147,9 +136,6 @@ def test_only_positions_or_recurrence_tell_orders_apart() -> None:
     close(pooled(POSITIONLESS, inputs), pooled(POSITIONLESS, inputs[:, order]))
     for encoder in (TRANSFORMER[0], RECURRENT[0]):
         assert differ(pooled(encoder, inputs), pooled(encoder, inputs[:, order]))
-
-
-# ------------------------------------------------------------------------------ looking
 
 
 @torch.no_grad()

@@ -1,7 +1,5 @@
 """Compiled layers learn what layers learn, whatever the lengths."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

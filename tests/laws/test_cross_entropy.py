@@ -1,7 +1,5 @@
 """Laws of the fused losses: value and gradients are PyTorch's, whatever the chunks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -150,8 +148,6 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
 
 
 # ---- divergence of two passes
-
-
 def divergence(first: Tensor, second: Tensor) -> Tensor:
     """Σ KL(p‖q) + KL(q‖p), from whole logits."""
     log_p, log_q = first.log_softmax(dim=1), second.log_softmax(dim=1)
@@ -183,9 +179,8 @@ def test_divergence_in_half_precision_is_near() -> None:
     exact = linear_divergence(hidden, other, weight)
     torch.testing.assert_close(total, exact, rtol=0.02, atol=0.1)
     parameters = (hidden, other, weight)
-    pairs = zip(
-        torch.autograd.grad(total, parameters), torch.autograd.grad(exact, parameters), strict=True
-    )
+    gradients = (torch.autograd.grad(loss, parameters) for loss in (total, exact))
+    pairs = zip(*gradients, strict=True)
     for gradient, expected in pairs:
         assert float((gradient - expected).norm() / expected.norm()) < 0.03
 
@@ -194,12 +189,23 @@ def test_r_drop_is_cross_entropy_and_the_divergence_of_two_passes() -> None:
     hidden, weight, target = inputs()
     other, bias = torch.randn(N, D), torch.randn(V)
     objective, passes = RDrop.Config(weight=3.0).build(), iter((hidden, other))
-    ours = objective.loss(lambda model: objective(next(passes), weight, target, bias), nn.Module())
+    task = Problem(lambda model: objective(next(passes), weight, target, bias))
+    ours = objective.loss(task, nn.Module(), None)
     logits = [h @ weight.T + bias for h in (hidden, other)]
     entropies = [F.cross_entropy(z, target, reduction="sum", label_smoothing=0.1) for z in logits]
     close(ours.total, sum(entropies) / 2 + 3.0 / 4 * divergence(*logits))
     close(ours.logged["divergence"], divergence(*logits) / 2)
     assert ours.count == N
+
+
+class Problem:
+    """A task with a single batch, of which ``forward`` computes the loss of one pass."""
+
+    def __init__(self, forward: Callable[[Any], Loss]) -> None:
+        self.forward = forward
+
+    def loss(self, model: nn.Module, batch: None, objective: Objective) -> Loss:
+        return self.forward(model)
 
 
 def tiny(name: str) -> tuple[nn.Module, Callable[[Objective], Loss]]:
@@ -212,7 +218,7 @@ def tiny(name: str) -> tuple[nn.Module, Callable[[Objective], Loss]]:
             hidden = model.decode(target, model.encode(source, keys)).flatten(0, 1)
             return objective(hidden, model.output.weight, target.flatten(), model.output.bias)
 
-        return objective.loss(forward, model)
+        return objective.loss(Problem(forward), model, None)
 
     return model, loss
 
@@ -248,10 +254,7 @@ def test_a_model_learns_nothing_from_itself_and_its_teachers_do_not_learn(name: 
 def test_a_model_with_other_scores_is_refused(kind: type[Objective]) -> None:
     objective = kind.Config.parse({"teachers": ["a"]} if kind is Distillation else {}).build()
     with pytest.raises(UserError, match="use cross_entropy"):
-        objective.loss(lambda model: Loss(torch.zeros(()), 1), nn.Module())
-
-
-# ------------------------------------------------------------------------------------ distillation
+        objective.loss(Problem(lambda model: Loss(torch.zeros(()), 1)), nn.Module(), None)
 
 
 def taught(logits: Tensor, teachers: list[Tensor]) -> Tensor:
@@ -286,7 +289,7 @@ def test_distillation_is_cross_entropy_and_the_divergence_from_the_teachers() ->
         h, bias = next(passes)
         return objective(h, weight, target, bias)
 
-    ours = objective.loss(forward, nn.Module())
+    ours = objective.loss(Problem(forward), nn.Module(), None)
     *others, own = [h @ weight.T + bias for h, bias in zip(vectors, biases, strict=True)]
     entropy = F.cross_entropy(own, target, reduction="sum", label_smoothing=0.1)
     close(ours.total, 0.7 * entropy + 0.3 * taught(own, others))

@@ -1,7 +1,5 @@
 """Laws of search: toy models given by tables, brute force, and every real family."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math
@@ -37,8 +35,6 @@ from laws.tables import (
 )
 from tolerances import MODEL, near
 
-# ------------------------------------------------------------------------------ the toy proof
-
 TOY = {  # p of A, B, C and the end
     (): (0.5, 0.2, 0.3, 0.0),
     (A,): (0.25, 0.4, 0.3, 0.05),
@@ -68,9 +64,6 @@ def test_a_beam_finds_the_better_path(width: int) -> None:
     assert result[0].score == result[0].log_probability
 
 
-# ------------------------------------------------------------------------------ brute force
-
-
 @settings(max_examples=25)
 @given(
     seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
@@ -94,11 +87,8 @@ def test_a_beam_as_wide_as_the_space_is_brute_force(seeds, alpha, longest) -> No
 def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> None:
     source, length = ids(1, 4, vocabulary=5), 3
     memory = model_pair.encode(source)
-    outputs = [
-        [*prefix, END]
-        for n in range(length)
-        for prefix in itertools.product((0, 1, 2, 4), repeat=n)
-    ]
+    prefixes = [p for n in range(length) for p in itertools.product((0, 1, 2, 4), repeat=n)]
+    outputs = [[*prefix, END] for prefix in prefixes]
     outputs += map(list, itertools.product((0, 1, 2, 4), repeat=length))
     config = Beam.Config(beam_size=len(outputs), length_penalty=0.0, **limit(length))
     (result,) = config.build()(DecoderSteps(model_pair, memory), [4], 2, END)
@@ -122,9 +112,6 @@ def forced(model: EncoderDecoder, source: Tensor, outputs: Sequence[Sequence[int
     read = torch.nn.functional.pad(whole[:, :-1], (1, 0), value=2)
     result = token_log_probabilities(model(source.expand(len(outputs), -1), read), whole)
     return [float(row[: len(ids)].sum()) for row, ids in zip(result, outputs, strict=True)]
-
-
-# ------------------------------------------------------------------------------ any table
 
 
 @each("search")
@@ -175,11 +162,8 @@ def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Pref
     live: list[tuple[float, Prefix]] = [(0.0, ())]
     result: list[tuple[float, Prefix, bool]] = []
     for length in range(1, longest + 1):
-        extended = [
-            (p + math.log(q), (*prefix, token))
-            for p, prefix in live
-            for token, q in enumerate(table(prefix))
-        ]
+        each = ((p, prefix, y, q) for p, prefix in live for y, q in enumerate(table(prefix)))
+        extended = [(p + math.log(q), (*prefix, token)) for p, prefix, token, q in each]
         extended.sort(reverse=True)
         result += [(p, y[:-1], True) for p, y in extended[:width] if y[-1] == END]
         live = [(p, y) for p, y in extended if y[-1] != END][:width]
@@ -205,9 +189,8 @@ def test_the_batched_beam_is_the_plain_one(seed: int, width: int, longest: int) 
 def test_a_beam_of_one_is_greedy(seed: int) -> None:
     tables = [random_table(seed), random_table(seed + 1)]
     greedy = search(Greedy.Config(**limit(8)), tables)
-    for item, other in zip(
-        greedy, search(Beam.Config(beam_size=1, **limit(8)), tables), strict=True
-    ):
+    beam = search(Beam.Config(beam_size=1, **limit(8)), tables)
+    for item, other in zip(greedy, beam, strict=True):
         assert [(h.ids, h.ended) for h in item] == [(h.ids, h.ended) for h in other]
         assert item[0].log_probability == near(other[0].log_probability)
 
@@ -243,8 +226,6 @@ def test_each_source_has_its_own_limit(config: Search.Config) -> None:
 def test_no_sources_no_outputs(config: Search.Config) -> None:
     assert search(config, []) == []
 
-
-# ------------------------------------------------------------------------------ real models
 
 SEARCHES = defaults("search") | {
     "beam of 1": Beam.Config(beam_size=1),

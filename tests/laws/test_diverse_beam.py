@@ -1,7 +1,5 @@
 """Diverse beams against a plain reading of the paper, and against a plain beam."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -79,10 +77,8 @@ def test_one_group_is_a_beam(seed: int, width: int, alpha: float) -> None:
 def test_without_diversity_all_groups_find_what_one_beam_finds(seed: int) -> None:
     table = random_table(seed)
     groups = DiverseBeam.Config(beam_size=6, groups=3, diversity=0.0, **limit(5))
-    (result,), (beam,) = (
-        search(groups, [table]),
-        search(Beam.Config(beam_size=2, **limit(5)), [table]),
-    )
+    (result,) = search(groups, [table])
+    (beam,) = search(Beam.Config(beam_size=2, **limit(5)), [table])
     alike(result, beam)
 
 

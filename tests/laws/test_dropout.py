@@ -1,7 +1,5 @@
 """Laws of dropout: mean, rate, one mask for both ways, repeatable, absent in use."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -52,7 +50,7 @@ def test_a_seed_repeats_it() -> None:
     assert torch.equal(dropout(x), first)
 
 
-def test_in_use_it_is_the_identity() -> None:
+def test_dropout_in_eval_mode_is_the_identity() -> None:
     x = torch.randn(5, 3)
     assert Dropout(0.4).eval()(x) is x
     assert Dropout(0.0)(x) is x

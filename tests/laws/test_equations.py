@@ -2,8 +2,6 @@
 the stage and the weights, equals the numbers that stand beside it, for every registered kind.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,9 +44,6 @@ def close(shown: Array, computed: Array, what: str) -> None:
 
 def array(x: Tensor) -> Array:
     return x.detach().double().numpy()
-
-
-# ------------------------------------------------------------------------------------ of attention
 
 
 def weights_of(attention: BaseAttention, position: Position | None) -> dict[str, Array]:
@@ -269,9 +264,6 @@ def test_shared_heads() -> None:
     check_attention(full(key_heads=1))
 
 
-# -------------------------------------------------------------------------------------- of cells
-
-
 def cell_weights(cell: Cell, feed: nn.Linear | None = None) -> dict[str, Array]:
     """W, b, U, b′ and C of each gate, in the order of the rows."""
     gates = {"rnn": [""], "lstm": ["_i", "_f", "_c", "_o"]}.get(cell.config.kind or "")
@@ -348,9 +340,6 @@ def test_cells_that_attention_feeds(config: dict[str, Any], query: str) -> None:
         close(shown["fed"].values, contexts.numpy(), "the context")
     else:
         close(shown["fed"].values[1:], outputs[0, :-1].numpy(), "the read-out")
-
-
-# ------------------------------------------------------------------------------------- of blocks
 
 
 def block_weights(module: nn.Module) -> dict[str, Array]:

@@ -1,7 +1,5 @@
 """Laws of forecasters, over every kind, every norm of a window, and every encoder of patches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

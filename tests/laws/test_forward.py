@@ -1,7 +1,5 @@
 """Every frame of a forward pass is what NumPy computes, in float64, from the frames before it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import ExitStack
 from functools import partial
@@ -22,7 +20,6 @@ from foveate.run import Run
 from foveate.tasks.abilities import Generates
 from foveate.views import find
 from foveate.views.options import Question
-from small_runs import made
 
 CLOSE = 1e-5
 TEXT = "the dog sleeps"
@@ -30,11 +27,6 @@ HEADS = 2
 NAMES = ["transformer", "rnn", "classifier", "language", "masked", "captioner", "vit"]
 NAMES += ["forecaster", "rnn_forecaster"]
 Array = NDArray[np.float64]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("forward"), NAMES, steps=10)
 
 
 def sigmoid(x: Array) -> Array:
@@ -220,11 +212,8 @@ def gradients(run: Run, ids: list[int]) -> dict[str, Array]:
             stack.enter_context(module.register_forward_hook(hook))
         run.model.zero_grad()
         forced.run().mean().neg().backward()
-    return {
-        name: x.grad[forced.row].norm(dim=-1).double().numpy()
-        for name, x in given.items()
-        if x.grad is not None
-    }
+    norms = {n: x.grad[forced.row].norm(dim=-1) for n, x in given.items() if x.grad is not None}
+    return {name: norm.double().numpy() for name, norm in norms.items()}
 
 
 @pytest.mark.parametrize("name", ["transformer", "rnn"])

@@ -1,7 +1,5 @@
 """What a GPU computes is what the processor computes; skipped where there is none."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """What is learnt is seen: looking is tested by truth, not by the fact that it draws."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
 from laws.conftest import RECURRENT, TRANSFORMER, changed
+from task_tools import fit
 
 VOCABULARY, LENGTH = 14, 5
 OBJECTIVE = CrossEntropy.Config(label_smoothing=0.0).build()
@@ -130,8 +129,6 @@ def test_a_single_vector_carries_a_short_sequence() -> None:
     assert share_right(model, backwards=True, length=3) > 0.8
 
 
-# ------------------------------------------------------------------------------ a whole task
-
 PAIRS = {
     "The grey cat sleeps on the warm stove.": "Le chat gris dort sur le poêle chaud.",
     "Two boats cross the river at dawn.": "Deux bateaux traversent la rivière à l'aube.",
@@ -149,11 +146,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
     folder: Path = tmp_path_factory.mktemp("eight")
     (folder / "train.en").write_text("\n".join(PAIRS) + "\n", encoding="utf-8")
     (folder / "train.fr").write_text("\n".join(PAIRS.values()) + "\n", encoding="utf-8")
-    config = Translation.Config(
-        source=str(folder / "{split}.en"),
-        target=str(folder / "{split}.fr"),
-        tokenizer=WordTokenizer.Config(min_frequency=1),
-    )
+    files = {"source": str(folder / "{split}.en"), "target": str(folder / "{split}.fr")}
+    config = Translation.Config(**files, tokenizer=WordTokenizer.Config(min_frequency=1))
     built: Translation = config.build(TextData())
     built.prepare(folder, seed=0)
     return built
@@ -170,13 +164,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
 def test_translation_overfits_eight_sentences(task, config) -> None:
     model = task.build(config)
     assert isinstance(model, EncoderDecoder)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(100):
-        loss = task.loss(model, task.batch("train", range(8)), CrossEntropy.Config().build())
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+    objective = CrossEntropy.Config().build()
+    fit(model, lambda _: task.loss(model, task.batch("train", range(8)), objective), 100)
     searches: list[Search.Config] = [Greedy.Config(), Beam.Config()]
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     for search in searches:

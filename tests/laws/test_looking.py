@@ -4,8 +4,6 @@ One attention and nothing else: all queries are the same vector, so that only pl
 apart, and only attending to the right token can write it. Whole models are in test_learning.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The laws of `foveate check` for whole parts and models hold for every registered kind."""
 
-from __future__ import annotations
-
 import pytest
 
 from foveate.config import kinds

@@ -1,7 +1,5 @@
 """What training computes in C equals what PyTorch computes: values and gradients."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -60,10 +58,8 @@ def test_attention(kind: torch.dtype, mask: Callable[[], Mask], heads: int, size
     def compute() -> list[Tensor]:
         query = x.clone().requires_grad_()
         output = attention(query, None, mask())
-        return [
-            output,
-            *torch.autograd.grad((output * weight).sum(), (query, attention.value.weight)),
-        ]
+        read = (query, attention.value.weight)
+        return [output, *torch.autograd.grad((output * weight).sum(), read)]
 
     for ours, theirs in both(compute):
         near(ours, theirs, kind)
@@ -119,9 +115,8 @@ def test_cross_entropy(kind: torch.dtype, smoothing: float, size: int) -> None:
         return [*cross_entropy_(z, target, smoothing), z]
 
     for ours, theirs in both(compute):
-        torch.testing.assert_close(
-            ours, theirs, rtol=1e-4 if kind == torch.float32 else 0.01, atol=1e-4
-        )
+        relative = 1e-4 if kind == torch.float32 else 0.01
+        torch.testing.assert_close(ours, theirs, rtol=relative, atol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [1, EVEN - 1, EVEN, EVEN + 1, 3 * EVEN - 7])
@@ -184,13 +179,8 @@ def test_bias_in_place(relu: bool, size: int) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_step_of_training(precision: str) -> None:
-    sizes: dict[str, Any] = {
-        "hidden_size": 24,
-        "num_heads": 3,
-        "num_layers": 2,
-        "ffn_size": 36,
-        "dropout": 0.2,
-    }
+    sizes: dict[str, Any] = {"hidden_size": 24, "num_heads": 3, "num_layers": 2}
+    sizes |= {"ffn_size": 36, "dropout": 0.2}
     sizes |= {"kind": "transformer"}
     config = PRESETS["transformer-small"](
         encoder=Encoder.Config.parse(sizes), decoder=Decoder.Config.parse(sizes)

@@ -1,10 +1,9 @@
 """A class of one's own that overrides what a kernel replaces is called, in training as in use."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from foveate.engine.program import CannotPack, Program
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
-from foveate.nn import attention as attention_module
+from foveate.nn import attention as fused_module
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward
@@ -72,11 +71,8 @@ PARTS = {
     "weights": ("", "_weights"), "tapped": ("", "_tapped"), "mix": ("", "_mix"),
     "score": ("score", "forward"), "normalizer": ("normalizer", "forward"),
 }  # fmt: skip
-FULL = {
-    name: config
-    for name, config in defaults("attention").items()
-    if name not in ("linear", "performer")
-}
+CHEAP = ("linear", "performer")
+FULL = {name: config for name, config in defaults("attention").items() if name not in CHEAP}
 
 
 def attended(attention: BaseAttention, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
@@ -87,7 +83,7 @@ def attended(attention: BaseAttention, x: Tensor, monkeypatch: pytest.MonkeyPatc
     attention.probe = None
     for training, short in ((False, 10**9), (True, 10**9), (False, -1), (True, -1)):
         attention.train(training)
-        monkeypatch.setattr(attention_module, "SHORT", short)
+        monkeypatch.setattr(fused_module, "SHORT", short)
         outputs.append(attention(x, None, mask))
     return outputs
 
@@ -185,8 +181,6 @@ def test_kinds_derived_from_none_do_something() -> None:
         Program(model)
 
 
-# ------------------------------------------------------------------------------ models
-
 SOURCE, READ, TARGET, KEYS = ids(3, 6), ids(3, 5, seed=2), ids(3, 5, seed=3), real(6, 4, 5)
 EVERY = torch.arange(VOCABULARY)
 
@@ -202,6 +196,19 @@ def answered(model: EncoderDecoder) -> Tensor:
     return result[0]
 
 
+def check_training(
+    model: nn.Module, method: str, how: str, trained: Callable[[], Tensor],
+    answered: Callable[[], Tensor],
+) -> None:  # fmt: skip
+    """With a method overridden, a model is trained on the loss of what it answers with."""
+    plain = trained()
+    module = model.output if method == "output" else model
+    with overriding(module, "forward" if method == "output" else method, how):
+        close(trained(), answered(), terms=90)
+        if method != "encode":
+            assert differ(trained(), plain)
+
+
 @HOWS
 @pytest.mark.parametrize("method", ["logits", "predict", "decode", "encode", "output"])
 @torch.no_grad()
@@ -212,16 +219,10 @@ def test_a_translator_is_trained_on_what_it_answers_with(method: str, how: str) 
 
     def trained() -> Tensor:
         memory = model.encode(SOURCE, KEYS)
-        return (
-            token_loss(model, DecoderBatch(READ, TARGET, None, memory), PLAIN).logged["nll"].float()
-        )
+        batch = DecoderBatch(READ, TARGET, None, memory)
+        return token_loss(model, batch, PLAIN).logged["nll"].float()
 
-    plain = trained()
-    module = model.output if method == "output" else model
-    with overriding(module, "forward" if method == "output" else method, how):
-        close(trained(), answered(model), terms=90)
-        if method != "encode":
-            assert differ(trained(), plain)
+    check_training(model, method, how, trained, partial(answered, model))
 
 
 @HOWS
@@ -236,13 +237,12 @@ def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: s
     def trained() -> Tensor:
         return token_loss(model, DecoderBatch(READ, TARGET, None), PLAIN).logged["nll"].float()
 
-    plain = trained()
-    module = model.output if method == "output" else model
-    with overriding(module, "forward" if method == "output" else method, how):
+    def answered() -> Tensor:
         steps = LanguageSteps(model, READ[:, :0])
         logits = torch.stack([steps.step(read) for read in READ.T], dim=1)
-        close(trained(), -token_log_probabilities(logits, TARGET).sum(), terms=90)
-        assert differ(trained(), plain)
+        return -token_log_probabilities(logits, TARGET).sum()
+
+    check_training(model, method, how, trained, answered)
 
 
 @HOWS
@@ -258,22 +258,18 @@ def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) ->
     labels, places = torch.tensor([2, 0, 1]), torch.tensor([0, 3, 9])
     of_labels = LabelledBatch(SOURCE, KEYS, labels), torch.arange(3)
     of_tokens = MaskedBatch(SOURCE, KEYS, places, labels), places
-    task, (batch, rows) = (
-        (object.__new__(TextClassification), of_labels)
-        if kind == "classifier"
-        else (object.__new__(MaskedLanguage), of_tokens)
-    )
+    owner = TextClassification if kind == "classifier" else MaskedLanguage
+    batch, rows = of_labels if kind == "classifier" else of_tokens
+    task = object.__new__(owner)
 
     def trained() -> Tensor:
         return task.loss(model, batch, PLAIN).logged["nll"].float()
 
-    plain = trained()
-    module = model.output if method == "output" else model
-    with overriding(module, "forward" if method == "output" else method, how):
+    def answered() -> Tensor:
         scores = model(SOURCE, KEYS).flatten(0, -2)[rows]
-        close(trained(), -token_log_probabilities(scores[None], labels[None]).sum(), terms=90)
-        if method != "encode":
-            assert differ(trained(), plain)
+        return -token_log_probabilities(scores[None], labels[None]).sum()
+
+    check_training(model, method, how, trained, answered)
 
 
 @HOWS
@@ -295,10 +291,8 @@ def test_a_loss_of_scores_is_minimised_also_where_a_kernel_computes_its_base() -
     hidden, weight, target = torch.randn(5, 4), torch.randn(9, 4), torch.arange(5)
     for bias in (None, torch.randn(9)):
         loss = Halved(CrossEntropy.Config())
-        close(
-            loss(hidden, weight, target, bias).total,
-            loss.of_scores(nn.functional.linear(hidden, weight, bias), target).total,
-        )
+        scores = nn.functional.linear(hidden, weight, bias)
+        close(loss(hidden, weight, target, bias).total, loss.of_scores(scores, target).total)
 
 
 @HOWS

@@ -1,7 +1,5 @@
 """Laws of models that read pictures: labels by patches, grids and glimpses; captions."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,16 +21,19 @@ from foveate.models.transformer import TransformerDecoder
 from foveate.models.vision import ConvolutionalEncoder, Glimpse
 from foveate.nn.context import State
 from foveate.nn.embedding import PatchStem
+from foveate.nn.normalizers import Sampled, choices
 from foveate.nn.recurrent import GRUCell
-from foveate.nn.scores import Sampled, choices
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.run import RunEngine
 from foveate.run.evaluation import evaluate
+from foveate.tasks.attention_losses import Reinforce
+from foveate.tasks.base import Loss
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification
-from foveate.tasks.objectives import CrossEntropy, Reinforce
+from foveate.tasks.objectives import CrossEntropy
 from laws.conftest import gradients_reach, ids
 from pictures import vit, write_bars, write_squares
+from task_tools import fit
 from tolerances import close, differ
 
 SOURCE, VOCABULARY = Pixels(3, 8, 8), 12
@@ -96,9 +97,6 @@ def words(rows: int = 3, length: int = 5) -> Tensor:
     return ids(rows, length, vocabulary=VOCABULARY)
 
 
-# ------------------------------------------------------------------------------ rows
-
-
 @each_classifier
 @torch.no_grad()
 def test_labels_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
@@ -146,9 +144,6 @@ def labels_of(model: Any) -> list[str]:
     return result
 
 
-# ------------------------------------------------------------------------------ learning
-
-
 @each_classifier
 def test_every_parameter_of_a_classifier_receives_a_gradient(config: Any) -> None:
     model = classifier(config)
@@ -191,20 +186,14 @@ def test_config_of_a_picture_model_to_toml_to_config(name: str) -> None:
     assert Model.Config.parse(tomllib.loads(config.toml())) == config
 
 
-# ------------------------------------------------------------------------------ whole tasks
-
-
 def learn(task: Any, model: Any, objective: Any, steps: int, rate: float = 1e-2) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     count = min(8, len(task.lengths("train")))
-    model.train()
-    for step in range(steps):
+
+    def loss_of(step: int) -> Loss:
         torch.manual_seed(step)
-        loss = task.loss(model, task.batch("train", range(count)), objective)
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
-    model.eval()
+        return task.loss(model, task.batch("train", range(count)), objective)
+
+    fit(model, loss_of, steps, rate)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Laws of position encodings, over every kind."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -11,27 +9,11 @@ from torch import Tensor
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
-from foveate.nn.positions import (
-    ALiBi,
-    Concatenated,
-    Learned,
-    NoPosition,
-    Position,
-    Rotary,
-    Sinusoidal,
-)
+from foveate.nn.more_positions import Concatenated
+from foveate.nn.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal
 from foveate.nn.scores import Dot
 from foveate.nn.spec import Tokens
-from laws.conftest import (
-    SIZE,
-    TRANSFORMER,
-    changed,
-    defaults,
-    each,
-    ids,
-    keeps_laws,
-    weights_of,
-)
+from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, keeps_laws, weights_of
 from tolerances import MODEL, close, rounding
 
 HEADS = 4
@@ -98,7 +80,7 @@ MIRROR_BLIND = {"none", "alibi"}
 
 
 @each("position")
-def test_who_tells_a_sentence_from_its_mirror_image(config: Position.Config) -> None:
+def test_which_encodings_tell_a_sentence_from_its_mirror_image(config: Position.Config) -> None:
     source = torch.arange(4, 11)[None]
     difference = float((pooled(config, source) - pooled(config, source.flip(1))).abs().max())
     assert (difference < rounding()) == (config.kind in MIRROR_BLIND)

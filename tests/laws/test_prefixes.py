@@ -1,7 +1,5 @@
 """Laws of beginnings: every search writes them first, and scores the whole output."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
@@ -33,9 +31,8 @@ def whole(hypothesis: Hypothesis) -> tuple[int, ...]:
 def test_outputs_begin_as_asked_and_score_as_a_whole(config, seed, prefixes) -> None:
     tables = [random_table(seed + n) for n in range(len(prefixes))]
     short = config.model_copy(update=limit(3))
-    for table, prefix, result in zip(
-        tables, prefixes, search(short, tables, prefixes=prefixes), strict=True
-    ):
+    results = search(short, tables, prefixes=prefixes)
+    for table, prefix, result in zip(tables, prefixes, results, strict=True):
         assert result
         for item in result:
             assert item.ids[: len(prefix)] == prefix
@@ -57,9 +54,8 @@ def test_empty_beginnings_change_nothing(config: Search.Config, seed: int) -> No
 def test_a_beam_of_one_is_greedy_behind_a_beginning(seed: int, prefixes: list[list[int]]) -> None:
     tables = [random_table(seed), random_table(seed + 1)]
     greedy = search(Greedy.Config(**limit(6)), tables, prefixes=prefixes)
-    item = search(
-        Beam.Config(beam_size=1, length_penalty=0.0, **limit(6)), tables, prefixes=prefixes
-    )
+    beam = Beam.Config(beam_size=1, length_penalty=0.0, **limit(6))
+    item = search(beam, tables, prefixes=prefixes)
     for left, right in zip(greedy, item, strict=True):
         alike(left, right)
 

@@ -1,7 +1,5 @@
 """Activation checkpointing changes no number: every family, in fp32 and bf16, with dropout."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import nullcontext
 
@@ -12,8 +10,8 @@ from torch import Tensor
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import BatchNorm, Dropout
-from foveate.nn.scores import choices
-from foveate.tasks.objectives import attentions, doubly_stochastic, watched
+from foveate.nn.normalizers import choices
+from foveate.tasks.attention_losses import attentions, doubly_stochastic, watched
 from foveate.train.layers import Recomputed, recompute
 from foveate.train.stored import TrainError
 from laws.conftest import MODELS, TRANSFORMER, build, changed, ids, real

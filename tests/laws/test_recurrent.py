@@ -1,7 +1,5 @@
 """Laws of recurrence, over every cell."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -84,12 +82,8 @@ def test_the_future_leaves_the_past_bit_equal(config: Cell.Config) -> None:
 @DIRECTIONS
 @each("cell")
 def test_rows_of_a_batch_do_not_see_each_other(config: Cell.Config, directions: int) -> None:
-    layers, x, keys, rows = (
-        stack(config, directions),
-        torch.randn(3, 7, 5),
-        real(7, 2, 5),
-        [2, 0, 1],
-    )
+    layers, x = stack(config, directions), torch.randn(3, 7, 5)
+    keys, rows = real(7, 2, 5), [2, 0, 1]
     close(layers(x[rows], keys[rows])[0], layers(x, keys)[0][rows])
 
 

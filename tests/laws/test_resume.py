@@ -1,7 +1,5 @@
 """Resume == uninterrupted, bit for bit on a CPU, wherever and however a run was stopped."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -89,10 +87,7 @@ def test_a_signal_at_any_moment(tmp_path, signalled, what, number) -> None:
     assert outcome.reason == "interrupted" and outcome.exit_code == 128 + signalled
     assert checkpoint.steps(tmp_path)[-1] == outcome.state.step
     if what == "measure":
-        assert (
-            outcome.state.step == min(3 * number, STEPS)
-            and outcome.state.validated < outcome.state.step
-        )
+        assert outcome.state.validated < outcome.state.step == min(3 * number, STEPS)
     assert toy.train().reason == "max_steps"
     assert final(tmp_path) == final(whole())
     assert log(tmp_path) == log(whole())
@@ -146,10 +141,7 @@ def test_where_nothing_is_whole_nothing_is_overwritten(tmp_path: Path) -> None:
 
 def test_other_data_seed_or_budget_cannot_go_on(tmp_path: Path) -> None:
     Toy(tmp_path, config()).train()
-    for toy in (
-        Toy(tmp_path, config(batch_tokens=80)),
-        Toy(tmp_path, config(), seed=4),
-    ):
+    for toy in (Toy(tmp_path, config(batch_tokens=80)), Toy(tmp_path, config(), seed=4)):
         with pytest.raises(TrainError, match="another data set, seed or"):
             toy.train()
 
@@ -189,9 +181,8 @@ def test_sigkill_and_ctrl_c_of_a_real_process(tmp_path: Path) -> None:
         _, output = process.communicate(timeout=60)
         if signalled == signal.SIGINT:
             assert process.returncode == 130
-            assert (
-                b"stopped by SIGINT after step" in output and b"the same command goes on" in output
-            )
+            assert b"stopped by SIGINT after step" in output
+            assert b"the same command goes on" in output
     last = checkpoint.steps(tmp_path)[-1]
     assert 9 <= last < 60
     assert Toy(tmp_path, toy_config(max_steps=60)).train().reason == "max_steps"

@@ -1,7 +1,5 @@
 """Rules of outputs: kept by every search, and nothing else is changed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -74,7 +72,6 @@ def test_where_nothing_is_allowed_the_output_ends() -> None:
     with torch.no_grad():
         rules = NoRepeat.Config(size=1), MinLength.Config(length=20)
         steps = DecoderSteps(model, model.encode(ids(1, 3, vocabulary=5)))
-        ((best, *_),) = (
-            SEARCHES["greedy"].like(SEARCHES["greedy"], rules=rules).build()(steps, [50], 2, END)
-        )
+        greedy = SEARCHES["greedy"]
+        ((best, *_),) = greedy.like(greedy, rules=rules).build()(steps, [50], 2, END)
     assert best.ended and sorted(best.ids) == [0, 1, 2, 4]

@@ -1,7 +1,5 @@
 """Every stage of every attention and cell: captured bit for bit, derived ones within 1e-6."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -69,9 +67,8 @@ def test_stages_of_every_score_normalizer_and_position(score, normalizer, positi
 @pytest.mark.parametrize("kind", defaults("attention"))
 @pytest.mark.parametrize("key_heads", [1, 2])
 def test_stages_of_every_attention(kind: str, key_heads: int) -> None:
-    config = BaseAttention.Config.parse(
-        {"kind": kind, "num_heads": HEADS, "key_heads": key_heads, "head_size": 4}
-    )
+    tree = {"kind": kind, "num_heads": HEADS, "key_heads": key_heads, "head_size": 4}
+    config = BaseAttention.Config.parse(tree)
     attention = config.build(SIZE)
     mask = Mask(causal=True) if attention.causal else None
     check(*stages_of(attention, 1, None, mask))

@@ -1,7 +1,5 @@
 """What decoders read in training: every kind of choice with every model."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from pathlib import Path
@@ -25,8 +23,8 @@ from foveate.tasks.objectives import (
     SamplingSchedule,
     Scheduled,
     TeacherForcing,
+    autoregressive,
     second_pass,
-    step_by_step,
     tokens_of,
 )
 from foveate.train.fit import fit
@@ -95,7 +93,7 @@ def test_kept_tokens_are_the_true_ones_and_others_the_model_s_own(model: Encoder
     memory = model.encode(SOURCE, KEYS)
     keep = torch.rand(GOLD.shape, generator=torch.Generator().manual_seed(1)) < 0.5
     keep[:, 0] = True
-    mixed = step_by_step(tokens_of(model, memory), GOLD, keep, "greedy")
+    mixed = autoregressive(tokens_of(model, memory), GOLD, keep, "greedy")
     output = model.logits(model.decode(mixed, memory)).argmax(-1)
     expected = torch.cat(
         (GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], output[:, :-1])), dim=1

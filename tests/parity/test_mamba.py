@@ -1,7 +1,5 @@
 """Our selective state space against the mixer of `transformers`' Mamba, with the same weights."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -14,15 +12,10 @@ pytest.importorskip("transformers", reason="parity needs the transformers librar
 
 SIZE, STATES, RANK = 12, 5, 3
 NAMES = {
-    "in_proj.weight": "input.weight",
-    "conv1d.bias": "kernel_bias",
-    "x_proj.weight": "select.weight",
-    "dt_proj.weight": "step.weight",
-    "dt_proj.bias": "step.bias",
-    "A_log": "log_a",
-    "D": "skip",
-    "out_proj.weight": "output.weight",
-}
+    "in_proj.weight": "input.weight", "conv1d.bias": "kernel_bias",
+    "x_proj.weight": "select.weight", "dt_proj.weight": "step.weight", "dt_proj.bias": "step.bias",
+    "A_log": "log_a", "D": "skip", "out_proj.weight": "output.weight",
+}  # fmt: skip
 
 
 @torch.no_grad()
@@ -38,8 +31,7 @@ def test_layer_equals_that_of_transformers() -> None:
     weights = {name: torch.randn_like(value) * 0.3 for name, value in theirs.named_parameters()}
     theirs.load_state_dict(weights)
     kernel = weights.pop("conv1d.weight").squeeze(1).T  # (E, 1, W) -> (W, E)
-    ours.load_state_dict(
-        {NAMES[name]: value for name, value in weights.items()} | {"kernel": kernel}
-    )
+    named = {NAMES[name]: value for name, value in weights.items()}
+    ours.load_state_dict(named | {"kernel": kernel})
     x = torch.randn(2, 11, SIZE)
     close(ours(x), theirs(x))

@@ -1,7 +1,5 @@
 """A published BERT, all-MiniLM-L6-v2 of a package on PyPI: our sentence vectors are theirs."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from pathlib import Path

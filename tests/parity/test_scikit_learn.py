@@ -1,7 +1,5 @@
 """Figures of labels, and the baseline of labels, are those of scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

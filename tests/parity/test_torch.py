@@ -1,7 +1,5 @@
 """Our cells and our attention against PyTorch's own, with the same weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -12,12 +10,7 @@ from torch import Tensor, nn
 
 from foveate.inspect.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.recurrent import (
-    RecurrentDecoder,
-    RecurrentEncoder,
-    StatesBridge,
-    SummaryBridge,
-)
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder, StatesBridge, SummaryBridge
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
@@ -90,12 +83,10 @@ def test_a_decoder_handed_all_states(config, module, layers, directions) -> None
     sizes = {"cell": config, "num_layers": layers, "embedding_size": INPUT, "dropout": 0.0}
     own, both = HIDDEN // directions, directions == 2
     encoder = RecurrentEncoder.Config(**sizes, hidden_size=own, bidirectional=both)
-    decoder = RecurrentDecoder.Config(
-        **sizes, hidden_size=HIDDEN, readout="state", bridge=StatesBridge.Config()
-    )
-    model = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="none").build(
-        Tokens(20), Tokens(20)
-    )
+    how = sizes | {"hidden_size": HIDDEN, "readout": "state", "bridge": StatesBridge.Config()}
+    decoder = RecurrentDecoder.Config(**how)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="none")
+    model = config.build(Tokens(20), Tokens(20))
     reader = module(INPUT, own, layers, batch_first=True, bidirectional=both)
     copy_into(reader, model.encoder.stack)
     writer = module(INPUT, HIDDEN, layers, batch_first=True)

@@ -1,8 +1,5 @@
 """Our post-norm Transformer against Marian of the `transformers` library, with the same weights."""
 
-from __future__ import annotations
-
-import warnings
 from typing import Any
 
 import pytest
@@ -15,9 +12,8 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.positions import Sinusoidal
 from foveate.nn.spec import Tokens
+from parity.library import quietly, transformers
 from tolerances import MODEL, close
-
-pytest.importorskip("transformers", reason="parity needs the transformers library (extra: dev)")
 
 SIZE, HEADS, LAYERS, FFN, VOCABULARY, PLACES = 32, 4, 2, 48, 40, 64
 PAD, START, END = 1, 2, 3
@@ -27,13 +23,9 @@ ACTIVATIONS = {"relu": ReLU.Config(), "gelu": GELU.Config()}
 
 def ours(activation: str) -> EncoderDecoder:
     sizes: dict[str, Any] = {
-        "hidden_size": SIZE,
-        "num_heads": HEADS,
-        "num_layers": LAYERS,
-        "ffn_size": FFN,
-        "norm_order": "post",
-        "feed_forward": ACTIVATIONS[activation],
-    }
+        "hidden_size": SIZE, "num_heads": HEADS, "num_layers": LAYERS, "ffn_size": FFN,
+        "norm_order": "post", "feed_forward": ACTIVATIONS[activation],
+    }  # fmt: skip
     encoder, decoder = TransformerEncoder.Config(**sizes), TransformerDecoder.Config(**sizes)
     config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
     model: EncoderDecoder = config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()
@@ -46,26 +38,16 @@ def ours(activation: str) -> EncoderDecoder:
 
 
 def marian(activation: str) -> Any:
-    from transformers import MarianConfig, MarianMTModel
-
     side = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": FFN}
     sides = {f"{part}_{n}": size for part in ("encoder", "decoder") for n, size in side.items()}
-    config = MarianConfig(
-        vocab_size=VOCABULARY,
-        d_model=SIZE,
-        max_position_embeddings=PLACES,
-        activation_function=activation,
-        scale_embedding=True,
-        dropout=0.0,
-        pad_token_id=PAD,
-        eos_token_id=END,
-        bos_token_id=START,
-        decoder_start_token_id=START,
-        forced_eos_token_id=None,
-        share_encoder_decoder_embeddings=True,
-        **sides,
+    sizes = {"vocab_size": VOCABULARY, "d_model": SIZE, "max_position_embeddings": PLACES}
+    ids = {"pad_token_id": PAD, "eos_token_id": END, "bos_token_id": START}
+    ids |= {"decoder_start_token_id": START, "forced_eos_token_id": None}
+    how = {"activation_function": activation, "scale_embedding": True, "dropout": 0.0}
+    config = transformers.MarianConfig(
+        **sides | sizes | ids | how, share_encoder_decoder_embeddings=True
     )
-    return MarianMTModel(config).eval()
+    return transformers.MarianMTModel(config).eval()
 
 
 def theirs(name: str) -> str:
@@ -90,9 +72,7 @@ def theirs(name: str) -> str:
 @pytest.fixture(params=ACTIVATIONS)
 def pair(request: pytest.FixtureRequest) -> tuple[EncoderDecoder, Any]:
     """Our model and Marian with its weights; positions interleaved as in ours."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the library says of itself
-        model, other = ours(request.param), marian(request.param)
+    model, other = quietly(lambda: (ours(request.param), marian(request.param)))
     weights = {theirs(name): weight for name, weight in model.named_parameters()}
     places = Sinusoidal.Config().build(SIZE, HEADS).encode(torch.arange(PLACES), SIZE)
     with torch.no_grad():
@@ -143,16 +123,8 @@ def test_greedy_outputs_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
     assert len(set(map(tuple, endless))) > 4, "different sources, different outputs"
     # a token that ends some of the outputs, at different places: weights of chance end hardly any
     end = max(range(VOCABULARY), key=lambda t: len({o.index(t) for o in endless if t in o}))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = other.generate(
-            input_ids=ids,
-            attention_mask=keys.long(),
-            num_beams=1,
-            do_sample=False,
-            max_new_tokens=12,
-            eos_token_id=end,
-        )
+    how = {"num_beams": 1, "do_sample": False, "max_new_tokens": 12, "eos_token_id": end}
+    expected = quietly(lambda: other.generate(ids, attention_mask=keys.long(), **how))
     ours_ended = outputs(end)
     assert len(set(map(len, ours_ended))) > 2
     for row, output in zip(expected.tolist(), ours_ended, strict=True):

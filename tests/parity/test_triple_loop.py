@@ -1,7 +1,5 @@
 """Attention and positions against their definitions, written out number by number."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

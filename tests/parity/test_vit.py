@@ -1,11 +1,7 @@
 """Our Vision Transformer is that of the `transformers` library, read and written."""
 
-from __future__ import annotations
-
 import json
-import logging
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +15,9 @@ from foveate.export.huggingface import from_huggingface, to_huggingface
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.presets import PRESETS
 from foveate.nn.spec import Labels, Pixels
+from parity.library import quietly, read_back, transformers
 from pictures import vit
 from tolerances import MODEL, rounding
-
-transformers = pytest.importorskip("transformers", reason="parity needs transformers (extra: dev)")
-logging.getLogger("transformers").setLevel(logging.ERROR)
 
 NAMES = ("cat", "dog", "a bird", "7", "none of these")
 SIZES = {
@@ -45,12 +39,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "encoder": ("ViTModel", {"image_size": 12}),
     "encoder of hidden patches": ("ViTForMaskedImageModeling", {"image_size": 12}),
 }
-
-
-def quietly(make: Callable[[], Any]) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the library says of itself
-        return make()
 
 
 def saved(name: str, folder: Path) -> Any:
@@ -105,15 +93,8 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
     assert float((outputs_of_ours(model, pixels(name)) - expected).abs().max()) < rounding(MODEL)
 
     to_huggingface(model, tmp_path / "back")
-    (architecture,) = json.loads((tmp_path / "back/config.json").read_text())["architectures"]
-    again, report = quietly(
-        lambda: getattr(transformers, architecture).from_pretrained(
-            tmp_path / "back", output_loading_info=True
-        )
-    )
-    assert not report["unexpected_keys"]
-    assert not [key for key in report["missing_keys"] if "pooler" not in key]
-    assert torch.equal(outputs_of_theirs(again.eval(), pixels(name)), expected)
+    again = read_back(tmp_path / "back")
+    assert torch.equal(outputs_of_theirs(again, pixels(name)), expected)
     assert from_huggingface(tmp_path / "back").config == model.config
     if isinstance(model, Classifier):
         assert model.labels == Labels(NAMES)
@@ -134,9 +115,8 @@ def test_our_preset_becomes_theirs(tmp_path: Path) -> None:
 def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     longer = Classifier.Config(encoder=vit(4, 50, (8, 2, 1, 12)), pooling=First.Config())
     small = Pixels(1, 12, 16), Labels(NAMES)
-    with pytest.raises(
-        ExchangeError, match=r"max_length = 50: a picture of \[12, 16\] has 13 places"
-    ):
+    match = r"max_length = 50: a picture of \[12, 16\] has 13 places"
+    with pytest.raises(ExchangeError, match=match):
         to_huggingface(longer.build(*small), tmp_path)
     mean = longer.model_copy(update={"pooling": Mean.Config()})
     with pytest.raises(ExchangeError, match=r"vit does not support pooling\.kind = 'mean'"):
@@ -161,9 +141,8 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     tensors["vit.adapter.weight"] = torch.zeros(2)
     save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(
-        ExchangeError, match=r"vit\.adapter\.weight; save the plain ViTForImageClass"
-    ):
+    match = r"vit\.adapter\.weight; save the plain ViTForImageClass"
+    with pytest.raises(ExchangeError, match=match):
         from_huggingface(tmp_path)
 
 

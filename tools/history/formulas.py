@@ -8,7 +8,7 @@ import torch
 
 from foveate.draw.analyses import schedule, sheets
 from foveate.draw.charts import LinesDrawing
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.nn.positions import ALiBi, T5Bias
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
@@ -45,15 +45,14 @@ def relative(folder: Path) -> SheetGrid:
             s.values.array,
             down=s.down,
             across=s.across,
-            least=-12.0,
-            most=0.0,
+            scale=ColorScale(-12.0, 0.0),
         )
         for name, s in (("steepest", slopes[0]), ("middle", slopes[1]), ("flattest", slopes[-1]))
     ]
     drawn.append(
         sheet(
             "T5: index of the added number", buckets, down="position t", across="position s",
-            scale_label="bucket 0 … 31, learned",
+            scale=ColorScale(label="bucket 0 … 31, learned"),
         )
     )  # fmt: skip
     return SheetGrid(sheets=drawn, title="Added to the score of a pair of positions")

@@ -13,7 +13,7 @@ from foveate.draw import colors
 from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.figures import FONT_SIZE
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.inspect.hooks import capture
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.efficient_attention import (
@@ -114,7 +114,9 @@ def patterns(folder: Path) -> SheetGrid:
         with capture(attention) as maps:
             attention(x)
         weights = next(iter(maps.values()))[0, 0].numpy()
-        drawn.append(sheet(name, np.where(weights == 0, np.nan, weights), scale_label=" "))
+        drawn.append(
+            sheet(name, np.where(weights == 0, np.nan, weights), scale=ColorScale(label=" "))
+        )
     return SheetGrid(
         sheets=drawn, title="Attention over the same 24 vectors: queries down, keys across",
         caption="bright: the largest; empty: never computed; orange and violet: + and −", across=3,

@@ -18,8 +18,9 @@ from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.engine import SearchRequest
 from foveate.engine.packed import PackedEngine, PackedSearch
 from foveate.engine.program import compile_model
+from foveate.models.mamba import SSRUDecoder
 from foveate.models.presets import PRESETS
-from foveate.models.transformer import SSRUDecoder, TransformerEncoder
+from foveate.models.transformer import TransformerEncoder
 from foveate.nn.spec import Tokens
 from foveate.run import packed_engine, packed_kind
 from foveate.tasks.engine import TorchEngine

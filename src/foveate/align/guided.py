@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from foveate.align.ibm import AgreementAligner, Aligner
 from foveate.data.catalogue import DataError
-from foveate.data.text import at, lines_of
+from foveate.data.text import TextData, at, lines_of
 from foveate.data.words import CUTS, pieces_of
 from foveate.engine.links import Links, read_pharaoh, write_pharaoh
 from foveate.errors import UserError
@@ -30,9 +30,9 @@ from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.nn.attention import Attention
 from foveate.run import PACKED
-from foveate.tasks.abilities import HeadChoice
+from foveate.tasks.attention_losses import attentions, watched
 from foveate.tasks.base import Loss
-from foveate.tasks.objectives import CrossEntropy, attentions, watched
+from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import TextBatch
 from foveate.tasks.translation import Translation
 
@@ -89,10 +89,9 @@ class GuidedTranslation(Translation):
 
     config: Config
 
-    @property
-    def head(self) -> HeadChoice:
-        """The guided one."""
-        return self.config.layer, self.config.head, self.config.rows
+    def __init__(self, config: Config, data: TextData) -> None:
+        super().__init__(config, data)
+        self.head = config.layer, config.head, config.rows
 
     def prepare(self, folder: Path, seed: int) -> None:
         super().prepare(folder, seed)

@@ -23,7 +23,7 @@ PAIRS = 200_000  # of the training data that Model 1 sees at most
 
 @dataclass(frozen=True)
 class Reach:
-    """What a shortlist holds of held-out pairs: shares of target tokens, mean size of V(x)."""
+    """The share of held-out target tokens that a shortlist contains, and the mean size of V(x)."""
 
     covered: float
     size: float
@@ -76,7 +76,7 @@ def partners(
 def reach(
     task: TextToText[Batch], shortlist: Shortlist, split: str = "valid", most: int = 1000
 ) -> Reach:
-    """How much of held-out pairs a shortlist holds, one sentence at a time."""
+    """Measure how much of held-out pairs a shortlist contains, one sentence at a time."""
     corpus = task.corpus(split)
     sources = task.source_tokenizer.encode_ids(list(corpus.sources[:most]))
     targets = task.target_tokenizer.encode_ids(list(corpus.targets[:most]))

@@ -22,10 +22,10 @@ from foveate.run.training import train
 from foveate.tasks.abilities import Generates
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import ValidationConfig, resolve
+from foveate.train.feed import batches_of_steps
 from foveate.train.journal import Line
 from foveate.train.journal import read as read_journal
 from foveate.train.optim import Constant
-from foveate.train.trainer import portions
 
 VALIDATIONS = 6  # validations in each run, including one at the last step
 FEWEST = 10  # steps in a run
@@ -244,8 +244,8 @@ def fitting(name: str, work: Workload, budget: Budget) -> int:
         if not isinstance(work.task, Generates):
             raise ConfigError(f"--tokens: {name} produces no tokens; give --steps or --minutes")
         counts = work.task.target_counts("train")
-        parts = portions(work.plan(), train_config.accumulate, (0, 0), None)
-        seen = accumulate(sum(int(counts[rows].sum()) for rows in part.indices) for part in parts)
+        steps_of = batches_of_steps(work.plan(), train_config.accumulate, (0, 0), None)
+        seen = accumulate(sum(int(counts[b.indices].sum()) for b in step) for step in steps_of)
         steps = next(step for step, tokens in enumerate(seen, 1) if tokens >= budget.tokens)
         return math.ceil(1.02 * steps)  # tokens end it, also with random segmentation
     assert budget.minutes is not None

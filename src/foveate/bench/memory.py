@@ -102,7 +102,7 @@ def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float
     batch = work.task.batch("train", largest.tolist())
     model.train()
     with precision.context(), torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
-        loss = job_of(work.config, work.task, model).loss(model, batch)
+        loss = job_of(work.config, work.task, model).objective.loss(work.task, model, batch)
     del loss
     return sum(sizes.values()) / MIB
 

@@ -182,7 +182,8 @@ def products(work: Workload, model: torch.nn.Module) -> float:
     job, targets = job_of(work.config, work.task, model), 0
     with counting() as counted, without_kernels():
         for chosen in work.batches()[:BATCHES]:
-            loss = job.loss(model, work.task.batch("train", chosen.tolist()))
+            batch = work.task.batch("train", chosen.tolist())
+            loss = job.objective.loss(job.task, model, batch)
             loss.total.backward()
             targets += loss.count
     model.zero_grad()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foveate.cli.options import VerbGroup
+from foveate.cli.options import VerbGroup, flat
 from foveate.errors import one_line_errors, open_streams
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _made(name: str) -> Command:
     if isinstance(verb, typer.Typer):
         only.add_typer(verb, name=name)
     else:
-        only.command(name)(verb)
+        only.command(name)(flat(verb))
     return typer.main.get_group(only).commands[name]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from foveate.cli.options import Checkpoint, DefaultGroup, Json, load, say, to_json
+from foveate.cli.options import Checkpoint, DefaultGroup, Json, flat, load, say, to_json
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -34,25 +34,65 @@ align = typer.Typer(
 Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
 
 
+@dataclass(frozen=True)
+class RunLinks:
+    """The options of a run: which head gives the links, and a run of the other direction."""
+
+    layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None
+    head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None
+    gold: Annotated[Path | None, typer.Option(help="choose the head by these gold links")] = None
+    agree_with: Annotated[Path | None, typer.Option(help="or by these Pharaoh links")] = None
+    save: Annotated[bool, typer.Option("--save", help="keep the head for this run")] = False
+    after_reading: Annotated[
+        bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
+    ] = False
+    reverse: Annotated[
+        Path | None, typer.Option(help="a run from target to source: links of both directions")
+    ] = None
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
+    ] = None
+
+    def reference(self) -> list[Gold] | None:
+        """Return the links to compare heads with. Raises ``ConfigError`` for several options."""
+        from foveate.align.aer import Gold, read_gold
+        from foveate.data.catalogue import find
+
+        named = self.layer is not None or self.head is not None
+        if sum((named, self.gold is not None, self.agree_with is not None)) > 1:
+            raise ConfigError("choose the head by one of --layer/--head, --gold and --agree-with")
+        if self.gold is not None:
+            return read_gold(find(self.gold), lambda line: say([line]))
+        if self.agree_with is not None:
+            return [Gold(links, links) for links in read_links(self.agree_with)]
+        return None
+
+    def check(self, reference: Sequence[Gold], files: PairFiles, pairs: Sequence[Pair]) -> None:
+        """Raise ``ConfigError`` where the reference has other pairs, or words, than the files."""
+        path, first = (self.agree_with, 0) if self.gold is None else (self.gold, 1)
+        if len(reference) != len(pairs):
+            raise ConfigError(
+                f"{path} has {len(reference):,} lines of links, {files.source} {len(pairs):,}: "
+                "line n of each must be the same pair"
+            )
+        for number, (gold, words) in enumerate(zip(reference, pairs, strict=True), 1):
+            for link in sorted(gold.possible):
+                for i, side, file in zip(link, words, (files.source, files.target), strict=True):
+                    if i >= len(side):
+                        raise ConfigError(
+                            f"{path}:{number}: a link to word {i + first}, counted from {first}, "
+                            f"but {file}:{number} has {len(side)} words; "
+                            + OVERRIDES[files.words or "text"]
+                        )
+
+
 @align.command("files")
+@flat
 def align_files(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, ibm1, hmm, …")],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="one sentence per line")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="their translations")],
-    layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None,
-    gold: Annotated[Path | None, typer.Option(help="choose the head by these gold links")] = None,
-    agree_with: Annotated[Path | None, typer.Option(help="or by these Pharaoh links")] = None,
-    save: Annotated[bool, typer.Option("--save", help="keep the head for this run")] = False,
-    after_reading: Annotated[
-        bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
-    ] = False,
-    reverse: Annotated[
-        Path | None, typer.Option(help="a run from target to source: links of both directions")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
-    ] = None,
+    selection: RunLinks = RunLinks(),
     train_on: Annotated[
         list[Path] | None, typer.Option(help="TSV, or once a side: learn from these as well")
     ] = None,
@@ -70,19 +110,20 @@ def align_files(
     split: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
     files = PairFiles(source, target, split.get(pretokenised))
     if is_aligner(model):
-        run_options = {"layer": layer, "head": head, "gold": gold, "agree_with": agree_with}
-        refuse(f"{model} is not a run", **run_options, reverse=reverse, threshold=threshold, to=to)
+        names = ("layer", "head", "gold", "agree_with", "reverse", "threshold")
+        of_runs = {name: getattr(selection, name) for name in names}
+        refuse(f"{model} is not a run", **of_runs, to=to)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
         refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
-        if reverse is None:
-            refuse("it applies to two runs: give --reverse too", threshold=threshold)
-        rows: Rows = "read" if after_reading else "produced"
-        selection = HeadSelection(layer, head, gold, agree_with, rows)
+        if selection.reverse is None:
+            refuse("it applies to two runs: give --reverse too", threshold=selection.threshold)
+        folder, reverse = Path(model), selection.reverse
         marks = [] if reverse is None else tags_of(reverse, checkpoint)
-        weights, messages = by_run(Path(model), checkpoint, files, selection, save, to, marks)
-        back = None if reverse is None else by_reverse(reverse, Path(model), checkpoint, files)
-        links = links_of_maps(weights, back, 0.3 if threshold is None else threshold)
+        weights, messages = by_run(folder, checkpoint, files, selection, to, marks)
+        back = None if reverse is None else by_reverse(reverse, folder, checkpoint, files)
+        least = 0.3 if selection.threshold is None else selection.threshold
+        links = links_of_maps(weights, back, least)
     say(messages)
     write_links(links, out)
 
@@ -145,9 +186,9 @@ class PairFiles:
     words: Literal["text", "blanks"] | None = None
 
     def resolved(self, texts: Sequence[tuple[str, str]]) -> tuple[PairFiles, list[str]]:
-        """The same with ``words`` chosen: "blanks" where the texts look tokenised.
+        """Return the same with ``words`` chosen, "blanks" if the texts look tokenised.
 
-        A message tells the choice, where it makes a difference.
+        A message names the choice if it makes a difference.
         """
         from foveate.data.words import marks_apart, split_blanks, split_words
 
@@ -162,11 +203,11 @@ class PairFiles:
         return replace(self, words="text"), [f"words: plain text ({marks}); {OVERRIDES['text']}"]
 
     def exchanged(self) -> PairFiles:
-        """The same pairs, read the other way."""
+        """Return the same pairs in the other direction."""
         return replace(self, source=self.target, target=self.source)
 
     def cut(self, texts: Sequence[tuple[str, str]]) -> list[Pair]:
-        """The words of both sides of each pair."""
+        """Return the words of both sides of each pair."""
         from foveate.data.words import CUTS
 
         spans = CUTS[self.words or "text"]
@@ -179,51 +220,8 @@ OVERRIDES = {
 }
 
 
-@dataclass(frozen=True)
-class HeadSelection:
-    """How the head of a run is chosen: by number, gold links, other links, or the saved head."""
-
-    layer: int | None = None
-    head: int | None = None
-    gold: Path | None = None
-    agree_with: Path | None = None
-    rows: Rows = "produced"
-
-    def reference(self) -> list[Gold] | None:
-        """The links that heads are compared with. Raises ``ConfigError`` for several options."""
-        from foveate.align.aer import Gold, read_gold
-        from foveate.data.catalogue import find
-
-        named = self.layer is not None or self.head is not None
-        if sum((named, self.gold is not None, self.agree_with is not None)) > 1:
-            raise ConfigError("choose the head by one of --layer/--head, --gold and --agree-with")
-        if self.gold is not None:
-            return read_gold(find(self.gold), lambda line: say([line]))
-        if self.agree_with is not None:
-            return [Gold(links, links) for links in read_links(self.agree_with)]
-        return None
-
-    def check(self, reference: Sequence[Gold], files: PairFiles, pairs: Sequence[Pair]) -> None:
-        """Raise ``ConfigError`` where the reference has other pairs, or words, than the files."""
-        path, first = (self.agree_with, 0) if self.gold is None else (self.gold, 1)
-        if len(reference) != len(pairs):
-            raise ConfigError(
-                f"{path} has {len(reference):,} lines of links, {files.source} {len(pairs):,}: "
-                "line n of each must be the same pair"
-            )
-        for number, (gold, words) in enumerate(zip(reference, pairs, strict=True), 1):
-            for link in sorted(gold.possible):
-                for i, side, file in zip(link, words, (files.source, files.target), strict=True):
-                    if i >= len(side):
-                        raise ConfigError(
-                            f"{path}:{number}: a link to word {i + first}, counted from {first}, "
-                            f"but {file}:{number} has {len(side)} words; "
-                            + OVERRIDES[files.words or "text"]
-                        )
-
-
 def is_aligner(name: str) -> bool:
-    """Whether a name is that of a statistical aligner, and no folder's."""
+    """Return whether a name is that of a statistical aligner, not of a run's folder."""
     from foveate.config import kinds
     from foveate.kinds import load_kinds
 
@@ -243,7 +241,7 @@ def by_aligner(
 ) -> tuple[list[Links], list[str]]:
     """Train an aligner of a kind on the files, and on more, and link the words of the files.
 
-    The links of each pair, and the messages.
+    Returns the links of each pair, and messages.
     """
     from foveate.align.ibm import Aligner
 
@@ -266,14 +264,13 @@ def by_run(
     folder: Path,
     checkpoint: str,
     files: PairFiles,
-    selection: HeadSelection | None = None,
-    save: bool = False,
+    selection: RunLinks = RunLinks(),
     to: str | None = None,
     marks: Sequence[str] = (),
 ) -> tuple[Iterator[Weights], list[str]]:
-    """The maps (T, S + 1) of a head of a run, which is chosen first unless its own is wanted, and
-    messages; ``save`` stores the choice, ``to`` names the language where the run knows several,
-    and ``marks`` are tags of another run's languages, not words of the target.
+    """Choose a head of a run; return its maps (T, S + 1) and messages.
+
+    ``to`` names the language if the run knows several; ``marks`` are another run's language tags.
     """
     from foveate.align.aer import choose
     from foveate.config import kinds, shipped
@@ -296,14 +293,14 @@ def by_run(
     tags = [f"<2{name}>" for name in run.languages]
     texts = [(bare(source, tags), target) for source, target in read]
     files, messages = files.resolved(texts)
-    selection = selection or HeadSelection()
     reference = selection.reference()
+    rows: Rows = "read" if selection.after_reading else "produced"
     layer = -1 if selection.layer is None else selection.layer
     saved = Head.load(folder, Head(*task.head))
     named = selection.layer is not None or selection.head is not None or reference is not None
-    head = Head(layer, selection.head, selection.rows) if named else saved
-    if selection.rows == "read":
-        head = replace(head, rows="read")
+    head = Head(layer, selection.head, rows) if named else saved
+    if rows == "read":
+        head = replace(head, rows=rows)
 
     def maps() -> Iterable[Maps]:
         return word_maps(task, run.model, read, head.rows, CUTS[files.words or "text"])
@@ -315,7 +312,7 @@ def by_run(
             f"layer {head.layer}, head {head.head}, rows {head.rows}: precision "
             f"{best.precision:.3f}, recall {best.recall:.3f}, error rate {best.aer:.3f}"
         )
-    if save:
+    if selection.save:
         head.save(folder, "named" if reference is None else messages[-1])
         renew(folder)
         messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
@@ -323,7 +320,7 @@ def by_run(
 
 
 def tags_of(run: Path, checkpoint: str) -> list[str]:
-    """The tags of the languages that a run translates to."""
+    """Return the tags of the languages that a run translates to."""
     from foveate.config import shipped
 
     folder = shipped(run)
@@ -332,7 +329,7 @@ def tags_of(run: Path, checkpoint: str) -> list[str]:
 
 
 def by_reverse(run: Path, forward: Path, checkpoint: str, files: PairFiles) -> Iterator[Weights]:
-    """The maps of a run from target to source, whose language the tags in TARGET name."""
+    """Return the maps of a run from target to source; tags in TARGET name its language."""
     try:
         return by_run(run, checkpoint, files.exchanged(), marks=tags_of(forward, checkpoint))[0]
     except UserError as error:
@@ -343,7 +340,7 @@ def by_reverse(run: Path, forward: Path, checkpoint: str, files: PairFiles) -> I
 def links_of_maps(
     weights: Iterable[Weights], back: Iterable[Weights] | None, threshold: float
 ) -> list[Links]:
-    """The links of one head, or those on which the heads of two directions agree."""
+    """Return the links of one head, or those on which the heads of two directions agree."""
     from foveate.align.aer import mutual_links
     from foveate.engine.links import read_links as links_of_map
 
@@ -353,7 +350,7 @@ def links_of_maps(
 
 
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:
-    """A warning where many links are beyond the last gold link, as if words were split otherwise.
+    """Warn if many links are beyond the last gold link, as if words were split differently.
 
     Annotators link nearly all last words (the full stops), so that few lines are such by chance.
     """
@@ -382,7 +379,7 @@ def check_method(method: str) -> None:
 
 
 def read_links(path: Path) -> list[Links]:
-    """The links of a Pharaoh file, a line for a pair. Raises `UserError` naming the line."""
+    """Read the links of a Pharaoh file, a line for a pair. Raises `UserError` naming the line."""
     from foveate.data.catalogue import find
     from foveate.engine.links import link_lines, read_pharaoh
 
@@ -403,7 +400,7 @@ def write_links(each: Sequence[Links], out: Path | None) -> None:
 
 
 def read_texts(source: Path, target: Path | None = None, *more: Path) -> list[tuple[str, str]]:
-    """The pairs of a TSV or of two files. Raises ``ConfigError`` for more files."""
+    """Read the pairs of a TSV or of two files. Raises ``ConfigError`` for more files."""
     from foveate.data.text import TextData, read_pairs
 
     if more:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, TypeVar
 
 import typer
 
-import foveate.cli.engines as engines
 import foveate.cli.options as options
-from foveate.cli.engines import RunSpec
+from foveate.cli.engines import EngineName, RunSpec, Verbose
 from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say, to_json
 from foveate.errors import ConfigError, UserError
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from foveate.engine.packed import PackedModel
     from foveate.run import Run
     from foveate.run.evaluation import Evaluation
-    from foveate.tasks.metrics import BleuSignature, BleuTokenizer
     from foveate.views.examples import Picture
 
 AnswerType = TypeVar("AnswerType", bound="Answer")
@@ -32,6 +30,25 @@ EMPTY = "empty, no label"
 RULE = "-" * 40  # between two texts, which may have many lines
 
 Above0 = Annotated[float | None, typer.Option(min=0.0, help="default: the run's own")]
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The options of verbs that PyTorch or a packed file answers: which weights, by which."""
+
+    ensemble: options.Ensemble = None
+    checkpoint: options.Checkpoint = "best"
+    engine: EngineName = "auto"
+    threads: options.Threads = None
+    verbose: Verbose = False
+
+    def packed(
+        self, run: Path, torch_only: Mapping[str, object] | None = None
+    ) -> tuple[RunSpec, PackedModel | None]:
+        """Return how the run is loaded, and the packed file that answers: see `RunSpec.packed`."""
+        weights = self.checkpoint, tuple(map(str, self.ensemble or ()))
+        spec = RunSpec(str(run), *weights, engine=self.engine)
+        return spec, spec.packed(torch_only or {}, self.threads, self.verbose)
 
 
 def answer(
@@ -52,47 +69,31 @@ def answer(
         raise ConfigError(f"{run} reads text: write it on stdin, one per line, not as arguments")
     if reads == "picture" and not inputs:
         raise ConfigError(f"{run} reads pictures: add some, JPEG or PNG, or numbers")
-    for each in answered(loaded, loaded.answer, inputs or [], batch_tokens, tally):
+    for each in answered(loaded.answer, reads, inputs or [], batch_tokens, tally):
         text = str(each) if reads == "series" else one_line(str(each))
         typer.echo(to_json(each.json(), None) if as_json else text)
     say(tally.report())
 
 
 def answered(
-    run: Run,
     answer: Answering[AnswerType],
+    reads: str,
     names: Sequence[str],
     batch_tokens: int | None,
     tally: Tally,
 ) -> Iterator[AnswerType]:
-    """The answers to lines of standard input, or to the pictures or series of some names."""
-    if run.task.reads == "text":
-        return lines_answered(answer, batch_tokens, tally)
-    items: Iterable[Sequence[Any]] = [names or [None]]
-    if run.task.reads == "picture":
-        items = chunks(pictures_of(names), CHUNK)
-    return _noted(items, answer, batch_tokens, tally)
+    """Yield the answers to lines of standard input, or to the pictures or series of some names.
 
-
-def lines_answered(
-    answer: Answering[AnswerType],
-    batch_tokens: int | None,
-    tally: Tally,
-) -> Iterator[AnswerType]:
-    """The answers to lines of standard input."""
-    hint("Type one text per line; Ctrl-D ends.")
-    return _noted(tally.read(sys.stdin.buffer), answer, batch_tokens, tally)
-
-
-def _noted(
-    items: Iterable[Sequence[Any]],
-    answer: Answering[AnswerType],
-    batch_tokens: int | None,
-    tally: Tally,
-) -> Iterator[AnswerType]:
-    """The answers to all items; inputs that were cut are noted."""
+    Inputs that were cut are noted.
+    """
     from foveate.data.text import CUT
 
+    items: Iterable[Sequence[Any]] = [names or [None]]
+    if reads == "text":
+        hint("Type one text per line; Ctrl-D ends.")
+        items = tally.read(sys.stdin.buffer)
+    elif reads == "picture":
+        items = chunks(pictures_of(names), CHUNK)
     for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
         if each.cut:
             tally.note(CUT, number)
@@ -110,31 +111,28 @@ def classify(
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="tokens, or pictures, per batch")
     ] = None,
-    ensemble: options.Ensemble = None,
-    checkpoint: options.Checkpoint = "best",
-    engine: engines.EngineName = "auto",
-    threads: options.Threads = None,
-    verbose: engines.Verbose = False,
+    choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Label each line of stdin, or each picture."""
     if scores and as_json:
         raise ConfigError("--scores and --json are two output formats: choose one")
     tally, names = Tally(), images or repeat(None)
-    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
-    model = spec.packed({"pictures": images}, threads, verbose)
+    spec, model = choice.packed(run, {"pictures": images})
     if model is None:
-        each = answered(*_labeller(spec, images or []), images or [], batch_tokens, tally)
+        labeller = _labeller(spec, images or [])
+        reads = labeller.task.reads
+        each = answered(labeller.classify, reads, images or [], batch_tokens, tally)
     else:
-        each = lines_answered(model.classify, batch_tokens, tally)
+        each = answered(model.classify, "text", [], batch_tokens, tally)
     for number, (name, label) in enumerate(zip(names, each, strict=False), 1):
-        typer.echo(label_json(label, name) if as_json else label_line(label, name, scores))
+        typer.echo(label_text(label, name, scores, as_json))
         if not label.probabilities:
             tally.note(EMPTY, number)
     say(tally.report())
 
 
-def _labeller(spec: RunSpec, images: Sequence[str]) -> tuple[Run, Answering[LabelAnswer]]:
-    """The run and its verb. Raises ``ConfigError`` where it reads something else."""
+def _labeller(spec: RunSpec, images: Sequence[str]) -> Run:
+    """Load the run. Raises ``ConfigError`` if it reads something else."""
     from foveate.tasks.image_classification import PictureTask
 
     loaded = spec.load()
@@ -146,30 +144,39 @@ def _labeller(spec: RunSpec, images: Sequence[str]) -> tuple[Run, Answering[Labe
             f"{loaded.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
             "pictures"
         )
-    return loaded, loaded.classify
+    return loaded
 
 
-def label_line(answer: LabelAnswer, picture: str | None, all_labels: bool) -> str:
-    """``[PICTURE TAB] LABEL TAB p``, of all labels the most probable first; empty without one."""
+def label_text(answer: LabelAnswer, picture: str | None, all_labels: bool, as_json: bool) -> str:
+    """Return ``[PICTURE TAB] LABEL TAB p``, of all labels the most probable first, or JSON."""
     pairs = list(answer.probabilities.items())
+    if as_json:
+        name, source = ("text", answer.source) if picture is None else ("picture", picture)
+        record = {name: source, "label": answer.label or None, "probabilities": dict(pairs)}
+        return to_json(record, None)
     columns = [] if picture is None else [one_line(picture)]
     for label, p in pairs if all_labels else pairs[:1]:
         columns += [one_line(label), f"{p:.6f}"]
     return "\t".join(columns)
 
 
-def label_json(answer: LabelAnswer, picture: str | None) -> str:
-    """The text or picture, its label and all probabilities, as JSON on a line."""
-    record: dict[str, object] = {"text": answer.source} if picture is None else {"picture": picture}
-    record |= {"label": answer.label or None, "probabilities": answer.probabilities}
-    return to_json(record, None)
-
-
 def pictures_of(names: Sequence[str]) -> list[Picture]:
-    """Files, or numbers of pictures of the run's test data. Raises `ConfigError` for neither."""
+    """Return files, or numbers of test pictures of the run. Raises `ConfigError` for neither."""
     from foveate.views.examples import picture_of
 
     return [picture_of(name) for name in names]
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """The options of how the next token is drawn."""
+
+    temperature: Above0 = None
+    top_k: Annotated[int | None, typer.Option(min=1, help="only the k most probable")] = None
+    top_p: Annotated[float | None, typer.Option(help="only the top probability mass p")] = None
+    min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None
+    repetition_penalty: Above0 = None
+    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds give equal texts")] = None
 
 
 def generate(
@@ -179,44 +186,32 @@ def generate(
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
     num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
-    temperature: Above0 = None,
-    top_k: Annotated[int | None, typer.Option(min=1, help="only the k most probable")] = None,
-    top_p: Annotated[float | None, typer.Option(help="only the top probability mass p")] = None,
-    min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None,
-    repetition_penalty: Above0 = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds give equal texts")] = None,
+    sampling: SamplingOptions = SamplingOptions(),
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, one text per line")] = False,
-    ensemble: options.Ensemble = None,
-    checkpoint: options.Checkpoint = "best",
-    engine: engines.EngineName = "auto",
-    threads: options.Threads = None,
-    verbose: engines.Verbose = False,
+    choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Go on with a text, by a language model."""
-    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    sampling |= {"min_p": min_p, "repetition_penalty": repetition_penalty, "seed": seed}
-    sampling = {name: value for name, value in sampling.items() if value is not None}
-    if beam_size is not None and sampling:
-        name = next(iter(sampling)).replace("_", "-")
+    chosen = options.chosen(sampling)
+    if beam_size is not None and chosen:
+        name = next(iter(chosen)).replace("_", "-")
         raise ConfigError(f"--beam-size searches, --{name} samples: leave one of them out")
     stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
     tally = Tally()
     texts = prompts(prompt, stdin, tally)
     single = len(texts) == 1 and num == 1 and beam_size is None
-    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
-    model = spec.packed({}, threads, verbose)
+    spec, model = choice.packed(run)
     continue_text = partial(
         spec.load().generate if model is None else model.generate,
-        max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **sampling,
+        max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **chosen,
     )  # fmt: skip
     write_texts(continue_text, texts, sys.stdout, as_json, stream=single)
     say(tally.report())
 
 
 def prompts(prompt: str | None, stdin: BinaryIO | None, tally: Tally) -> list[str]:
-    """The prompt, or the lines of standard input, or an empty one."""
+    """Return the prompt, or the lines of standard input, or an empty one."""
     if stdin is None:
         return [prompt or ""]
     return list(chain.from_iterable(tally.read(stdin))) or [""]
@@ -303,15 +298,11 @@ def forecast(
 def score(
     run: options.RunPath,
     tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
-    ensemble: options.Ensemble = None,
-    checkpoint: options.Checkpoint = "best",
-    engine: engines.EngineName = "auto",
-    threads: options.Threads = None,
-    verbose: engines.Verbose = False,
+    choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
-    spec = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ())), engine=engine)
-    loaded = spec.packed({}, threads, verbose) or _scorer(spec)
+    spec, model = choice.packed(run)
+    loaded = model or _scorer(spec)
     layout = loaded.sides("score").format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
@@ -319,7 +310,7 @@ def score(
 
 
 def _scorer(spec: RunSpec) -> Run:
-    """The run. Raises ``ConfigError`` where it gives no scores of pairs."""
+    """Load the run. Raises ``ConfigError`` if it gives no scores of pairs."""
     from foveate.tasks.abilities import Scores
 
     loaded = spec.load()
@@ -364,7 +355,7 @@ def score_lines(
 def _check_source(
     source: str, target: str, line: str, number: int, check: Callable[[str], str]
 ) -> None:
-    """Raise ``ConfigError`` where a source is none, with the pair of a raw line of the data."""
+    """Raise ``ConfigError`` for an invalid source, with the pair of a raw line of the data."""
     try:
         check(source)
     except UserError as error:
@@ -377,27 +368,40 @@ def _check_source(
         ) from None
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """The options of the data on which a run is measured."""
+
+    source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None
+    reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None
+    split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test"
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """The options of what is measured, and how: keyword arguments of ``Run.evaluate``."""
+
+    beam_size: options.BeamSize = None
+    length_penalty: options.LengthPenalty = None
+    batch_tokens: options.BatchTokens = None
+    bleu_tokenizer: Annotated[
+        str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
+    ] = None
+    signature: Annotated[
+        str | None, typer.Option(metavar="papers|sacrebleu|both", help="which BLEU")
+    ] = None
+    against: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
+    ] = None
+    output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None
+    baseline: Annotated[bool, typer.Option(help="add a baseline that trains in seconds")] = True
+
+
 def evaluate(
     run: options.RunPath,
     overrides: options.Decode = None,
-    source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None,
-    reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None,
-    split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test",
-    beam_size: options.BeamSize = None,
-    length_penalty: options.LengthPenalty = None,
-    batch_tokens: options.BatchTokens = None,
-    bleu_tokenizer: Annotated[
-        str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
-    ] = None,
-    signature: Annotated[
-        str | None,
-        typer.Option(metavar="papers|sacrebleu|both", help="which BLEU"),
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
-    ] = None,
-    output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
-    baseline: Annotated[bool, typer.Option(help="add a baseline that trains in seconds")] = True,
+    data: HeldOut = HeldOut(),
+    measuring: Measuring = Measuring(),
     ensemble: options.Ensemble = None,
     checkpoint: options.Checkpoint = "best",
     precision: options.Precision = "fp32",
@@ -407,20 +411,15 @@ def evaluate(
     """All figures of the task on held-out data."""
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
     loaded = RunSpec(str(run), checkpoint, *others, precision).load()
+    source, reference, fields = data.source, data.reference, dict(vars(measuring))
     if source is None and reference is not None:
         raise ConfigError(f"--reference {reference} also needs --data SOURCE")
-    measure = partial(
-        loaded.evaluate,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        batch_tokens=batch_tokens,
-        bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
-        signature=cast("BleuSignature | None", signature),
-        against=None if against is None else RunSpec(str(against), precision=precision).load(),
-        baseline=baseline,
-    )
+    output = fields.pop("output")
+    if measuring.against is not None:
+        fields["against"] = RunSpec(str(measuring.against), precision=precision).load()
+    measure = partial(loaded.evaluate, **fields)
     files = [file for file in (source, reference) if file is not None]
-    evaluation = measure(files=files) if files else evaluate_split(loaded, split, measure)
+    evaluation = measure(files=files) if files else evaluate_split(loaded, data.split, measure)
     if output is not None:
         from foveate.files import replace_file
 
@@ -433,7 +432,7 @@ def evaluate(
 
 
 def evaluate_split(run: Run, split: str, measure: Callable[..., Evaluation]) -> Evaluation:
-    """Figures on a split of the run's own data. Raises ``DataError`` where it is missing."""
+    """Measure on a split of the run's own data. Raises ``DataError`` if it is missing."""
     from foveate.data.catalogue import DataError, MissingData
 
     try:
@@ -448,7 +447,7 @@ def evaluate_split(run: Run, split: str, measure: Callable[..., Evaluation]) -> 
 
 
 def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
-    """The figures of an evaluation with their signatures, as a table or as JSON."""
+    """Return the figures of an evaluation with their signatures, as a table or as JSON."""
     count = len(evaluation.outputs)
     if as_json:
         tree = {
@@ -479,7 +478,7 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
 
 
 def _figures(values: Sequence[float]) -> list[str]:
-    """Two decimals from 10 on (31.50), four digits below (0.3845), aligned at the point."""
+    """Write two decimals from 10 on (31.50), four digits below (0.3845), aligned at the point."""
     texts = [f"{v:#.4g}" if 0 < abs(v) < 10 else f"{v:.2f}" for v in values]
     before = max((len(text.partition(".")[0]) for text in texts), default=0)
     placed = [" " * (before - len(text.partition(".")[0])) + text for text in texts]

@@ -74,7 +74,7 @@ def _say(result: Mapping[str, object], as_json: bool) -> None:
 
 
 def result_text(result: Mapping[str, object]) -> str:
-    """A result of any bench as lines of names and values."""
+    """Return a result of any bench as lines of names and values."""
     lines = list(_lines({k: v for k, v in result.items() if k != MACHINE}, ""))
     facts = result.get(MACHINE)
     pairs = facts.items() if isinstance(facts, Mapping) else ()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+import tomllib
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +15,7 @@ import typer
 from foveate.cli.options import DataKind, Json, TaskName, VerbGroup, to_json
 
 if TYPE_CHECKING:
+    from foveate.config import Tree
     from foveate.data.series import SeriesData
     from foveate.data.text import TextData
 
@@ -76,7 +80,7 @@ def report_on(
 
 
 def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
-    """How a config reads text, the kind of its data, and how it reads a series."""
+    """Return the [data] of a config, the kind of its data, and the series of a forecast."""
     from foveate.config import load_tree, read, shipped
 
     load_tree(shipped(path))  # what cannot be read is said before PyTorch is imported
@@ -110,6 +114,50 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
 ) -> None:
     """Write a config for your own data."""
-    from foveate.cli.new import write_config
+    from foveate.config import assigned, merge, parse_tree
+    from foveate.data.catalogue import DataError
+    from foveate.data.recognition import guessed
+    from foveate.files import replace_file
+    from foveate.kinds import load_kinds
+    from foveate.run import RunConfig
+    from foveate.tasks.draft import TASKS, planned
 
-    typer.echo("\n".join(write_config(task, files, out, minutes, force)))
+    # a word KEY=VALUE among the files is an override of what the config says
+    overrides = [str(word) for word in files if "=" in str(word) and not word.exists()]
+    files = [file for file in files if str(file) not in overrides]
+    if not files:
+        raise DataError("name the data file before the overrides")
+    if out.exists() and not force:
+        raise DataError(
+            f"{out} exists; choose another name with --out, or overwrite it with --force"
+        )
+    load_kinds()
+    over: Tree = {}
+    for override in overrides:
+        over = merge(over, assigned(override))
+    plan = planned(task, files, minutes, over, _ask if sys.stdin.isatty() else guessed)
+    plan.override(over)
+    text = plan.text()
+    parse_tree(RunConfig, tomllib.loads(text))
+    replace_file(out, text)
+    run, config = shlex.quote(f"runs/{out.stem}"), shlex.quote(str(out))
+    messages = [f"{out}: {plan.task}; {plan.facts}", *(f"  {reason}" for reason in plan.reasons)]
+    if plan.task not in ("captioning", "vision"):
+        messages.append(f"look at the data  foveate data report {shlex.join(map(str, files))}")
+    messages.append(f"train             foveate train {config} --run {run}")
+    messages.append(f"use it            {TASKS[plan.task].verb.format(run=run)}")
+    typer.echo("\n".join(messages))
+
+
+def _ask(question: str, guess: str, answers: Sequence[str]) -> str:
+    """Ask somebody at the terminal to choose one of the answers."""
+
+    def known(answer: str) -> str:
+        if answer not in answers:
+            raise typer.BadParameter(f"one of {', '.join(answers)}")
+        return answer
+
+    if len(answers) < 2:
+        return guess
+    question += f" ({', '.join(answers)})"
+    return str(typer.prompt(question, guess, value_proc=known, err=True))

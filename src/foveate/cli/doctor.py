@@ -38,7 +38,7 @@ def show(run: RunPath) -> None:
 
 
 def description(run: Run) -> str:
-    """The values of a run that differ from the defaults, its sessions, and figures."""
+    """Describe a run: values that differ from the defaults, its sessions, and figures."""
     from foveate.train.journal import read
 
     lines = [str(run.path), "", "settings that differ from the defaults"]
@@ -68,7 +68,7 @@ def description(run: Run) -> str:
 
 
 def sessions(log: Sequence[Line]) -> list[str]:
-    """A line for each time that a run was trained: steps, time, end, the last validation."""
+    """Return a line for each session of training: steps, time, end, the last validation."""
     from foveate.train.journal import clock
 
     lines, before = [], 0.0
@@ -132,7 +132,7 @@ class MachineReport:
     advice: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """The report as text."""
+        """Return the report as text."""
         lines = []
         for group, facts in self.facts.items():
             lines += [group, *(f"  {name:<22} {value}" for name, value in facts.items()), ""]
@@ -234,7 +234,7 @@ def _processor_advice(
 
 
 def usable_cores() -> float:
-    """Cores that this process may use: affinity and the quota of its control group."""
+    """Return the cores that this process may use, by affinity and the quota of its group."""
     cores, quota = float(processors()), system_text("/sys/fs/cgroup/cpu.max").split()
     limited = len(quota) == 2 and quota[0].isdigit()
     return min(cores, int(quota[0]) / int(quota[1])) if limited else cores
@@ -261,7 +261,7 @@ def _memory(report: MachineReport, folder: Path) -> None:
 
 
 def free_memory() -> int | None:
-    """Free bytes of memory within the limit of the control group; ``None``: unknown."""
+    """Return the free bytes of memory within the limit of the control group, if known."""
     available = system_field("/proc/meminfo", "MemAvailable")
     free = int(available.split()[0]) * 1024 if available else None
     limit, used = (system_text(f"/sys/fs/cgroup/memory.{each}") for each in ("max", "current"))
@@ -299,6 +299,6 @@ def _tools(report: MachineReport) -> None:
 
 
 def find_browser() -> str | None:
-    """The path of a Chromium-like browser, or ``None``; FOVEATE_BROWSER names another."""
+    """Return the path of a Chromium-like browser, if any; FOVEATE_BROWSER names another."""
     named = os.environ.get("FOVEATE_BROWSER")
     return named or next((path for name in BROWSERS if (path := shutil.which(name))), None)

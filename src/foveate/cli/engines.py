@@ -27,7 +27,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="say which engine
 
 
 class RunSpec(NamedTuple):
-    """How a run is loaded, in plain values that go to other processes."""
+    """The options of loading a run, in plain values that go to other processes."""
 
     run: str
     checkpoint: str = "best"
@@ -38,7 +38,7 @@ class RunSpec(NamedTuple):
     sample: str | None = None  # a file on which an export for the engine is tried
 
     def load(self) -> Run:
-        """The run with PyTorch. Raises ``ConfigError`` for an unknown run, precision or engine."""
+        """Load the run with PyTorch. Raises ``ConfigError`` for an unknown run or engine."""
         from foveate.run import load
 
         if self.engine == "ray":
@@ -63,7 +63,7 @@ class RunSpec(NamedTuple):
     def packed(
         self, torch_only: Mapping[str, object], threads: int | None = None, verbose: bool = False
     ) -> PackedModel | None:
-        """The packed file that answers, ``run`` itself or that of the run; None for PyTorch.
+        """Load the packed file that answers, ``run`` itself or that of the run; None for PyTorch.
 
         ``torch_only`` are options of the request, by name, that need PyTorch where they are true.
         Raises ``ConfigError`` where a packed file is named and cannot answer.
@@ -76,7 +76,7 @@ class RunSpec(NamedTuple):
         return None
 
     def chosen(self, torch_only: Mapping[str, object]) -> tuple[Path | None, str]:
-        """The file of `packed`, which is not loaded; None, and why, for PyTorch."""
+        """Return the file of `packed`, which is not loaded; None, and why, for PyTorch."""
         from foveate.config import shipped
 
         self.check()
@@ -107,7 +107,7 @@ class RunSpec(NamedTuple):
         return None, reason
 
     def _loaded(self, file: Path, threads: int | None, verbose: bool) -> PackedModel | None:
-        """The model of a packed file; None where that of a run cannot be read here."""
+        """Load the model of a packed file; None if that of a run cannot be read here."""
         from foveate.engine.packed import load
 
         try:
@@ -123,7 +123,7 @@ class RunSpec(NamedTuple):
 
 
 def with_search(run: Run, overrides: Sequence[str]) -> Run:
-    """The run with the search of assignments such as ``decode.kind=diverse_beam``.
+    """Return the run with the search of assignments such as ``decode.kind=diverse_beam``.
 
     Raises ``ConfigError`` for keys outside of ``decode``: they cannot change after the training.
     """
@@ -140,7 +140,7 @@ def with_search(run: Run, overrides: Sequence[str]) -> Run:
 
 
 def _in_int8(run: Run) -> Run:
-    """The run by the engine in C, with rounded matrices. Raises ``ConfigError`` if it cannot."""
+    """Return the run in int8, by the engine in C. Raises ``ConfigError`` if it cannot."""
     import torch
 
     from foveate.engine.packed import PackedModel
@@ -155,7 +155,7 @@ def _in_int8(run: Run) -> Run:
 
 
 def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
-    """The run with its searches on an export, which is made at the first use and cached."""
+    """Return the run with its searches on an export, made at the first use and cached."""
     from foveate.export.base import export, sample_of
     from foveate.export.ctranslate2_engine import CTranslate2Engine
     from foveate.run.pack import made_of

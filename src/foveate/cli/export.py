@@ -71,9 +71,9 @@ def pack(
 
 @contextmanager
 def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A function that says what is being done, and how many bytes of a total are done.
+    """Return a function that reports what is being done, and how many bytes are done of all.
 
-    Elsewhere than in a terminal there is a line for each thing that is done.
+    Outside a terminal it prints a line for each thing that is done.
     """
     from foveate.data.corpus import Meter
 

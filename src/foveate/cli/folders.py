@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
-from functools import cached_property, partial
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -19,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foveate import __version__
-from foveate.cli.documents import translate_document, with_languages
 from foveate.cli.engines import RunSpec
-from foveate.cli.options import DAMAGED, SHOWN, Tally, say
+from foveate.cli.options import SHOWN, Tally, say
 from foveate.config import ConfigError, shipped
-from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
-from foveate.data.text import CUT
+from foveate.data.corpus import Arrays, Work, WorkerError, cores, in_order
 from foveate.documents import folders
 from foveate.documents.base import DocumentOptions
 from foveate.documents.folders import (
@@ -33,17 +29,13 @@ from foveate.documents.folders import (
     SourceFile,
     cut,
     files_in,
-    packed,
-    reason_in,
-    refusal,
+    translated,
+    weights_of,
 )
-from foveate.documents.formats import (
-    BY_LINES,
-    format_of,
-    read_document,
-)
+from foveate.documents.formats import format_of
 from foveate.documents.spans import DocumentError, Rules
-from foveate.engine.answers import STAYED, TranslateOptions, Translator
+from foveate.documents.whole import with_languages
+from foveate.engine.answers import TranslateOptions, Translator
 from foveate.errors import message_of
 
 if TYPE_CHECKING:
@@ -68,7 +60,7 @@ def in_processes(
 
 
 def translator(values: Values) -> Work:
-    """What each worker does: translate parts with a run of its own, on that many threads."""
+    """Return the work of a process: it translates parts by a run of its own, on ``threads``."""
     spec = RunSpec(**values["run"])
     run: Translator | None = spec.packed({}, values["threads"])
     if run is None:
@@ -77,38 +69,14 @@ def translator(values: Values) -> Work:
         torch.set_num_threads(values["threads"])
         run = spec.load()
     rules = Rules(tuple(values["protect"]))
-    options = with_languages(
-        run, DocumentOptions(rules, values["to"], values["again"], draft=values["draft"])
-    )
+    options = DocumentOptions(rules, values["to"], values["again"], draft=values["draft"])
+    options = with_languages(run, options)
 
     def work(*fields: Any) -> Arrays:
-        part = FilePart(*fields)
-        data, damaged = _as_utf8(part)
-        read = BY_LINES.get(part.kind) or partial(read_document, part.kind)
-        try:
-            document = read(data, options, part.file)
-        except DocumentError as error:  # it stops its own file alone
-            reason = refusal(str(error).removeprefix(part.file))
-            return {"answers": np.frombuffer(reason, dtype=np.uint8)}
-        text, answers = translate_document(run, document, values["search"])
-        lines = document.lines or [0] * len(document.passages)
-        places = [n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences]
-        cut = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
-        stayed = {places[n - 1] for n in document.stayed}
-        events = {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)}
-        return {"answers": np.frombuffer(packed(text, events), dtype=np.uint8)}
+        answer = translated(FilePart(*fields), run, options, values["search"])
+        return {"answers": np.frombuffer(answer, dtype=np.uint8)}
 
     return work
-
-
-def _as_utf8(part: FilePart) -> tuple[bytes, list[int]]:
-    """The part, in formats of lines with U+FFFD for what is not UTF-8, and the lines with it."""
-    data, damaged = part.read(), list[int]()
-    if part.kind in BY_LINES:
-        for number, line in enumerate(data.split(b"\n"), start=1):
-            if line.decode(errors="replace").encode() != line:
-                damaged.append(number)
-    return data.decode(errors="replace").encode() if damaged else data, damaged
 
 
 # Each worker is an actor that loads the run once. Ray Data starts a lost actor again and translates
@@ -166,16 +134,16 @@ class _Worker:
 
     @cached_property
     def _work(self) -> Work:
-        """The translation of parts, by the same foveate and weights as the command's."""
+        """The work of translating parts, by the same foveate and weights as the command's."""
         version, spec = self._values["foveate"], RunSpec(**self._values["run"])
         if __version__ != version:
             raise ConfigError(f"it has foveate {__version__}, not {version}; install that version")
-        if _weights(spec) != self._values["weights"]:
+        if weights_of(spec.run, *spec.ensemble) != self._values["weights"]:
             raise ConfigError(f"its {spec.run} differs; share the folder, do not copy it")
         return translator(self._values)
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        """The translation of the only row of a table, as such a table."""
+        """Translate the only row of a table; return a table of one row."""
         import pyarrow
 
         (row,) = batch.to_pylist()
@@ -191,7 +159,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def _connected(processors: int) -> Iterator[ModuleType]:
-    """Ray, connected with the cluster of ``RAY_ADDRESS``, or one of this machine's processors."""
+    """Connect Ray with the cluster of ``RAY_ADDRESS``, or with this machine's processors."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # the rest is in Ray's own files
@@ -226,9 +194,6 @@ def _connected(processors: int) -> Iterator[ModuleType]:
         ray.shutdown()
 
 
-GROWING = ("log.jsonl", "best.json")  # files of a run that do not change its answers
-
-
 def translate_folder(
     folder: Path,
     target: Path | None,
@@ -241,8 +206,8 @@ def translate_folder(
 ) -> list[str]:
     """Translate each document of a folder into a file of the same name in another.
 
-    A job that was begun with the same options continues. Raises ``ConfigError`` for what cannot be
-    translated before any work is done.
+    A job that was begun with the same options continues. Raises ``ConfigError`` before any work is
+    done for what cannot be translated.
     """
     if target is None:
         raise ConfigError(f"--in {folder} is a folder: give another for --out")
@@ -261,21 +226,22 @@ def translate_folder(
         cut(path, path.relative_to(folder).as_posix(), format_of(path, format), folders.LINES)
         for path in paths
     ]
-    values = {
-        "run": spec._asdict(),
-        "weights": _weights(spec),
+    same: dict[str, object] = {  # what translations depend on, besides their sources and the run
         "search": search,
         "protect": options.rules.own,
         "to": options.to,
         "again": options.again,
         "draft": options.draft,
-        "threads": threads,
         "foveate": __version__,
     }
-    job = FolderJob(out, _identity(spec, values, format), [source.name for source in sources])
+    weights = weights_of(spec.run, *spec.ensemble)
+    values = {"run": spec._asdict(), "weights": weights, "threads": threads, **same}
+    same |= {"overrides": spec.overrides, "precision": spec.precision, "engine": spec.engine}
+    same |= {"run": weights, "format": format, "lines": folders.LINES}
+    job = FolderJob(out, same, [source.name for source in sources])
     unfinished = [source for source in sources if job.finished(source) is None]
     execute = on_ray if ray and job.missing(unfinished) else in_processes
-    refused = _translate(job, unfinished, lambda parts: execute(values, parts, processes))
+    refused = job.translate(unfinished, lambda parts: execute(values, parts, processes))
     left = {
         why: [p.relative_to(folder).as_posix() for p in paths] for why, paths in skipped.items()
     }
@@ -288,41 +254,10 @@ def translate_folder(
     return report
 
 
-def _translate(
-    job: FolderJob,
-    sources: Sequence[SourceFile],
-    execute: Callable[[Sequence[FilePart]], Generator[bytes, None, None]],
-) -> list[str]:
-    """Translate and write files; a message for each that cannot be read."""
-    missing, messages = job.missing(sources), list[str]()
-    reasons: dict[str, str] = {}  # by the digest of a part
-    with (
-        closing(execute(missing)) as translations,
-        Meter("translating", sum(part.lines for part in missing), "lines") as meter,
-    ):
-        for source in sources:
-            for part in job.missing([source]):
-                if part.digest in reasons:
-                    continue
-                translation = next(translations)
-                if (reason := reason_in(translation)) is None:
-                    job.store(part, translation)
-                else:
-                    reasons[part.digest] = reason
-                meter.add(part.lines)
-            if left := job.missing([source]):
-                messages.append(source.name + reasons[left[0].digest])
-            else:
-                job.join(source)
-        for _ in translations:  # none is left: the executor reports lost workers
-            pass
-    return messages
-
-
 def _pinned(spec: RunSpec, torch_only: Mapping[str, object]) -> RunSpec:
-    """The same weights by the name of a checkpoint, which later training does not change.
+    """Name the same weights by their checkpoint, which later training does not change.
 
-    A packed file answers where it is named, or where PyTorch is not installed.
+    A packed file answers if it is named, or if PyTorch is not installed.
     """
     if shipped(Path(spec.run)).is_file() or find_spec("torch") is None:
         file, _ = spec.chosen(torch_only)
@@ -331,48 +266,14 @@ def _pinned(spec: RunSpec, torch_only: Mapping[str, object]) -> RunSpec:
     from foveate.train import checkpoint
 
     def weights(name: str) -> str:
-        path, folder = checkpoint.place(shipped(Path(name)))
+        path, folder = checkpoint.run_of(shipped(Path(name)))
         return os.path.abspath(folder or checkpoint.folder_of(path, spec.checkpoint))
 
     return spec._replace(run=weights(spec.run), ensemble=tuple(map(weights, spec.ensemble)))
 
 
-def _identity(spec: RunSpec, values: Values, format: str | None) -> dict[str, object]:
-    """What the translations depend on, besides their sources."""
-    return {
-        "run": values["weights"],
-        "overrides": spec.overrides,
-        "precision": spec.precision,
-        "engine": spec.engine,
-        **{key: values[key] for key in ("search", "protect", "to", "again", "draft", "foveate")},
-        "format": format,
-        "lines": folders.LINES,
-    }
-
-
-def _weights(spec: RunSpec) -> str:
-    """A digest of what translations depend on in the runs: weights and the files beside them."""
-    if Path(spec.run).is_file():
-        return hashlib.sha256(Path(spec.run).read_bytes()).hexdigest()[:16]
-    from foveate.train import checkpoint
-    from foveate.train.stored import WEIGHTS
-
-    digest = hashlib.sha256()
-    for name in (spec.run, *spec.ensemble):
-        path, folder = checkpoint.place(Path(name))
-        assert folder is not None
-        own = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
-        for each in (folder / WEIGHTS, *(file for file in own if file.name not in GROWING)):
-            with each.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]
-
-
 def _report(
-    job: FolderJob,
-    sources: Sequence[SourceFile],
-    begun: int,
-    skipped: Mapping[str, Sequence[str]],
+    job: FolderJob, sources: Sequence[SourceFile], begun: int, skipped: Mapping[str, Sequence[str]]
 ) -> list[str]:
     tally = Tally()
     finished = {source: job.finished(source) for source in sources}

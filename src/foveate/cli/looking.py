@@ -66,7 +66,7 @@ class Views(VerbGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Names and lines, without making a verb of each view."""
+        """Write names and summaries, without making a verb of each view."""
         summaries = {name: entry.summary for name, entry in VIEWS.items()}
         summaries |= {name: command.help or "" for name, command in self.commands.items()}
         with formatter.section("Commands"):
@@ -155,7 +155,7 @@ def report(
 def _loaded(
     paths: Sequence[Path], fields: Mapping[str, Any], checkpoint: str
 ) -> tuple[list[Run], Question]:
-    """The runs, and the question of the fields that are not None."""
+    """Load the runs, and parse the question of the fields that are not None."""
     from foveate.run import load
     from foveate.views.options import Question
 
@@ -186,7 +186,7 @@ def _draw_view(
 
 
 def saved(drawing: Drawing, out: Sequence[Path]) -> list[str]:
-    """Write a drawing in the format of each path's ending: the messages; without paths its text."""
+    """Write a drawing to each path; return the messages, or without paths its text."""
     columns = shutil.get_terminal_size().columns
     return [f"wrote {drawing.save(path)}" for path in out] or [drawing.text(columns)]
 
@@ -196,7 +196,7 @@ def _write(drawing: Drawing, out: Sequence[Path] | None) -> None:
 
 
 def verb(entry: ViewEntry) -> Command:
-    """The verb of a view: its runs, the fields that it reads as options, and where to write."""
+    """Make the verb of a view: its runs, the fields that it reads, and where to write."""
 
     def call(**fields: Any) -> None:
         if "units" in fields:
@@ -216,8 +216,8 @@ def verb(entry: ViewEntry) -> Command:
 
 
 def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool, int]:
-    """The fields that a view reads and which comes by place; whether it takes several runs, and
-    at least how many. Without PyTorch those of a packed file, where the view is one of files.
+    """Return the fields that a view reads, the positional one, whether it takes several runs, and
+    at least how many: without PyTorch those of a packed file, if the view can draw one.
     """
     if find_spec("torch") is None:
         from foveate.views.records import VIEWS as OF_FILES
@@ -231,9 +231,8 @@ def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool, int]:
 def _command(
     entry: ViewEntry | DemoEntry, call: Call, parameters: list[inspect.Parameter]
 ) -> Command:
-    """The command of an entry, which calls ``call`` with a value for each parameter."""
+    """Make the command of an entry; it calls ``call`` with a value for each parameter."""
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(entry.name, help=entry.summary)(call)
     return typer.main.get_command(app)
@@ -245,7 +244,7 @@ def _parameter(name: str, annotation: object, default: object) -> inspect.Parame
 
 
 def _option(name: str, by_place: bool) -> tuple[object, object]:
-    """The annotation and default of a field of a question, an option or an argument."""
+    """Return the annotation and default of a field of a question, an option or an argument."""
     from foveate.views.options import Question
 
     field = Question.model_fields[name]
@@ -259,14 +258,14 @@ def _option(name: str, by_place: bool) -> tuple[object, object]:
 
 
 def _of_field(field: FieldInfo) -> tuple[object, object]:
-    """The annotation and default of a field as an option; its bounds are checked by its config."""
+    """Return the annotation and default of a field as an option; its config checks the bounds."""
     option = typer.Option(help=field.description)
     default = (list(field.default) or None) if isinstance(field.default, tuple) else field.default
     return Annotated[_plain(field.annotation) | None, option], default
 
 
 def _plain(annotation: Any) -> Any:
-    """The type of a field as the command line knows it: str, int, Path, or a list of them."""
+    """Return the type of a field for the command line: str, int, Path, or a list of them."""
     parts = [part for part in typing.get_args(annotation) if part is not type(None)]
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:
@@ -286,7 +285,7 @@ class Demos(VerbGroup):
         return demo_verb(find(cmd_name))
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Names and lines, without making a verb of each demo."""
+        """Write names and summaries, without making a verb of each demo."""
         with formatter.section("Demos"):
             formatter.write_dl([(name, entry.summary) for name, entry in DEMOS.items()])
 
@@ -298,7 +297,7 @@ demo = typer.Typer(
 
 
 def demo_verb(entry: DemoEntry) -> Command:
-    """The verb of a demo: its parameters as options, and where to write."""
+    """Make the verb of a demo: its parameters as options, and where to write."""
 
     def call(out: list[Path] | None, **values: Any) -> None:
         drawing = entry.draw({k: v for k, v in values.items() if v is not None})

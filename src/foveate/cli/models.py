@@ -38,9 +38,9 @@ def models(as_json: Json = False) -> None:
 
 
 def described(name: str, file: Path) -> Tree:
-    """What a packed file says of itself. Raises `foveate.engine.packed.PackedError`."""
+    """Describe a packed file. Raises `foveate.engine.packed.PackedError`."""
+    from foveate.documents.languages import directions
     from foveate.engine.packed import header_of
-    from foveate.server.languages import directions
 
     header = header_of(file)
     direction = directions(header.corpora, file)[0]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -84,6 +86,37 @@ Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepte
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="replace <unk> by source words")]
 
 
+def flat(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb for typer: in place of each dataclass that it takes, the fields of this class.
+
+    They are annotated as the parameters of a verb, and may be such dataclasses themselves.
+    """
+
+    @wraps(verb)
+    def call(**values: object) -> None:
+        _made_of(verb, values)
+
+    setattr(call, "__signature__", inspect.Signature(list(_flat_parameters(verb))))  # noqa: B010
+    return call
+
+
+def _flat_parameters(target: Callable[..., object]) -> Iterator[inspect.Parameter]:
+    for each in inspect.signature(target, eval_str=True).parameters.values():
+        if isinstance(each.annotation, type) and is_dataclass(each.annotation):
+            yield from _flat_parameters(each.annotation)
+        else:
+            yield each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+def _made_of(target: Callable[..., Item], values: Mapping[str, object]) -> Item:
+    """Call a verb or a dataclass with its part of the values of `_flat_parameters`."""
+    arguments = dict[str, object]()
+    for name, each in inspect.signature(target, eval_str=True).parameters.items():
+        group = is_dataclass(each.annotation)
+        arguments[name] = _made_of(each.annotation, values) if group else values[name]
+    return target(**arguments)
+
+
 class VerbGroup(TyperGroup):
     """Verbs under a name, whose ``--help`` is False where it is absent.
 
@@ -135,15 +168,20 @@ class DefaultGroup(VerbGroup):
         self.format_commands(ctx, formatter)
 
 
+def chosen(group: object) -> dict[str, Any]:
+    """Return the options of a group that are set, by name."""
+    return {name: value for name, value in vars(group).items() if value is not None}
+
+
 def load(run: Path, checkpoint: str = "best", ensemble: Sequence[Path] = ()) -> Run:
-    """The run of a folder, or several as one ensemble."""
+    """Load the run of a folder, or several as one ensemble."""
     from foveate.run import load
 
     return load(run, checkpoint, ensemble)
 
 
 def check_inputs(run: Run, text: object = None, image: object = None) -> None:
-    """Raise ``ConfigError`` for a text of a run that reads pictures, or a picture of another."""
+    """Raise ``ConfigError`` for a text if a run reads pictures, or for a picture if it does not."""
     pictures = run.task.reads == "picture"
     if pictures and text is not None:
         raise ConfigError(f"--text: {run.path} reads pictures; give one with --image")
@@ -153,7 +191,6 @@ def check_inputs(run: Run, text: object = None, image: object = None) -> None:
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
 SHOWN = 10  # line numbers, or file names, in a message
-DAMAGED = "not UTF-8, the bytes read as U+FFFD"
 Place = int | str  # the number of a line, from 1, or FILE:LINE
 
 
@@ -173,18 +210,18 @@ class Tally:
                 self.first[event].append(line)
 
     def read(self, source: BinaryIO, size: int = CHUNK) -> Iterator[list[str]]:
-        """The lines of a stream in chunks of ``size``, one by one from a terminal.
+        """Yield the lines of a stream in chunks of ``size``, one by one from a terminal.
 
         Lines that are not UTF-8 are read with U+FFFD, and noted at the end.
         """
-        from foveate.data.text import read_lines
+        from foveate.data.text import DAMAGED, read_lines
 
         damaged = list[int]()
         yield from chunks(read_lines(source, damaged), 1 if source.isatty() else size)
         self.note(DAMAGED, *damaged)
 
     def report(self) -> list[str]:
-        """A sentence for each event, then the remarks."""
+        """Return a sentence for each event, then the remarks."""
         sentences = []
         for event, count in self.counts.items():
             numbers = ", ".join(map(str, self.first[event])) + (", …" if count > SHOWN else "")
@@ -194,19 +231,19 @@ class Tally:
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of ``size`` items, the last one shorter."""
+    """Yield lists of ``size`` items, the last one shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def one_line(text: str) -> str:
-    """A text without the characters that would make two lines of it."""
+    """Return a text without the characters that would make two lines of it."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def to_json(value: object, indent: int | None = 2) -> str:
-    """Plain values as JSON, on many lines or on one."""
+    """Return plain values as JSON, on many lines or on one."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 

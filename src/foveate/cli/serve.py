@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import foveate.cli.options as options
 from foveate.cli.engines import RunSpec
-from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, VerbGroup, named
+from foveate.cli.options import DefaultGroup, VerbGroup, chosen, flat, named
 from foveate.system import processors
 
 if TYPE_CHECKING:
@@ -32,22 +33,11 @@ serve.add_typer(keys, name="keys")
 
 FILES = "[en:fr=]FILE"  # or RUN=FILE
 File = Annotated[Path, typer.Option("--file", help="file with the hashes of the keys")]
-Terms = Annotated[
-    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one")
-]
-Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")]
-Host = Annotated[str, typer.Option(help="other hosts need --keys or --no-auth")]
-Delay = Annotated[float, typer.Option(min=0, help="wait for others to share a batch")]
-Keys = Annotated[Path | None, typer.Option("--keys", help="require a key from this file")]
-Glossaries = Annotated[Path | None, typer.Option(help="folder for clients' glossaries")]
-Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="protect matches, beside URLs, …")
-]
 
 
 @dataclass(frozen=True)
 class ServerEngine:
-    """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine."""
+    """Loads the runs of a server. Raises ``ConfigError`` for an unknown precision or engine."""
 
     precision: str = "fp32"
     engine: str = "auto"
@@ -61,14 +51,10 @@ class ServerEngine:
         sample = None if self.sample is None else str(self.sample)
         return RunSpec(str(folder), precision=self.precision, engine=self.engine, sample=sample)
 
-    @property
-    def _needs(self) -> Mapping[str, object]:
-        return {"--processes": self.processes}
-
     def load(self, folder: Path) -> Translator:
-        """The packed model of a file or a run, or the run in PyTorch."""
+        """Load the packed model of a file or a run, or the run in PyTorch."""
         spec = self._spec(folder)
-        if (model := spec.packed(self._needs, threads=1)) is not None:
+        if (model := spec.packed({"--processes": self.processes}, threads=1)) is not None:
             return model
         from foveate.cli.workers import ProcessEngine, batch_threads
 
@@ -77,79 +63,124 @@ class ServerEngine:
         return run.by(ProcessEngine(run, spec, self.processes)) if self.processes else run
 
     def threads(self, runs: Sequence[Path], threads: int | None) -> int:
-        """How many batches a server computes at a time, one thread each."""
-        if all(self._spec(run).chosen(self._needs)[0] is not None for run in runs):
+        """Return the number of batches that a server computes at a time, one thread each."""
+        needs = {"--processes": self.processes}
+        if all(self._spec(run).chosen(needs)[0] is not None for run in runs):
             return threads or processors()
         from foveate.cli.workers import batch_threads
 
         return batch_threads(threads, self.processes)
 
     def loader(self, runs: Sequence[Path]) -> RunLoader:
-        """What the server calls; at its start where a file is named or exported, which may fail."""
+        """Return the server's loader, at the start if a file is named or exported: it may fail."""
         from foveate.server.launch import RunLoader
 
         at_start = self.engine == "ctranslate2" or any(run.is_file() for run in runs)
         return RunLoader(self.load, 1 + self.processes, at_start)
 
 
-@serve.command("runs")
-def serve_runs(
+@dataclass(frozen=True)
+class ServerAddress:
+    """The options of where a server is reached, and by whom: fields of `ServerOptions`."""
+
+    host: Annotated[str, typer.Option(help="other hosts need --keys or --no-auth")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000
+    languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None
+    keys: Annotated[Path | None, typer.Option("--keys", help="require a key from this file")] = None
+    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="clients need keys")] = True
+    allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None
+    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None
+    behind_proxy: Annotated[str | None, typer.Option(help="trust its X-Forwarded-For")] = None
+
+
+@dataclass(frozen=True)
+class ServerTerms:
+    """The options of terms and memories by direction: fields of `TranslationOptions`."""
+
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one"),
+    ] = None
+    memory: Annotated[
+        list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")
+    ] = None
+    fuzzy: options.Fuzzy = 100.0
+    ban: options.Ban = None
+    copy_unknown: options.CopyUnknown = False
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The options of how large a request may be: fields of `Limits`."""
+
+    characters: Annotated[int | None, typer.Option(min=1, help="characters per request")] = None
+    items: Annotated[int | None, typer.Option(min=1, help="texts per request")] = None
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="seconds per request")] = None
+    rate: Annotated[float | None, typer.Option(min=0, help="requests per minute")] = None
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """The options of how requests share batches: `Batching`, with a delay in milliseconds."""
+
+    max_batch_delay_ms: Annotated[
+        float, typer.Option(min=0, help="wait for others to share a batch")
+    ] = 5.0
+    tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, help="source tokens × beams")
+    ] = None
+    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None
+    max_wait: Annotated[float | None, typer.Option(min=0.1, help="longest wait, seconds")] = None
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The options of ``foveate serve``."""
+
     runs: Annotated[
         list[Path],
         typer.Argument(metavar="RUN…", callback=named, help="runs, packed files, names of models"),
-    ],
-    host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000,
-    languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None,
-    key_file: Keys = None,
-    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="clients need keys")] = True,
-    allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None,
-    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None,
-    behind_proxy: Annotated[str | None, typer.Option(help="trust its X-Forwarded-For")] = None,
-    weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None,
-    precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
-    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto",
-    sample: Sample = None,
-    preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False,
-    studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
-    studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None,
-    glossary: Terms = None,
-    memory: Known = None,
-    fuzzy: Fuzzy = 100.0,
-    ban: Ban = None,
-    copy_unknown: CopyUnknown = False,
-    protect: Protect = None,
-    glossaries: Glossaries = None,
-    characters: Annotated[int | None, typer.Option(min=1, help="characters per request")] = None,
-    items: Annotated[int | None, typer.Option(min=1, help="texts per request")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="seconds per request")] = None,
-    rate: Annotated[float | None, typer.Option(min=0, help="requests per minute")] = None,
-    max_batch_delay_ms: Delay = 5.0,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
-    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
-    max_wait: Annotated[float | None, typer.Option(min=0.1, help="longest wait, seconds")] = None,
-    drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None,
-    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
-) -> None:
+    ]
+    address: ServerAddress = ServerAddress()
+    weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None
+    precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32"
+    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto"
+    sample: options.Sample = None
+    preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False
+    studio: Annotated[bool, typer.Option(help="the studio at /")] = True
+    studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None
+    terms: ServerTerms = ServerTerms()
+    protect: Annotated[
+        list[str] | None, typer.Option(metavar="REGEX", help="protect matches, beside URLs, …")
+    ] = None
+    glossaries: Annotated[Path | None, typer.Option(help="folder for clients' glossaries")] = None
+    limits: RequestLimits = RequestLimits()
+    batching: BatchLimits = BatchLimits()
+    drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0
+    threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None
+    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info"
+
+
+@serve.command("runs")
+@flat
+def serve_runs(serving: Serving) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
     from foveate.config import shipped
     from foveate.server.launch import ServerOptions, serve
 
-    runs, chosen = list(map(shipped, runs)), ServerEngine(precision, engine, sample, processes)
-    options = ServerOptions(
-        host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
-        names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
-        preload=preload, studio=studio, studio_token=studio_token, drain=drain,
-        log_level=log_level, protect=protect or (), glossaries=glossaries,
-        translation={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
-                     "banned": ban or (), "copies_unknown": copy_unknown},
-        limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
-        batching={"max_delay": max_batch_delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
-                  "max_wait": max_wait, "workers": chosen.threads(runs, threads)},
+    runs = list(map(shipped, serving.runs))
+    engine = ServerEngine(serving.precision, serving.engine, serving.sample, serving.processes)
+    batching = chosen(serving.batching) | {"workers": engine.threads(runs, serving.threads)}
+    batching["max_delay"] = batching.pop("max_batch_delay_ms") / 1000
+    server = ServerOptions(
+        **chosen(serving.address), weights=serving.weights, preload=serving.preload,
+        studio=serving.studio, studio_token=serving.studio_token, protect=serving.protect or (),
+        glossaries=serving.glossaries, drain=serving.drain, log_level=serving.log_level,
+        translation=chosen(serving.terms), limits=chosen(serving.limits),
+        batching=batching,
     )  # fmt: skip
-    serve(runs, options, chosen.loader(runs))
+    serve(runs, server, engine.loader(runs))
 
 
 @keys.command("add")
@@ -197,11 +228,13 @@ def studio(
 ) -> None:
     """Open runs in the browser, or those that come with foveate."""
     from foveate.config import check_run, shipped
-    from foveate.server.launch import serve_studio, studio_document
+    from foveate.server.launch import extra_packages, studio_document
 
     for folder in (run for run in runs or [] if not shipped(run).is_dir()):
         check_run(folder)  # a folder may hold runs
     if openapi:
         typer.echo(studio_document(), nl=False)
-    else:
-        serve_studio(list(map(shipped, runs or [])), port, host, token, browser, lectures)
+        return
+    with extra_packages("the studio", "studio"):
+        from foveate.server.studio_api import serve
+    serve(list(map(shipped, runs or [])), port, host, token, browser, lectures)

@@ -7,60 +7,24 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import foveate.cli.options as options
 from foveate.cli.options import load, say
 from foveate.errors import ConfigError, install, not_built
-from foveate.files import write_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from foveate.align.aer import Gold, LinkCounts
     from foveate.engine.answers import TranslateOptions
     from foveate.run import Run
 
-    Maps = dict[str, NDArray[np.float32]]
-
 CHUNK = 500  # sources that are searched together; `distill` continues at a whole chunk
 SENTENCES = 7  # held-out ones on the page of the quickstart
-HELD_OUT = ("valid", "test")
-LINKED = 5000  # training pairs, about, of which its statistical aligner learns
-
-
-class QuickstartCorpus(NamedTuple):
-    """What the quickstart trains on, and what it says of it."""
-
-    name: str  # of its config and its folder
-    about: str
-    held_out: str
-    sizes: Mapping[str, int]  # sentences
-    good: float  # BLEU; the whole training has far more
-    expected: str  # how long it takes
-    sentence: str  # to type next
-
-
-CORPORA = {  # of `foveate.data.synthetic`
-    "everyday": QuickstartCorpus(
-        "quickstart", "everyday sentences of Tatoeba (tatoeba.org, CC BY 2.0 FR)",
-        "held-out sentences", {"train": 90_362, "valid": 300, "test": 1000}, 25.0,
-        "2,400 steps: five minutes", "Where is the station?",
-    ),
-    "short": QuickstartCorpus(
-        "grammar", "an English–French grammar, with the true word alignments",
-        "held-out sentences, with combinations that training never showed",
-        {"train": 60_000, "valid": 200, "test": 500}, 50.0, "2,000 steps: two minutes",
-        "She closes the old window.",
-    ),
-}  # fmt: skip
 EXPECTED = """\
 {} where two processor cores are free, longer beside other programs, and 30
 minutes at most; the lines below show the time left. Ctrl-C stops, and the same command resumes."""
@@ -176,13 +140,13 @@ def _json_line(source: str, target: str) -> str:
 
 
 def _mark(run: Run, search: TranslateOptions, sources: Sequence[str]) -> str:
-    """A hash of what the data depends on: the teacher, its search, the sources."""
+    """Return a hash of what the data depends on: the teacher, its search, the sources."""
     plain = [str(run.path.resolve()), run.checkpoint, sorted(search.items()), list(sources)]
     return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
 
 
 def _begun(part: Path, mark: str) -> int:
-    """The number of lines in whole chunks; the rest is cut off."""
+    """Return the number of lines in whole chunks; cut off the rest."""
     from foveate.files import replace_file
 
     owner = part.with_suffix(".mark")
@@ -233,6 +197,8 @@ def quickstart(
     ] = False,
 ) -> None:
     """Train a small translator and look inside."""
+    from foveate.bench.quickstart import CORPORA
+
     corpus = "short" if grammar else "everyday"
     start(folder or Path("runs") / CORPORA[corpus].name, corpus)
 
@@ -250,18 +216,14 @@ def start(
     """
     from rich.console import Console
 
-    from foveate.data.synthetic import write
+    from foveate.bench.quickstart import CORPORA, judge_alignment, prepared, why_poor
     from foveate.run.training import train
 
     console, own = Console(stderr=True, highlight=False, markup=False), CORPORA[corpus]
     sizes = sizes or own.sizes
     console.rule(f"1 · data: {own.about}")
-    data = folder / "data"
-    write(data, sizes, corpus)
+    config, data = prepared(folder, corpus, sizes), folder / "data"
     console.print(f"{sizes['train']:,} pairs to train on, {sizes['test']:,} held out: {data}")
-    config = folder / f"{own.name}.toml"
-    template = files("foveate").joinpath(config.name).read_text(encoding="utf-8")
-    write_text(config, template.replace("{folder}", folder.as_posix()))
 
     console.rule(f"2 · training: {config}")
     console.print(EXPECTED.format(own.expected), soft_wrap=True)
@@ -277,7 +239,8 @@ def start(
         console.print(f"{figure:>12} {value:6.2f}")
     whose = "aer" if "aer" in figures else "aer, by an aligner's links"
     console.print(f"{whose:>12} {agreement.aer:6.3f}  ({name}, head {head})")
-    if poor := why_poor(run, config, evaluation.figures["bleu"], own.good):
+    resume = f"{_command()} train {config} --run {run.path}"
+    if poor := why_poor(run, evaluation.figures["bleu"], own.good, resume):
         console.print(poor, style="bold", soft_wrap=True)
 
     console.rule("4 · translate, and see why")
@@ -314,72 +277,8 @@ def _translated(
     return files
 
 
-def why_poor(run: Run, config: Path, bleu: float, good: float) -> str:
-    """Why the translations are poor, and how to go on; "" if they are not."""
-    from foveate.train.journal import clock, read
-
-    if bleu >= good:
-        return ""
-    last = read(run.path)[-1]
-    step, seconds = last["step"], float(last["seconds"])
-    all_steps = run.config.train.max_steps or 0
-    if step >= all_steps:
-        return f"BLEU {bleu:.2f} is poor: {all_steps:,} steps are too few; resume with more"
-    needed = seconds / max(1, step) * all_steps
-    return (
-        f"BLEU {bleu:.2f} is poor, for only {step:,} of {all_steps:,} steps were done in "
-        f"{clock(seconds)}: this machine is slow, or other programs use it. All steps take about "
-        f"{clock(needed)} at this pace; to go on: {_command()} train {config} --run {run.path} "
-        f"train.max_minutes={int(needed / 60) + 1}"
-    )
-
-
-def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:
-    """The cross-attention head that aligns best on the validation data, measured on the test data.
-
-    Links belong to the reference, so the model reads each reference, not its own answer. They are
-    gold links, or where there are none those of a statistical aligner.
-    """
-    from foveate.align.aer import rank_heads
-
-    gold = _gold(run, data)
-    name, head, _ = rank_heads(_explained(run, "valid"), gold["valid"])[0]
-    chosen = ({name: maps[name][head : head + 1]} for maps in _explained(run, "test"))
-    return name, head, rank_heads(chosen, gold["test"])[0][2]
-
-
-def _explained(run: Run, split: str) -> Iterator[Maps]:
-    """The cross-attention maps of each pair of a split, between words."""
-    records = (run.explain(*pair, units="words") for pair in zip(*run.pairs(split), strict=True))
-    blocks = "cross_attention"
-    return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records)
-
-
-def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:
-    """The links of the validation and the test data."""
-    from foveate.align.aer import Gold
-    from foveate.align.ibm import AgreementAligner
-    from foveate.data.words import words
-    from foveate.engine.links import read_pharaoh
-    from foveate.files import split_lines
-
-    if (data / "test.align").exists():
-        texts = {name: (data / f"{name}.align").read_text("utf-8") for name in HELD_OUT}
-        links = {name: list(map(read_pharaoh, split_lines(text))) for name, text in texts.items()}
-    else:
-        pairs = {
-            name: [(words(s), words(t)) for s, t in zip(*run.pairs(name), strict=True)]
-            for name in ("train", *HELD_OUT)
-        }
-        aligner = AgreementAligner.Config().build()
-        learnt = pairs["train"][:: max(1, len(pairs["train"]) // LINKED)]
-        aligner.train([*learnt, *pairs["valid"], *pairs["test"]])
-        links = {name: aligner.align(pairs[name]) for name in HELD_OUT}
-    return {name: [Gold(each, each) for each in links[name]] for name in HELD_OUT}
-
-
 def _command() -> str:
-    """The command foveate: its name, or its path where PATH does not have it."""
+    """Return the command foveate: its name, or its path if PATH does not have it."""
     path = shutil.which("foveate", path=Path(sys.executable).parent)  # .exe on Windows
     if shutil.which("foveate") or path is None:
         return "foveate"
@@ -387,7 +286,7 @@ def _command() -> str:
 
 
 def missing_for_studio() -> str:
-    """A line for each part of the studio that is not installed, with the remedy."""
+    """Return a line for each missing part of the studio, with the remedy."""
     lines = ""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         lines += f"\n  the studio's packages are missing; {install('studio')}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
 
 import typer
 
-import foveate.cli.engines as engines
 import foveate.cli.options as options
-from foveate.cli.engines import RunSpec
+from foveate.cli.engines import EngineName, RunSpec, Verbose
 from foveate.cli.options import CHUNK, Tally, hint, one_line, say
 from foveate.errors import ConfigError
 
@@ -30,172 +29,135 @@ PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 PrefixFile = Annotated[Path | None, typer.Option(help="beginnings of the outputs, line by line")]
 Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")]
 In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
-Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")
-]
-NotFuzzy = Annotated[
-    bool, typer.Option("--not-fuzzy", help="in PO, do not mark translations as fuzzy")
-]
-Again = Annotated[bool, typer.Option("--again", help="in catalogues, retranslate all")]
-GlossaryFile = Annotated[
-    Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
-]
 Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
-Silence = Annotated[
-    list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads to silence")
-]
-Processes = Annotated[
-    int | None,
-    typer.Option(min=1, max=1024, help="of one thread each, for bulk work; of a folder: all"),
-]
-
-
-def translate(
-    run: options.RunPath,
-    overrides: options.Decode = None,
-    beam_size: options.BeamSize = None,
-    num_hypotheses: Annotated[int, typer.Option(min=1, help="more: n-best list")] = 1,
-    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False,
-    alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
-    attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
-    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
-    prefix_file: PrefixFile = None,
-    format: Format = None,
-    source: In = None,
-    target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None,
-    protect: Protect = None,
-    again: Again = False,
-    not_fuzzy: NotFuzzy = False,
-    glossary: GlossaryFile = None,
-    force: Force = None,
-    ban: options.Ban = None,
-    memory: Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")] = None,
-    fuzzy: options.Fuzzy = 100.0,
-    copy_unknown: options.CopyUnknown = False,
-    silence: Silence = None,
-    ensemble: options.Ensemble = None,
-    batch_tokens: options.BatchTokens = None,
-    length_penalty: options.LengthPenalty = None,
-    checkpoint: options.Checkpoint = "best",
-    precision: options.Precision = "fp32",
-    engine: engines.EngineName = "auto",
-    sample: options.Sample = None,
-    processes: Processes = None,
-    threads: options.Threads = None,
-    verbose: engines.Verbose = False,
-) -> None:
-    """Translate lines of stdin, a document, or a folder of them."""
-    from foveate.engine.answers import TranslateOptions
-
-    others = tuple(map(str, ensemble or ())), tuple(overrides or ())
-    request = Request(
-        RunSpec(str(run), checkpoint, *others, precision, engine, str(sample) if sample else None),
-        TranslateOptions(
-            beam_size=beam_size, length_penalty=length_penalty, batch_tokens=batch_tokens, to=to
-        ),
-        LineOutputs(num_hypotheses, scores, alignments, attention, prefix_file),
-        protect or (),
-        again,
-        not not_fuzzy,
-        Resources(glossary, memory, fuzzy, force or (), ban or (), copy_unknown),
-        silence or (),
-        processes,
-        threads,
-        verbose,
-    )
-    if source is not None and source.is_dir():
-        messages = request.translate_folder(source, target, format)
-    elif source is not None or target is not None or format is not None:
-        messages = request.translate_document(source, target, format)
-    else:
-        messages = request.translate_stdin()
-    say(messages)
 
 
 @dataclass(frozen=True)
 class LineOutputs:
-    """What is read and written line by line, beside the lines and their best hypotheses."""
+    """The options of lines: what is written for each, in which language, and how it begins."""
 
-    num_hypotheses: int = 1
-    scores: bool = False
-    alignments: Path | None = None
-    attention: Path | None = None
-    prefixes: Path | None = None  # how each output begins, a line for a line of the input
+    num_hypotheses: Annotated[int, typer.Option(min=1, help="more: n-best list")] = 1
+    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False
+    alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None
+    attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None
+    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None
+    prefix_file: PrefixFile = None
 
 
 @dataclass(frozen=True)
-class Resources:
+class Terms:
     """The options of a glossary, a translation memory, and phrases that outputs must (not) hold."""
 
-    glossary: Path | None = None
-    memory: Path | None = None
-    fuzzy: float = 100.0
-    forced: Sequence[str] = ()
-    banned: Sequence[str] = ()
-    copy_unknown: bool = False
+    glossary: Annotated[
+        Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
+    ] = None
+    force: Force = None
+    ban: options.Ban = None
+    memory: Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")] = None
+    fuzzy: options.Fuzzy = 100.0
+    copy_unknown: options.CopyUnknown = False
+
+    def __bool__(self) -> bool:
+        """Return whether anything but ``fuzzy`` is set."""
+        return replace(self, fuzzy=100.0) != Terms()
 
     def read(self, to: str | None) -> Assistance:
-        """The resources in memory. Raises ``ConfigError`` naming a phrase or line that is wrong."""
+        """Read the files. Raises ``ConfigError`` naming a phrase or line that is wrong."""
         from foveate.documents.memory import Assistance, Glossary, TranslationMemory
 
-        for option, phrases in (("--force", self.forced), ("--ban", self.banned)):
+        forced, banned = self.force or (), self.ban or ()
+        for option, phrases in (("--force", forced), ("--ban", banned)):
             if not all(phrase.strip() for phrase in phrases):
                 raise ConfigError(f"{option} names an empty phrase; give a word, or leave it out")
         terms = None if self.glossary is None else Glossary.read(self.glossary)
         known = None if self.memory is None else TranslationMemory.read(self.memory, to, self.fuzzy)
-        return Assistance(terms, self.forced, self.banned, known, self.copy_unknown)
+        return Assistance(terms, forced, banned, known, self.copy_unknown)
 
 
 @dataclass(frozen=True)
 class Request:
-    """One call of ``foveate translate``, but for what is translated.
+    """The options of ``foveate translate``.
 
     Each method translates all of its source and returns the messages for standard error.
     """
 
-    run: RunSpec
-    search: TranslateOptions
-    outputs: LineOutputs
-    protect: Sequence[str]
-    again: bool
-    draft: bool
-    resources: Resources
-    silence: Sequence[str]
-    processes: int | None
-    threads: int | None
-    verbose: bool = False
+    run: options.RunPath
+    overrides: options.Decode = None
+    beam_size: options.BeamSize = None
+    lines: LineOutputs = LineOutputs()
+    format: Format = None
+    source: In = None
+    target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
+    ] = None
+    again: Annotated[bool, typer.Option("--again", help="in catalogues, retranslate all")] = False
+    not_fuzzy: Annotated[
+        bool, typer.Option("--not-fuzzy", help="in PO, do not mark translations as fuzzy")
+    ] = False
+    terms: Terms = Terms()
+    silence: Annotated[
+        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads to silence")
+    ] = None
+    ensemble: options.Ensemble = None
+    batch_tokens: options.BatchTokens = None
+    length_penalty: options.LengthPenalty = None
+    checkpoint: options.Checkpoint = "best"
+    precision: options.Precision = "fp32"
+    engine: EngineName = "auto"
+    sample: options.Sample = None
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="of one thread each, for bulk work; of a folder: all"),
+    ] = None
+    threads: options.Threads = None
+    verbose: Verbose = False
+
+    @property
+    def spec(self) -> RunSpec:
+        """The plain values of loading the run."""
+        sample = None if self.sample is None else str(self.sample)
+        others = tuple(map(str, self.ensemble or ())), tuple(self.overrides or ())
+        return RunSpec(str(self.run), self.checkpoint, *others, self.precision, self.engine, sample)
+
+    @property
+    def search(self) -> TranslateOptions:
+        """The keyword arguments of ``Run.translate``."""
+        return {
+            "beam_size": self.beam_size, "length_penalty": self.length_penalty,
+            "batch_tokens": self.batch_tokens, "to": self.lines.to,
+        }  # fmt: skip
 
     def translate_stdin(self) -> list[str]:
-        """Lines of standard input; a line of standard output for each."""
-        if self.protect or self.again or not self.draft:
-            own = {"--protect": self.protect, "--again": self.again, "--not-fuzzy": True}
-            option = next(name for name, value in own.items() if value)
-            raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
+        """Translate lines of standard input; write a line of standard output for each."""
+        own = {"protect": self.protect, "again": self.again, "not-fuzzy": self.not_fuzzy}
+        if option := next((name for name, value in own.items() if value), None):
+            raise ConfigError(f"--{option} is for documents: name one with --in, or a --format")
         if (self.processes or 1) > 1:
             self._refuse_assistance()
         messages: list[str] = []
         with self._loaded(messages) as run:
             hint("Type one sentence per line; Ctrl-D ends.")
-            tally = translate_lines(run, sys.stdin.buffer, sys.stdout, self.outputs, self.search)
+            tally = translate_lines(run, sys.stdin.buffer, sys.stdout, self.lines, self.search)
         return tally.report() + messages
 
-    def translate_document(
-        self, source: Path | None, target: Path | None, format: str | None
-    ) -> list[str]:
-        """A document of a file or of standard input, written to a file or to standard output."""
-        from foveate.cli.documents import translate_document, with_languages
+    def translate_document(self) -> list[str]:
+        """Translate a document of a file or standard input to a file or standard output."""
         from foveate.data.text import CUT
         from foveate.documents.formats import format_of, read_document
+        from foveate.documents.whole import translate_document, with_languages
         from foveate.engine.answers import STAYED
         from foveate.files import replace_file
 
         self._refuse_line_outputs(self.processes or 1)
-        if format is None and source is None:
+        source, target = self.source, self.target
+        if self.format is None and source is None:
             raise ConfigError(
                 f"--out {target} needs --in FILE, or --format for a document on standard input; "
                 "lines go to a file by > FILE"
             )
-        kind = format_of(source or Path(), format)
+        kind = format_of(source or Path(), self.format)
         options = self._document_options()
         messages: list[str] = []
         with self._loaded(messages) as run:
@@ -218,79 +180,82 @@ class Request:
         count = f"{done:,} sentence" + "s" * (done != 1)
         return [*tally.report(), f"{count} translated{document.note}", *messages]
 
-    def translate_folder(self, source: Path, target: Path | None, format: str | None) -> list[str]:
-        """All documents of a folder, written into another folder under the same names."""
+    def translate_folder(self, source: Path) -> list[str]:
+        """Translate all documents of a folder into another folder, under the same names."""
         from foveate.cli.folders import translate_folder
 
         self._refuse_line_outputs(processes=1)
         self._refuse_assistance()
-        job = (self.run, self.search, self._document_options())
-        return translate_folder(source, target, format, *job, self.processes, self.threads or 1)
+        job = (self.spec, self.search, self._document_options())
+        workers = self.processes, self.threads or 1
+        return translate_folder(source, self.target, self.format, *job, *workers)
 
     def _refuse_assistance(self) -> None:
         """Raise ``ConfigError`` for options that work in one process alone."""
         if self.silence:
             raise ConfigError("--silence works only in one process: leave out --processes, folders")
-        if self._assisted():
+        if self.terms:
             raise ConfigError(
                 "glossary, memory, phrases work in one process: no --processes, folders"
             )
 
     def _refuse_line_outputs(self, processes: int) -> None:
         """Raise ``ConfigError`` for options of lines, which documents do not have."""
-        if self.outputs != LineOutputs() or processes > 1:
+        if replace(self.lines, to=None) != LineOutputs() or processes > 1:
             raise ConfigError("a document has one translation, in one process: no n-best, maps, …")
 
-    def _assisted(self) -> bool:
-        """Whether a glossary, a memory or a phrase is named."""
-        return replace(self.resources, fuzzy=100.0) != Resources()
-
     def _document_options(self) -> DocumentOptions:
-        """How documents are read. Raises ``ConfigError`` for a pattern that is not valid."""
+        """Return the options of documents. Raises ``ConfigError`` for an invalid pattern."""
         from foveate.documents.base import DocumentOptions
         from foveate.documents.spans import Rules
 
-        rules = Rules(tuple(self.protect))
-        return DocumentOptions(rules, self.search["to"], self.again, draft=self.draft)
+        rules = Rules(tuple(self.protect or ()))
+        return DocumentOptions(rules, self.lines.to, self.again, draft=not self.not_fuzzy)
 
     @contextmanager
     def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:
-        """The run with its processes, silenced heads and resources, which report ``messages``."""
-        if self.resources.memory is None and self.resources.fuzzy != 100:
+        """Load the run with its processes, silenced heads and terms, which add to ``messages``."""
+        if self.terms.memory is None and self.terms.fuzzy != 100:
             raise ConfigError(
                 "--fuzzy is the similarity accepted in a memory: name one by --memory"
             )
-        torch_only = {
-            "--processes": (self.processes or 1) > 1,
-            "--silence": self.silence,
-        }
-        model = self.run.packed(torch_only, self.threads, self.verbose)
-        if model is not None and self._assisted():
-            from foveate.documents.memory import AssistedRun
-
-            assisted = AssistedRun(model, self.resources.read(self.search["to"]))
-            yield assisted
-            messages += assisted.report()
-        elif model is not None:
-            yield model
-        elif (self.processes or 1) > 1:
-            from foveate.cli.workers import ProcessEngine
-
-            run = self.run.load()
-            yield run.by(ProcessEngine(run, self.run, self.processes or 1))
-        elif not (self.silence or self._assisted()):
-            yield self.run.load()
-        else:
-            from foveate.documents.memory import AssistedRun
-            from foveate.inspect.edits import edit, silenced
-
-            if self.silence and self.run.precision == "int8":
+        silence, processes, spec = self.silence or (), self.processes or 1, self.spec
+        torch_only = {"--processes": processes > 1, "--silence": silence}
+        run: Translator | None = spec.packed(torch_only, self.threads, self.verbose)
+        silencing: AbstractContextManager[None] = nullcontext()
+        if run is None:
+            if silence and self.precision == "int8":
                 raise ConfigError("--silence changes PyTorch's modules: leave out --precision int8")
-            run = self.run.load()
-            assisted = AssistedRun(run, self.resources.read(self.search["to"]))
-            with edit(run.model, silenced(self.silence)):
-                yield assisted
-            messages += assisted.report()
+            run = loaded = spec.load()
+            if processes > 1:
+                from foveate.cli.workers import ProcessEngine
+
+                run = loaded.by(ProcessEngine(loaded, spec, processes))
+            if silence:
+                from foveate.inspect.edits import edit, silenced
+
+                silencing = edit(loaded.model, silenced(silence))
+        if not (silence or self.terms):
+            yield run
+            return
+        from foveate.documents.memory import AssistedRun
+
+        assisted = AssistedRun(run, self.terms.read(self.lines.to))
+        with silencing:
+            yield assisted
+        messages += assisted.report()
+
+
+def translate(request: Request) -> None:
+    """Translate lines of stdin, a document, or a folder of them."""
+    source = request.source
+    if source is not None and source.is_dir():
+        messages = request.translate_folder(source)
+    elif source is not None or request.target is not None or request.format is not None:
+        messages = request.translate_document()
+    else:
+        messages = request.translate_stdin()
+    say(messages)
 
 
 def translate_lines(
@@ -311,12 +276,18 @@ def translate_lines(
     lines = tally.read(source, SHARE if run.engine.processes else CHUNK)
     options: TranslateOptions = {**search, "num_hypotheses": outputs.num_hypotheses}
     with ExitStack() as stack:
-        named = (outputs.alignments, outputs.attention, outputs.prefixes)
+        named = (outputs.alignments, outputs.attention, outputs.prefix_file)
         files = stack.enter_context(LineFiles(outputs, tally)) if any(named) else None
         jobs = (
             (chunk, options if files is None else files.options(chunk, options)) for chunk in lines
         )
-        for answers in _in_order(run, jobs):
+        if run.engine.processes:
+            from foveate.cli.workers import in_order
+
+            translated = in_order(run, jobs)
+        else:
+            translated = (run.translate(texts, **chosen) for texts, chosen in jobs)
+        for answers in translated:
             for answer in answers:
                 target.write(_written(answer, number, outputs))
                 number += 1
@@ -328,19 +299,8 @@ def translate_lines(
     return tally
 
 
-def _in_order(
-    run: Translator | AssistedRun, jobs: Iterable[tuple[list[str], TranslateOptions]]
-) -> Iterable[list[TextAnswer]]:
-    """The translations of each job; several at a time where other processes translate."""
-    if not run.engine.processes:
-        return (run.translate(lines, **options) for lines, options in jobs)
-    from foveate.cli.workers import in_order
-
-    return in_order(run, jobs)
-
-
 def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:
-    """The lines of output for one line of input."""
+    """Return the lines of output for one line of input."""
     if outputs.num_hypotheses > 1:
         return "".join(
             f"{number} ||| {one_line(text)} ||| model= {score:.6f} ||| {score:.6f}\n"
@@ -354,10 +314,10 @@ class LineFiles:
     """The files beside the translations: prefixes to read, word links and attention to write."""
 
     def __init__(self, outputs: LineOutputs, tally: Tally) -> None:
-        """Raises ``ConfigError`` for a file that cannot be read or has the wrong ending."""
+        """Raise ``ConfigError`` for a file that cannot be read or has the wrong ending."""
         self.outputs, self.tally = outputs, tally
         self.records: list[AttentionRecord] = []
-        page, prefixes = outputs.attention, outputs.prefixes
+        page, prefixes = outputs.attention, outputs.prefix_file
         if page is not None and page.suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"--attention {page}: the maps form one file; end its name in .html")
         self.links = (
@@ -371,7 +331,7 @@ class LineFiles:
         return self
 
     def options(self, lines: Sequence[str], options: TranslateOptions) -> TranslateOptions:
-        """The options for the next lines: with how each output begins."""
+        """Return the options for the next lines, with the beginnings of their outputs."""
         if self.prefixes is None:
             return options
         return {**options, "prefix": self.prefixes.take(len(lines))}
@@ -414,7 +374,7 @@ class Prefixes:
         self._lines = read_lines(self._file, self.damaged)
 
     def take(self, count: int) -> list[str]:
-        """The next lines. Raises ``ConfigError`` where there are fewer, or one is not UTF-8."""
+        """Return the next lines. Raises ``ConfigError`` if there are fewer, or one is not UTF-8."""
         lines = list(islice(self._lines, count))
         self._count += len(lines)
         if len(lines) < count:
@@ -424,7 +384,7 @@ class Prefixes:
         return lines
 
     def close(self) -> list[str]:
-        """Close the file; a message where it has more lines than the input."""
+        """Close the file; return a message if it has more lines than the input."""
         left = sum(1 for _ in self._lines)
         self._file.close()
         return [f"{self.path} has {left:,} more lines than the input: ignored"] if left else []

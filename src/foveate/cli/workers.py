@@ -90,9 +90,9 @@ class ProcessEngine(ModelEngine):
 
 
 def in_order(run: Translator | AssistedRun, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
-    """The translations of each job by processes, in the order of the jobs; few are taken ahead.
+    """Yield the translations of each job by processes, in order; few jobs are taken ahead.
 
-    Links and maps are computed in this process. Raises ``WorkerError`` where another fails or was
+    Links and maps are computed in this process. Raises ``WorkerError`` if another fails or was
     killed.
     """
     engine = run.engine
@@ -115,7 +115,7 @@ def in_order(run: Translator | AssistedRun, jobs: Iterable[Job]) -> Iterator[lis
 
 
 def process_work(values: Mapping[str, Any]) -> Work:
-    """What a process of one thread computes: outputs, scores, or word links of pairs.
+    """Return the work of a process of one thread: outputs, scores, or word links of pairs.
 
     ``values`` are those of a `RunSpec`.
     """
@@ -139,17 +139,17 @@ def process_work(values: Mapping[str, Any]) -> Work:
 
 
 def _arrays(rows: Iterable[object]) -> Arrays:
-    """Rows of plain values as the result of a process."""
+    """Return rows of plain values as the result of a process."""
     return {"rows": np.frombuffer(json.dumps(list(rows)).encode(), dtype=np.uint8)}
 
 
 def _values(arrays: Arrays) -> list[Any]:
-    """The rows of `_arrays`."""
+    """Return the rows of `_arrays`."""
     return list(json.loads(arrays["rows"].tobytes()))
 
 
 def batch_threads(threads: int | None, processes: int = 0) -> int:
-    """How many batches a server computes at a time, one thread each; on a GPU it is 1.
+    """Return the number of batches that a server computes at a time, 1 on a GPU.
 
     Threads that share a batch wait for each other at every step.
     """

@@ -39,9 +39,9 @@ def source_batch(
     """
     import torch
 
-    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
+    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources]))
+    mask = ids != PAD
+    return ids.to(device), None if bool(mask.all()) else mask.to(device)
 
 
 Indices = NDArray[np.integer]
@@ -67,17 +67,9 @@ class BatchPlan:
         self.batch_tokens, self.seed = batch_tokens, seed
         self._last_dealt = lru_cache(maxsize=1)(self._dealt)  # requested repeatedly at the start
 
-    def epoch(self, number: int, rank: int = 0, world: int = 1) -> list[Indices]:
-        """Return the batches of an epoch, or those of one rank of ``world``: every world-th one.
-
-        All ranks get equally many; if there are too few batches, the last is empty. Step n of all
-        ranks together thus equals ``world`` accumulated batches of one process.
-        """
-        if not 0 <= rank < world:
-            raise ValueError(f"rank must be from 0 to {world - 1}, not {rank}")
-        dealt = self._last_dealt(number)
-        dealt = dealt + [np.empty(0, dtype=np.int64)] * (-len(dealt) % world)
-        return dealt[rank::world]
+    def epoch(self, number: int, /) -> list[Indices]:
+        """Return the batches of an epoch, as indices, in order."""
+        return list(self._last_dealt(number))
 
     def _dealt(self, number: int) -> list[Indices]:
         random = np.random.default_rng((self.seed, number))
@@ -170,10 +162,10 @@ class Mixture:
             for w, m in zip(weights, self.members, strict=True)
         ]
 
-    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+    def epoch(self, number: int, /) -> list[Indices]:
         """Return the batches of an epoch, as indices, in order."""
         chosen, plan = self._last_chosen(number)
-        return [chosen[batch] for batch in plan.epoch(number, rank, world)]
+        return [chosen[batch] for batch in plan.epoch(number)]
 
     def _chosen(self, number: int) -> tuple[Indices, BatchPlan]:
         """Return the examples of an epoch, and the plan of their batches."""

@@ -57,6 +57,7 @@ SIGNATURES = {  # the first bytes of files that are not text, and the fix
 }
 SUBTITLES = "subtitles: give their text alone"
 CONLL = "token lines (CoNLL): give its text as .txt, a sentence a line"
+DAMAGED = "not UTF-8, the bytes read as U+FFFD"
 PLAIN = "is translated by foveate translate, but not read as training data"
 OTHERS = {  # endings of documents that are not training data
     ".pot": "a template of PO files, which has no translations: give the .po of a language",

@@ -810,7 +810,7 @@ def lines_of(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
 
 @dataclass(frozen=True)
 class TextSides:
-    """What a model reads of source lines, and the tokens of both sides.
+    """Turns source lines into what a model reads, with a tokenizer for each side.
 
     ``format`` is the layout of raw lines of the data, which may be given in place of sources;
     of a source at most ``max_length`` tokens are read.

@@ -1,1 +1,1 @@
-"""Search for the best output, one step at a time; it only depends on the `Steps` protocol."""
+"""Search for the best output, position by position; it only depends on the `Steps` protocol."""

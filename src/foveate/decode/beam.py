@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Self
 
 import pydantic
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -23,156 +22,50 @@ from foveate.decode.constraints import (
 )
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import (
-    DONE,
-    LIVE,
-    PRUNED,
+    Beams,
     Draw,
+    Extensions,
+    Positions,
     Search,
-    Searching,
-    SearchPosition,
     SingleSearch,
+    unfinished,
 )
 from foveate.errors import UserError
 
-Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
-
 
 class Beam(Search):
-    """Keeps the k most probable partial hypotheses at every step.
+    """Keeps the k most probable partial hypotheses at every position.
 
-    They are divided into ``groups`` of n (a single one here), which `extend` extends.
+        log p(y_≤t | x) = log p(y_<t | x) + log p(y_t | y_<t, x)
+
+    The 2k most probable extensions are considered, because k of them may end.
     """
 
     class Config(Search.Config, kind="beam"):
         """``length_penalty`` is α: 0 compares log-probabilities, 1 nearly their means."""
 
-        beam_size: int = Field(5, ge=1, le=1000)  # hypotheses that are kept at each step
+        beam_size: int = Field(5, ge=1, le=1000)  # hypotheses that are kept at each position
         length_penalty: float = Field(PENALTY, ge=0, le=50)
         """Exponent of the length by which scores are divided."""
 
     config: Config
-    groups = 1
 
     @property
     def width(self) -> int:
         return self.config.beam_size
 
-    def find(self, steps: Constrained) -> Searching:
-        groups, size, device = self.groups, self.width // self.groups, steps.device
-        limits, end = steps.limits, steps.end
-        outputs: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in limits]
-        limit, shortest = torch.tensor(limits, device=device), min(limits, default=0)
-        alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
-        place = alive[:, None, None].expand(-1, groups, 1)  # (M, G, n) row of each hypothesis
-        total = torch.zeros(place.shape, device=device)  # (M, G, n) log p of each hypothesis
-        written = torch.empty(*place.shape, 0, dtype=torch.long, device=device)  # (M, G, n, t)
-        ids = torch.full((len(limits),), steps.start, device=device)  # (M,), later (M·G·n,)
-        while len(alive):
-            following = steps.step(ids)
-            log_p, token, parent = self.extend(total, following, place, end)
-            written = torch.take_along_dim(written, parent[..., None], 2)
-            written = torch.cat((written, token[..., None]), dim=-1)
-            last = written.shape[-1] >= limit[alive]  # (M,)
-            ended = token == end  # (M, G, up to 2n)
-            final = ended & (torch.arange(ended.shape[-1], device=device) < size)
-            new = self._collect(outputs, alive, (log_p, written), final)
-            chosen = unfinished(ended, size)
-            total = log_p.masked_fill(ended, -torch.inf).gather(-1, chosen)
-            written = torch.take_along_dim(written, chosen[..., None], 2)
-            row = place.gather(-1, parent)
-            cut = last[:, None, None].expand(total.shape)
-            if written.shape[-1] >= shortest:
-                self._collect(outputs, alive, (total, written), cut, cut=True)
-            if new:
-                full = [[len(group) >= size for group in outputs[s]] for s in alive.tolist()]
-                total = total.masked_fill(torch.tensor(full, device=device)[..., None], -torch.inf)
-            keep = (~last & (total.flatten(1).amax(dim=1) > -torch.inf)).nonzero().flatten()
-            candidates = log_p, token, row
-            sources = steps.rows, alive
-            penalty = self.penalty(written.shape[-1])
-            states = cut, total, ended, final
-            yield partial(_position, sources, following, candidates, penalty, states, chosen, keep)
-            onward = row.gather(-1, chosen)[keep]
-            steps.reorder(onward.flatten())
-            if len(keep) < len(alive):
-                alive, total, written = alive[keep], total[keep], written[keep]
-                steps.select(keep)
-            place = torch.arange(onward.numel(), device=device).view(onward.shape)
-            ids = written[..., -1].flatten()
-        return [_distinct(each, size) for each in outputs]
-
-    def extend(
-        self,
-        total: Float[Tensor, "M G n"],
-        following: Next,
-        place: Int[Tensor, "M G n"],
-        end: int,
-    ) -> Extensions:
+    def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         """Return the 2n best extensions of each group: log p, token, parent in the group.
 
         Each is (M, G, ≤ 2n). A hypothesis has at most one extension that ends, so n of the 2n
-        continue. ``place`` are the rows of the hypotheses in ``following``.
+        continue.
         """
-        log_p, token, parent = best(total[:, 0], following, self.width)
+        log_p, token, parent = best(beams.log_p[:, 0], following, self.width)
         return log_p[:, None], token[:, None], parent[:, None]
-
-    def _collect(
-        self,
-        outputs: list[list[list[Hypothesis]]],
-        alive: Tensor,
-        hypotheses: tuple[Tensor, Tensor],
-        final: Bool[Tensor, "M G n"],
-        cut: bool = False,
-    ) -> bool:
-        """Add the ``final`` hypotheses (log p, ids) to the outputs; return whether there were any.
-
-        With ``cut``, they end at their maximum length, without an end token.
-        """
-        log_p, written = hypotheses
-        places = (final & (log_p > -torch.inf)).nonzero().tolist()
-        for row, group, rank in places:
-            ids, total = written[row, group, rank].tolist(), float(log_p[row, group, rank])
-            score = total / self.penalty(len(ids))
-            output = Hypothesis(ids if cut else ids[:-1], total, score, not cut)
-            outputs[int(alive[row])][group].append(output)
-        return bool(places)
 
     def penalty(self, length: int) -> float:
         """Return lp(y) = ((5 + |y|) / 6)^α for an output of ``length`` tokens, its end included."""
         return float(((5 + length) / 6) ** self.config.length_penalty)
-
-
-def _position(
-    sources: tuple[Sequence[int], Int[Tensor, "M"]],
-    following: Next,
-    candidates: tuple[Tensor, Tensor, Tensor],
-    penalty: float,
-    states: tuple[Tensor, Tensor, Tensor, Tensor],
-    chosen: Int[Tensor, "M G n"],
-    keep: Int[Tensor, "K"],
-) -> SearchPosition:
-    """Return the position of (log p, token, row) of (M, G, c) candidates.
-
-    ``states`` tell which of the chosen ones are cut off, their log p, and which candidates end and
-    become outputs.
-    """
-    cut, total, ended, final = states
-    log_p, token, row = candidates
-    state = torch.where(cut, DONE, torch.where(total.isfinite(), LIVE, PRUNED))
-    state = torch.full_like(token, PRUNED).scatter(-1, chosen, state)
-    state = torch.where(ended, torch.where(final, DONE, PRUNED), state)
-    places = torch.arange(token.numel(), device=token.device).view(state.shape)
-    rows, alive = sources
-    return SearchPosition(
-        [rows[s] for s in alive.tolist()],
-        token.flatten(1),
-        log_p.flatten(1),
-        log_p.flatten(1) / penalty,
-        row.flatten(1),
-        state.flatten(1),
-        places.gather(-1, chosen)[keep].flatten(),
-        following,
-    )
 
 
 def best(
@@ -197,20 +90,6 @@ def best(
     return log_p if penalty is None else log_p + penalty.gather(1, token), token, parent
 
 
-def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
-    """Return the indices of n extensions: the first that have not ended, then ended ones."""
-    return ended.long().argsort(dim=-1, stable=True)[..., :size]
-
-
-def _distinct(groups: Sequence[Sequence[Hypothesis]], size: int) -> list[Hypothesis]:
-    """Return the n best outputs of each group in one list, best first, without duplicates."""
-    ranked = [sorted(group, key=lambda output: -output.score)[:size] for group in groups]
-    distinct: dict[tuple[int, ...], Hypothesis] = {}
-    for output in sorted((h for group in ranked for h in group), key=lambda h: -h.score):
-        distinct.setdefault((*output.ids, output.ended), output)
-    return list(distinct.values())
-
-
 class DiverseBeam(Beam):
     """Groups of beams, each of which avoids the tokens of the groups before it.
 
@@ -228,7 +107,7 @@ class DiverseBeam(Beam):
 
         groups: int = Field(5, ge=1, le=1000)  # groups into which the beam is divided
         diversity: float = Field(0.5, ge=0)
-        """Penalty of a token for each earlier group that has it at the same step."""
+        """Penalty of a token for each earlier group that has it at the same position."""
 
         @pydantic.model_validator(mode="after")
         def _divides(self) -> Self:
@@ -242,29 +121,37 @@ class DiverseBeam(Beam):
     config: Config
 
     @property
-    def groups(self) -> int:  # type: ignore[override]
+    def groups(self) -> int:
         """G, the number of groups."""
         return self.config.groups
 
-    def extend(
-        self,
-        total: Float[Tensor, "M G n"],
-        following: Next,
-        place: Int[Tensor, "M G n"],
-        end: int,
-    ) -> Extensions:
+    def find(self, steps: Constrained) -> Positions:
+        outputs = yield from super().find(steps)
+        return [distinct(each) for each in outputs]
+
+    def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         size = self.width // self.groups
-        used = torch.zeros(len(total), following.logits.shape[1], device=total.device)  # (M, V)
+        shape = len(beams.sources), following.logits.shape[1]
+        used = torch.zeros(shape, device=following.logits.device)  # (M, V)
         extensions: list[Extensions] = []
         for group in range(self.groups):
-            own = following.of(place[:, group].flatten())
-            extensions.append(best(total[:, group], own, size, self.config.diversity * used))
-            log_p, token, _ = extensions[-1]
-            chosen = unfinished(token == end, size)
-            alive = log_p.gather(1, chosen).isfinite() & (token.gather(1, chosen) != end)
+            own = following.of(beams.row[:, group].flatten())
+            penalty = self.config.diversity * used
+            log_p, token, parent = best(beams.log_p[:, group], own, size, penalty)
+            extensions.append((log_p, token, parent))
+            chosen = unfinished(token == steps.end, size)
+            alive = log_p.gather(1, chosen).isfinite() & (token.gather(1, chosen) != steps.end)
             used = used.scatter_add(1, token.gather(1, chosen), alive.to(used))
         log_p, token, parent = (torch.stack(part, dim=1) for part in zip(*extensions, strict=True))
         return log_p, token, parent
+
+
+def distinct(outputs: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return the first of each of the outputs that have the same tokens."""
+    first: dict[tuple[int, ...], Hypothesis] = {}
+    for output in outputs:
+        first.setdefault((*output.ids, output.ended), output)
+    return list(first.values())
 
 
 Candidate = tuple[float, int, int]  # log p, token, parent
@@ -282,22 +169,16 @@ class LexicalBeam(Beam):
     score is log p / lp under the model, as without phrases.
     """
 
-    def extend(
-        self,
-        total: Float[Tensor, "M G n"],
-        following: Next,
-        place: Int[Tensor, "M G n"],
-        end: int,
-    ) -> Extensions:
-        log_p, token, parent = super().extend(total, following, place, end)
+    def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
+        log_p, token, parent = super().extend(beams, following, steps)
         tracker = following.tracker
         if tracker is None:
             return log_p, token, parent
         for source, demand in enumerate(tracker.demands):
             if demand.phrases:
-                rows = place[source, 0].tolist()
+                rows = beams.row[source, 0].tolist()
                 states = [tracker.states[row] for row in rows]
-                candidates = _extensions(demand, tracker, total[source, 0], following, rows)
+                candidates = _extensions(demand, tracker, beams.log_p[source, 0], following, rows)
                 chosen = allocate(demand, states, candidates, log_p.shape[-1])
                 for n, extension in enumerate(chosen):
                     log_p[source, 0, n], token[source, 0, n], parent[source, 0, n] = extension
@@ -357,7 +238,7 @@ def allocate(
 
 
 class Greedy(SingleSearch):
-    """y_t = argmax p(y | y_<t, x): the most probable token at every step.
+    """y_t = argmax p(y | y_<t, x): the most probable token at every position.
 
     Sources whose output has ended leave the batch.
     """

@@ -26,12 +26,6 @@ class Hypothesis:
     score: float
     ended: bool = True  # False if the maximum length cut it off
 
-    @classmethod
-    def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
-        """Return an output without competitors, of score log p; ``ids`` include the end."""
-        ended = ids[-1] == end
-        return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
-
 
 Outputs = list[list[Hypothesis]]  # hypotheses of each source, best first
 Stop = Callable[[], bool]  # returns True once the outputs are not needed any more
@@ -97,7 +91,7 @@ class SearchChoice(Protocol):
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """How outputs are searched for, and what holds for single sources, listed in their order.
+    """A search, with what applies to single sources, listed in their order.
 
     ``prefixes`` are the ids with which the outputs of each source begin, ``required`` the terms
     that they hold, none without lists; no output holds a ``banned`` phrase.
@@ -123,7 +117,7 @@ class SearchRequest:
 
     @property
     def needs(self) -> set[Ability]:
-        """What an engine must be able to do for it."""
+        """The abilities that an engine needs for it."""
         needed: dict[Ability, object] = {
             "prefixes": self.prefixes,
             "required terms": any(self.required),
@@ -134,7 +128,7 @@ class SearchRequest:
 
     @property
     def shortens(self) -> bool:
-        """Whether a shortlist may be searched: nothing refers to tokens by their ids."""
+        """True if a shortlist may be searched: nothing refers to tokens by their ids."""
         free = not (self.prefixes or self.required or self.banned)
         return self.search.config.shortlist and free
 
@@ -147,7 +141,7 @@ class Result(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How many tokens of a source a model can read, its end left out, and how many it can write.
+    """The numbers of tokens that a model can read of a source, without its end, and write.
 
     A model without an encoder has one row of positions for both, of which a source takes half.
     """
@@ -164,12 +158,12 @@ class Room(NamedTuple):
         return cls(max(1, (decoder - 2) // 2), decoder, shared=True)
 
     def left(self, length: int) -> int:
-        """How many tokens an output can have behind a source of some length."""
+        """Return how many tokens an output can have behind a source of some length."""
         return max(1, self.output - (length + 1 if self.shared else 0))
 
 
 class Engine(ABC):
-    """What computes outputs, scores and links of one trained model.
+    """Computes outputs, scores and links of one trained model.
 
     ``can`` says what it is able to do, ``name`` how a user chooses it. ``processes`` is how many
     requests it answers at a time in other processes, 0 for none.
@@ -201,7 +195,7 @@ class Engine(ABC):
 
     @property
     def room(self) -> Room:
-        """How many tokens the model has positions for."""
+        """The numbers of tokens that the model has positions for."""
         return Room()
 
     def positions(self, source: Source, request: SearchRequest) -> Generator[Any, None, Outputs]:

@@ -73,7 +73,7 @@ class Sample(SingleSearch):
 
         y = min {v : Σ_{w ≤ v} p(w) > u},  u uniform in [0, 1)
 
-    u is a function of the seed, the number of the source, the step and the number of the output, so
+    u is a function of the seed, the number of the source, the position and that of the output, so
     that outputs depend on neither the batch nor the engine.
     """
 
@@ -110,8 +110,8 @@ class Sample(SingleSearch):
     ) -> Int[Tensor, "N"]:
         scores = self.filtered(logits.float(), written)
         below = scores.double().softmax(dim=1).cumsum(dim=1)  # (N, V) mass up to each token
-        seed, step = self.config.seed, written.shape[1]
-        drawn = below.new_tensor([uniform(seed, row, step, which) for row, which in draws])
+        seed, position = self.config.seed, written.shape[1]
+        drawn = below.new_tensor([uniform(seed, row, position, which) for row, which in draws])
         drawn = drawn[:, None] * below[:, -1:]
         return torch.searchsorted(below, drawn, right=True).squeeze(1).clamp(max=below.shape[1] - 1)
 

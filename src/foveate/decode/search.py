@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, NamedTuple, Self, TypeVar, cast
+from typing import Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -27,9 +26,7 @@ from foveate.decode.constraints import (
 )
 from foveate.decode.engine import Hypothesis, Outputs, check_outputs
 
-PRUNED, LIVE, DONE = 0, 1, 2
-Outcome = Literal["pruned", "live", "done"]
-STATES: tuple[Outcome, ...] = ("pruned", "live", "done")
+PRUNED, LIVE, DONE = 0, 1, 2  # states of a hypothesis
 
 
 @dataclass(frozen=True)
@@ -37,14 +34,13 @@ class SearchPosition:
     """One position of the outputs of a search: the C candidates of each of M sources, best first.
 
     A candidate extends the hypothesis in row ``parent`` of ``following`` (the distributions of the
-    position) by a token; one whose ``log_p`` is −∞ does not exist. ``place`` numbers the tokens
+    position) by a token; one whose ``log_p`` is −∞ does not exist. ``index`` numbers the tokens
     that are searched; ``vocabulary`` holds their ids if they are not all of them. ``onward`` are
-    the rows of the next position: indices, into the flattened (M, C), of the candidates in them, −1
-    for a source that begins.
+    the rows of the next position: indices, into the flattened (M, C), of the candidates in them.
     """
 
     sources: list[int]
-    place: Int[Tensor, "M C"]
+    index: Int[Tensor, "M C"]
     log_p: Float[Tensor, "M C"]
     score: Float[Tensor, "M C"]
     parent: Int[Tensor, "M C"]
@@ -56,148 +52,112 @@ class SearchPosition:
     @property
     def token(self) -> Int[Tensor, "M C"]:
         """The ids of the candidates' last tokens."""
-        return self.place if self.vocabulary is None else self.vocabulary[self.place]
+        return self.index if self.vocabulary is None else self.vocabulary[self.index]
 
     @property
     def token_log_p(self) -> Float[Tensor, "M C"]:
         """The log p of the candidates' last tokens."""
         logits, log_z = self.following.logits, self.following.log_z
-        return logits[self.parent, self.place] - log_z[self.parent, 0]
-
-    def alternatives(self, top_k: int) -> list[Alternatives]:
-        """Return the ``top_k`` most probable tokens of each row; in a prefix the model's own."""
-        rows = alternatives(self.following.free or self.following, top_k)
-        if self.vocabulary is None:
-            return rows
-        ids = self.vocabulary.tolist()
-        return [row._replace(tokens=[ids[place] for place in row.tokens]) for row in rows]
-
-
-class Alternatives(NamedTuple):
-    """The k most probable tokens of a position with log p, best first, and its entropy in nats.
-
-    H = −Σ_v p(v) log p(v)
-    """
-
-    tokens: list[int]
-    log_p: list[float]
-    entropy: float
-
-
-@dataclass(frozen=True)
-class PartialHypothesis:
-    """The first tokens of an output: those of its ``parent`` and one more.
-
-    ``log_p`` and ``score`` cover all its tokens, ``token_log_p`` the last. ``id`` counts from 0 in
-    the order of the search; ``parent`` is None for the first token.
-    """
-
-    id: int
-    parent: int | None
-    token: int
-    token_log_p: float
-    log_p: float
-    score: float
-    state: Outcome
-
-
-class Watch:
-    """The record of the search of one source: partial hypotheses and alternatives."""
-
-    def __init__(self, top_k: int = 8) -> None:
-        self.top_k = top_k
-        self.positions: list[list[PartialHypothesis]] = []
-        self._all: list[PartialHypothesis] = []
-        self._choices: list[list[Alternatives]] = []  # by position and row
-        self._place: list[tuple[int, int]] = []  # position and row of each partial hypothesis
-        self._rows: list[int | None] = [None]  # partial hypothesis in each row of the next position
-
-    def read(self, position: SearchPosition) -> list[PartialHypothesis]:
-        """Record a position and return its partial hypotheses, best first.
-
-        Raises ``ValueError`` if the search has several sources.
-        """
-        if len(position.sources) != 1:
-            raise ValueError(f"a Watch follows one source, not {len(position.sources)}")
-        self._choices.append(position.alternatives(self.top_k))
-        candidates: dict[int, PartialHypothesis] = {}
-        names = "token", "token_log_p", "log_p", "score", "parent", "state"
-        parts = (getattr(position, name)[0].tolist() for name in names)
-        for place, (token, own, log_p, score, row, state) in enumerate(zip(*parts, strict=True)):
-            if log_p == -torch.inf:
-                continue
-            parent = self._rows[row if self.positions else 0]
-            candidates[place] = PartialHypothesis(
-                len(self._all), parent, token, own, log_p, score, STATES[state]
-            )
-            self._all.append(candidates[place])
-            self._place.append((len(self.positions), row))
-        onward = map(candidates.get, position.onward.tolist())
-        self._rows = [None if candidate is None else candidate.id for candidate in onward]
-        self.positions.append(list(candidates.values()))
-        return self.positions[-1]
-
-    def path(self, partial: PartialHypothesis) -> list[PartialHypothesis]:
-        """Return a partial hypothesis and all that it extends, the first token first."""
-        path = [partial]
-        while path[-1].parent is not None:
-            path.append(self._all[path[-1].parent])
-        return path[::-1]
-
-    def find(self, ids: Sequence[int], end: int) -> list[PartialHypothesis]:
-        """Return the path of an output, whose ids lack its end; empty if no output ended there."""
-        for hypothesis in self._all:
-            if hypothesis.state == "done":
-                path = self.path(hypothesis)
-                tokens = [step.token for step in path]
-                if tokens in ([*ids], [*ids, end]):
-                    return path
-        return []
-
-    def instead(self, partial: PartialHypothesis) -> Alternatives:
-        """Return the alternatives to the last token of a partial hypothesis."""
-        position, row = self._place[partial.id]
-        return self._choices[position][row]
-
-
-def alternatives(following: Next, top_k: int) -> list[Alternatives]:
-    """Return the ``top_k`` most probable tokens of each row, without p = 0, and its entropy."""
-    log_p = (following.logits - following.log_z).float()
-    entropy = -(log_p.exp() * log_p.clamp_min(torch.finfo(log_p.dtype).min)).sum(dim=1)
-    best, tokens = log_p.topk(min(top_k, log_p.shape[1]), dim=1)
-    rows = []
-    for values, names, nats in zip(best.tolist(), tokens.tolist(), entropy.tolist(), strict=True):
-        count = sum(value > -torch.inf for value in values)  # sorted: those of p = 0 come last
-        rows.append(Alternatives(names[:count], values[:count], max(0.0, nats)))
-    return rows
+        return logits[self.parent, self.index] - log_z[self.parent, 0]
 
 
 Positions = Generator[SearchPosition, None, Outputs]
-Searching = Generator[Callable[[], SearchPosition], None, Outputs]
-Yielded = TypeVar("Yielded")
-Returned = TypeVar("Returned")
-Mapped = TypeVar("Mapped")
+Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, (M, G, c) each
+Groups = list[list[Hypothesis]]  # outputs of a source by group
 
 
-def result_of(generator: Generator[Yielded, None, Returned]) -> Returned:
-    """Return what a generator returns, discarding what it yields."""
-    while True:
-        try:
-            next(generator)
-        except StopIteration as end:
-            return cast("Returned", end.value)
+class Followed:
+    """The positions of a search, to iterate over; afterwards its ``outputs``."""
+
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+        self.outputs: Outputs = []
+
+    def __iter__(self) -> Iterator[SearchPosition]:
+        self.outputs = yield from self.positions
 
 
-def map_yields(
-    generator: Generator[Yielded, None, Returned], function: Callable[[Yielded], Mapped]
-) -> Generator[Mapped, None, Returned]:
-    """Apply a function to all that a generator yields; return what it returns."""
-    while True:
-        try:
-            value = next(generator)
-        except StopIteration as end:
-            return cast("Returned", end.value)
-        yield function(value)
+def result_of(positions: Positions) -> Outputs:
+    """Return the outputs of a search whose positions are not needed."""
+    followed = Followed(positions)
+    for _ in followed:
+        pass
+    return followed.outputs
+
+
+@dataclass(frozen=True)
+class Beams:
+    """The partial hypotheses of M sources that are being decoded: n in each of their G groups.
+
+    ``sources`` are their numbers in the batch, ``tokens`` the t tokens of each hypothesis and
+    ``log_p`` its log p, −∞ if it does not exist; the steps have read it in a ``row``. ``room`` is
+    how many more outputs a group takes.
+    """
+
+    sources: Int[Tensor, "M"]
+    log_p: Float[Tensor, "M G n"]
+    tokens: Int[Tensor, "M G n t"]
+    row: Int[Tensor, "M G n"]
+    room: Int[Tensor, "M G"]
+
+    @classmethod
+    def begin(cls, count: int, groups: int, size: int, device: torch.device) -> Beams:
+        """Return an empty hypothesis in each group; those of a source share a row."""
+        sources = torch.arange(count, device=device)
+        row = sources[:, None, None].expand(-1, groups, 1)
+        log_p, tokens = torch.zeros(row.shape, device=device), row.new_empty(*row.shape, 0)
+        return cls(sources, log_p, tokens, row, torch.full_like(row[..., 0], size))
+
+    @property
+    def token(self) -> Int[Tensor, "M G n"]:
+        """The last token of each hypothesis."""
+        return self.tokens[..., -1]
+
+    def extended(self, log_p: Tensor, token: Tensor, parent: Tensor) -> Beams:
+        """Return these extensions, each in the row of the hypothesis that it extends."""
+        tokens = torch.take_along_dim(self.tokens, parent[..., None], 2)
+        tokens = torch.cat((tokens, token[..., None]), dim=-1)
+        return replace(self, log_p=log_p, tokens=tokens, row=self.row.gather(-1, parent))
+
+    def select(
+        self,
+        sources: Int[Tensor, "K"],
+        hypotheses: Int[Tensor, "K G m"],
+        state: Int[Tensor, "M G n"],
+        room: Int[Tensor, "M G"],
+    ) -> Beams:
+        """Return some hypotheses, in rows of their own; those that are not live do not exist."""
+        log_p = self.log_p.masked_fill(state != LIVE, -torch.inf).flatten()[hypotheses]
+        row = torch.arange(hypotheses.numel(), device=log_p.device).view_as(hypotheses)
+        tokens = self.tokens.flatten(0, 2)[hypotheses]
+        return Beams(self.sources[sources], log_p, tokens, row, room[sources])
+
+
+def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
+    """Return the indices of n extensions: the first that have not ended, then ended ones."""
+    return ended.long().argsort(dim=-1, stable=True)[..., :size]
+
+
+def finish(
+    longer: Beams, ended: Bool[Tensor, "M G c"], size: int, last: Bool[Tensor, "M"]
+) -> tuple[Int[Tensor, "M G c"], Int[Tensor, "M G"]]:
+    """Return the state of each extension, and how many more outputs each group takes.
+
+    Those among the n best that have ``ended`` are done. The n best of the others are live, unless
+    this token is the ``last`` of their source, when they are done too, or their group is full.
+    """
+    exists, rank = longer.log_p > -torch.inf, torch.arange(ended.shape[-1], device=ended.device)
+    going = ~ended & ((~ended).cumsum(dim=-1) <= size) & exists
+    done = torch.where(ended, exists & (rank < size), going & last[:, None, None])
+    room = longer.room - done.sum(dim=-1)
+    live = going & ~done & (room > 0)[..., None]
+    return torch.where(done, DONE, torch.where(live, LIVE, PRUNED)), room
+
+
+def ranked(groups: Groups, size: int) -> list[Hypothesis]:
+    """Return the n best outputs of each group in one list, best first."""
+    best = [sorted(group, key=lambda h: (-h.score, not h.ended))[:size] for group in groups]
+    return sorted((h for group in best for h in group), key=lambda h: -h.score)
 
 
 class Search(Configurable):
@@ -249,11 +209,15 @@ class Search(Configurable):
         """The number of hypotheses of a source that are decoded at a time."""
         return 1
 
+    @property
+    def groups(self) -> int:
+        """The number of groups that they are divided into; hypotheses of a group compete."""
+        return 1
+
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """Return the maximum length of the outputs of each source, by its own length."""
         return [int(self.config.max_ratio * n) + self.config.max_extra for n in lengths]
 
-    @torch.no_grad()
     def __call__(
         self,
         steps: Steps,
@@ -271,9 +235,7 @@ class Search(Configurable):
         ``max_extra`` tokens after a prefix. ``vocabulary`` are the ids of the tokens that the steps
         know, None for all. Raises `NoOutputError` for a source without an output.
         """
-        ends = start, end
-        constrained = self._constrained(steps, lengths, ends, rows, constraints, vocabulary)
-        return _checked(result_of(self.find(constrained)), constrained)
+        return result_of(self.positions(steps, lengths, start, end, rows, constraints, vocabulary))
 
     @torch.no_grad()
     def positions(
@@ -287,22 +249,6 @@ class Search(Configurable):
         vocabulary: Int[Tensor, "W"] | None = None,
     ) -> Positions:
         """Run the same search, yielding position by position; it returns the same outputs."""
-        ends = start, end
-        constrained = self._constrained(steps, lengths, ends, rows, constraints, vocabulary)
-        outputs = yield from map_yields(
-            self.find(constrained), lambda position: replace(position(), vocabulary=vocabulary)
-        )
-        return _checked(outputs, constrained)
-
-    def _constrained(
-        self,
-        steps: Steps,
-        lengths: Sequence[int],
-        ends: tuple[int, int],
-        rows: Sequence[int] | None,
-        constraints: Constraints,
-        vocabulary: Int[Tensor, "W"] | None,
-    ) -> Constrained:
         numbers, limits = list(range(len(lengths)) if rows is None else rows), self.limits(lengths)
         if constraints.prefixes:
             least = [len(constraints.prefixes[n]) + self.config.max_extra for n in numbers]
@@ -312,15 +258,77 @@ class Search(Configurable):
         rules = [*(rule.build() for rule in self.config.rules), *constraints.rules]
         characters = constraints.characters if self.config.whole_characters else None
         own = replace(constraints, rules=rules, characters=characters)
-        return Constrained(steps, limits, ends, numbers, own, vocabulary)
+        ruled = Constrained(steps, limits, (start, end), numbers, own, vocabulary)
+        outputs = yield from self.find(ruled)
+        check_outputs(outputs, numbers)
+        if vocabulary is None:
+            return outputs
+        ids = vocabulary.tolist()
+        return [[replace(h, ids=[ids[i] for i in h.ids]) for h in each] for each in outputs]
 
-    def find(self, steps: Constrained) -> Searching:
-        """Return the hypotheses of each source; the steps hold all constraints.
+    def find(self, steps: Constrained) -> Positions:
+        """Return the hypotheses of each source, best first, and yield each position.
 
-        A generator that yields, after each position, a function that makes its `SearchPosition`.
-        This is called at once or not at all: a search that is not followed makes none.
+            read a token of each hypothesis → extend → finish → continue the live ones
+
+        The steps hold all constraints. Sources without a live hypothesis leave the batch.
+        """
+        size, limit = self.width // self.groups, torch.tensor(steps.limits, device=steps.device)
+        outputs: list[Groups] = [[[] for _ in range(self.groups)] for _ in steps.limits]
+        beams = Beams.begin(len(limit), self.groups, size, steps.device)
+        ids = torch.full_like(beams.sources, steps.start)
+        while len(beams.sources):
+            following = steps.step(ids)
+            longer = beams.extended(*self.extend(beams, following, steps))
+            last = longer.tokens.shape[-1] >= limit[beams.sources]  # (M,)
+            ended = longer.token == steps.end  # (M, G, c)
+            state, room = finish(longer, ended, size, last)
+            self._collect(outputs, longer, state, steps.end)
+            keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()
+            places = torch.arange(state.numel(), device=state.device).view_as(state)
+            onward = places.gather(-1, unfinished(ended, size))[keep]  # (K, G, n)
+            score = longer.log_p / self.penalty(longer.tokens.shape[-1])
+            yield SearchPosition(
+                [steps.rows[s] for s in beams.sources.tolist()],
+                longer.token.flatten(1),
+                longer.log_p.flatten(1),
+                score.flatten(1),
+                longer.row.flatten(1),
+                state.flatten(1),
+                onward.flatten(),
+                following,
+                steps.vocabulary,
+            )
+            rows = longer.row.flatten()[onward.flatten()]
+            if not torch.equal(rows, torch.arange(len(ids), device=rows.device)):
+                steps.reorder(rows)
+            if len(keep) < len(state):
+                steps.select(keep)
+            beams = longer.select(keep, onward, state, room)
+            ids = beams.token.flatten()
+        return [ranked(groups, size) for groups in outputs]
+
+    def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
+        """Return extensions of the hypotheses of each group: log p, token, parent in the group.
+
+        Each is (M, G, c), best first. ``following`` is the next token of each row of the steps.
         """
         raise NotImplementedError
+
+    def penalty(self, length: int) -> float:
+        """Return the divisor of log p for an output of ``length`` tokens, its end included."""
+        return 1.0
+
+    def _collect(
+        self, outputs: list[Groups], beams: Beams, state: Int[Tensor, "M G c"], end: int
+    ) -> None:
+        """Add the hypotheses that are done to the outputs of their sources and groups."""
+        for row, group, rank in (state == DONE).nonzero().tolist():
+            ids = beams.tokens[row, group, rank].tolist()
+            log_p, ended = float(beams.log_p[row, group, rank]), ids[-1] == end
+            score = log_p / self.penalty(len(ids))
+            output = Hypothesis(ids[:-1] if ended else ids, log_p, score, ended)
+            outputs[int(beams.sources[row])][group].append(output)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         """Return an estimate of p(y | x) from the outputs of one source: weights that sum to 1.
@@ -356,69 +364,18 @@ class SingleSearch(Search, ABC):
     ) -> Int[Tensor, "N"]:
         """Return each output's next token; ``draws`` are the source and number of each output."""
 
-    def find(self, steps: Constrained) -> Searching:
-        width, device, rows = self.width, steps.device, steps.rows
-        limits, end = steps.limits, steps.end
-        outputs: Outputs = [[] for _ in limits]
-        limit = torch.tensor(limits, device=device)
-        alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
-        owner = alive.repeat_interleave(width)  # (N,) the source of each output, N = M · width
-        total = torch.zeros(len(owner), device=device)  # (N,) log p so far
-        done = torch.zeros(len(owner), dtype=torch.bool, device=device)
-        written = torch.empty(len(owner), 0, dtype=torch.long, device=device)  # (N, t)
-        ids = torch.full((len(limits),), steps.start, device=device)
-        draws = [(row, k) for row in rows for k in range(width)]
-        while len(alive):
-            following = steps.step(ids)
-            if len(ids) < len(owner):  # one row for each source, from which its outputs diverge
-                following = following.of(owner)
-                steps.reorder(owner)
-            ids = self.choose(following.logits, written, draws)
-            picked = following.logits.gather(1, ids[:, None]) - following.log_z
-            total = total + picked.squeeze(1)
-            written = torch.cat((written, ids[:, None]), dim=1)
-            ended = ids == end
-            last = written.shape[1] >= limit[owner]
-            for row in ((ended | last) & ~done).nonzero().flatten().tolist():
-                output = Hypothesis.alone(written[row].tolist(), float(total[row]), end)
-                outputs[int(owner[row])].append(output)
-            before, done = done, done | ended | last
-            over = done.view(-1, width).all(dim=1)
-            yield partial(_position, rows, alive, following, (ids, total, before, done), over)
-            if over.any():
-                keep = (~over).nonzero().flatten()
-                onward = (keep[:, None] * width + torch.arange(width, device=device)).flatten()
-                steps.reorder(onward)
-                steps.select(keep)
-                alive, owner, ids, done = alive[keep], owner[onward], ids[onward], done[onward]
-                total, written = total[onward], written[onward]
-                draws = [draws[n] for n in onward.tolist()]
-        return [sorted(each, key=lambda output: -output.score) for each in outputs]
+    @property
+    def groups(self) -> int:
+        return self.width
 
-
-def _position(
-    rows: Sequence[int],
-    alive: Int[Tensor, "M"],
-    following: Next,
-    outputs: tuple[Tensor, Tensor, Tensor, Tensor],
-    over: Bool[Tensor, "M"],
-) -> SearchPosition:
-    """Return the position of outputs (token, log p, done before, done now), M · width each."""
-    ids, total, before, done = (part.view(len(alive), -1) for part in outputs)
-    shown = total.masked_fill(before, -torch.inf)
-    state = torch.where(done, DONE, LIVE)
-    parent = torch.arange(ids.numel(), device=ids.device).view_as(ids)
-    sources, onward = [rows[i] for i in alive.tolist()], parent[~over].flatten()
-    return SearchPosition(sources, ids, shown, shown, parent, state, onward, following)
-
-
-def _checked(outputs: Outputs, steps: Constrained) -> Outputs:
-    """Return the outputs with ids of the whole vocabulary. Raises `NoOutputError` without any."""
-    check_outputs(outputs, steps.rows)
-    if steps.vocabulary is None:
-        return outputs
-    ids = steps.vocabulary.tolist()
-    return [[replace(h, ids=[ids[i] for i in h.ids]) for h in each] for each in outputs]
+    def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
+        if len(following.logits) < beams.row.numel():  # the first token: a row for each source
+            following = following.of(beams.row.flatten())
+        draws = [(steps.rows[s], k) for s in beams.sources.tolist() for k in range(self.width)]
+        token = self.choose(following.logits, beams.tokens.flatten(0, 2), draws)[:, None]
+        picked = following.logits.gather(1, token) - following.log_z
+        log_p = beams.log_p + picked.view_as(beams.row)
+        return log_p, token.view_as(beams.row), torch.zeros_like(beams.row)
 
 
 def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:

@@ -14,15 +14,22 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from foveate.config import ConfigError, Tree
-from foveate.documents.base import BOM
-from foveate.documents.formats import BY_LINES, ENDINGS, jsonl_object, rows_of
+from foveate.data.corpus import Meter
+from foveate.data.text import CUT, DAMAGED
+from foveate.documents.base import BOM, DocumentOptions
+from foveate.documents.formats import BY_LINES, ENDINGS, jsonl_object, read_document, rows_of
+from foveate.documents.spans import DocumentError
+from foveate.documents.whole import translate_document
+from foveate.engine.answers import STAYED, TranslateOptions, Translator
 from foveate.files import replace_file, replacing
 
 LINES = 512  # lines in a part: a few seconds of work, the most that is lost with a worker
@@ -41,13 +48,22 @@ class FilePart(NamedTuple):
     digest: str  # of the format and the bytes; equal parts have equal translations
 
     def read(self) -> bytes:
-        """Return the bytes. Raises ``ConfigError`` if the file has changed."""
+        """Return the bytes of the part. Raises ``ConfigError`` if the file has changed."""
         with open(self.file, "rb") as file:
             file.seek(self.start)
             data = file.read(self.size)
         if _digest(self.kind, data) != self.digest:
             raise ConfigError(f"{self.file} changed while it was being translated; start again")
         return data
+
+    def read_utf8(self) -> tuple[bytes, list[int]]:
+        """Return the bytes, in formats of lines with U+FFFD for invalid UTF-8, and these lines."""
+        data, damaged = self.read(), list[int]()
+        if self.kind in BY_LINES:
+            for number, line in enumerate(data.split(b"\n"), start=1):
+                if line.decode(errors="replace").encode() != line:
+                    damaged.append(number)
+        return data.decode(errors="replace").encode() if damaged else data, damaged
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class SourceFile:
 
     @property
     def digest(self) -> str:
-        """The digest of the whole content."""
+        """A digest of the whole content."""
         return hashlib.blake2b("".join(p.digest for p in self.parts).encode()).hexdigest()[:32]
 
 
@@ -94,7 +110,7 @@ def files_in(folder: Path, kind: str | None) -> tuple[list[Path], dict[str, list
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Return whether a path, with all links followed, is in a folder."""
+    """Return whether a path is in a folder when all links are followed."""
     return path.resolve().is_relative_to(folder.resolve())
 
 
@@ -116,7 +132,7 @@ def cut(path: Path, name: str, kind: str, lines: int) -> SourceFile:
 
 
 def _checked(data: bytes, kind: str, path: Path, first: int) -> int:
-    """Return the number of lines in a part, after checking that each can be read."""
+    """Return the number of lines of a part. Raises ``ConfigError`` if one cannot be read."""
     if kind not in BY_LINES:
         return max(1, data.count(b"\n"))
     rows = rows_of(data.removeprefix(BOM).decode(errors="replace"))
@@ -153,6 +169,48 @@ def reason_in(data: bytes) -> str | None:
         return None
     reason: str = json.loads(data)["refused"]
     return reason
+
+
+def translated(
+    part: FilePart, run: Translator, options: DocumentOptions, search: TranslateOptions
+) -> bytes:
+    """Return the translation of a part as `packed`, or why its file cannot be read."""
+    data, damaged = part.read_utf8()
+    read = BY_LINES.get(part.kind) or partial(read_document, part.kind)
+    try:
+        document = read(data, options, part.file)
+    except DocumentError as error:  # it stops its own file alone
+        return refusal(str(error).removeprefix(part.file))
+    text, answers = translate_document(run, document, search)
+    lines = document.lines or [0] * len(document.passages)
+    places = [n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences]
+    cut = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
+    stayed = {places[n - 1] for n in document.stayed}
+    return packed(text, {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)})
+
+
+GROWING = ("log.jsonl", "best.json")  # files of a run that do not change its answers
+
+
+def weights_of(*names: str) -> str:
+    """Return a digest of what translations depend on in a packed file, or in checkpoints.
+
+    These are the weights, and the files of the run beside them.
+    """
+    if Path(names[0]).is_file():
+        return hashlib.sha256(Path(names[0]).read_bytes()).hexdigest()[:16]
+    from foveate.train import checkpoint
+    from foveate.train.stored import WEIGHTS
+
+    digest = hashlib.sha256()
+    for name in names:
+        path, folder = checkpoint.run_of(Path(name))
+        assert folder is not None
+        own = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
+        for each in (folder / WEIGHTS, *(file for file in own if file.name not in GROWING)):
+            with each.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 class FolderJob:
@@ -228,6 +286,36 @@ class FolderJob:
             os.fsync(log.fileno())
         self.done[source.name] = record
         return events
+
+    def translate(
+        self,
+        sources: Sequence[SourceFile],
+        execute: Callable[[Sequence[FilePart]], Generator[bytes, None, None]],
+    ) -> list[str]:
+        """Translate and write files; a message for each that cannot be read."""
+        missing, messages = self.missing(sources), list[str]()
+        reasons: dict[str, str] = {}  # by the digest of a part
+        with (
+            closing(execute(missing)) as translations,
+            Meter("translating", sum(part.lines for part in missing), "lines") as meter,
+        ):
+            for source in sources:
+                for part in self.missing([source]):
+                    if part.digest in reasons:
+                        continue
+                    translation = next(translations)
+                    if (reason := reason_in(translation)) is None:
+                        self.store(part, translation)
+                    else:
+                        reasons[part.digest] = reason
+                    meter.add(part.lines)
+                if left := self.missing([source]):
+                    messages.append(source.name + reasons[left[0].digest])
+                else:
+                    self.join(source)
+            for _ in translations:  # none is left: the executor reports lost workers
+                pass
+        return messages
 
     def _read_done(self) -> dict[str, Tree]:
         path, records = self.folder / "done.jsonl", {}

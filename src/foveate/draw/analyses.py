@@ -20,7 +20,7 @@ from foveate.draw.charts import (
     line_chart,
 )
 from foveate.draw.parts import Numbers, visible
-from foveate.draw.sheets import LensDrawing, SheetDrawing, SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.errors import UserError
 from foveate.inspect.cells import Gates, principal
 from foveate.inspect.flow import by_distance
@@ -53,9 +53,8 @@ def gates(
     shown = np.sort(np.argsort(-np.asarray(lively), kind="stable")[:units])
     drawn = [
         sheet(
-            f"{name} gate", gate[shown], columns=words, down="unit", least=0.0, most=1.0,
-            scale_label="0 closed … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
-            across="read",
+            f"{name} gate", gate[shown], [str(unit) for unit in shown], words, "unit", "read",
+            ColorScale(0.0, 1.0, "0 closed … 1 open"), aspect=0.35,
         )
         for name, gate in over.items()
     ]  # fmt: skip
@@ -163,8 +162,7 @@ def importances(
                 spaced(block), values, down="layer", across="head",
                 rows=[str(n) for n in range(len(layers))],
                 columns=[str(n) for n in range(values.shape[1])],
-                least=-most, most=most, aspect=0.6, written=True,
-                scale_label=" ",
+                scale=ColorScale(-most, most, " "), aspect=0.6, written=True,
             )
         )  # fmt: skip
     count = sum(len(forced.produced) for forced in passes)
@@ -190,7 +188,7 @@ def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "")
         label = f"log₁₀ (loss / {least:.3g}); loss {least:.3g} … {most:.3g}, "
         label += f"middle {grid[middle, middle]:.3g}"
         ends = 0.0, float(np.log10(most / least))
-        sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=label))
+        sheets.append(sheet(name, above, places, places, "β", "α", ColorScale(*ends, label)))
     count = sum(grid.size for grid in losses.values())
     caption = f"filter-normalised directions, {count} runs (Li et al., 2018)"
     return SheetGrid(sheets=sheets, title=title, caption=caption)

@@ -37,7 +37,7 @@ from foveate.inspect.hooks import ForcedPass, tensors_in
 from foveate.inspect.records import LAYERS, block_of
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
-from foveate.nn.linear import Dropout
+from foveate.nn.linear import ResidualBlock
 from foveate.nn.positions import Sinusoidal
 from foveate.nn.recurrent import Cell
 
@@ -161,11 +161,9 @@ def traced(forced: ForcedPass) -> Trace:
     def record(
         name: str, module: nn.Module, args: tuple[object, ...], named: object, output: object
     ) -> None:
-        added = args[1] if isinstance(module, Dropout) and len(args) > 1 else None
-        residual = added if isinstance(added, Tensor) else None
-        trace.calls.append(
-            ModuleCall(name, [*tensors_in((args, named))], [*tensors_in(output)], residual)
-        )
+        read = [*tensors_in((args, named))]
+        residual = read[0] if isinstance(module, ResidualBlock) else None
+        trace.calls.append(ModuleCall(name, read, [*tensors_in(output)], residual))
 
     with ExitStack() as stack, capture_cells(forced.model) as cells:
         for name, module in forced.model.named_modules():

@@ -167,7 +167,7 @@ def line_chart(
     x: Floats | Sequence[float] | None, curves: Mapping[str, Floats | Sequence[float]],
     across: str = "", up: str = "", title: str = "", log: Literal["", "x", "y", "xy"] = "",
     bands: Bands | None = None, labels: Sequence[str] = (),
-    marks: Mapping[str, float] | None = None, caption: str = "", joined: bool = True,
+    marks: Mapping[str, float] | None = None, caption: str = "",
 ) -> LinesDrawing:  # fmt: skip
     """Return a chart with a line for each name over the same positions; ``marks`` have names.
 
@@ -183,7 +183,6 @@ def line_chart(
     }
     return LinesDrawing(
         title=title, caption=caption, x=x, across=across, up=up, log=log, labels=list(labels),
-        joined=joined,
         curves=[Curve(name=name, y=y, **_band(bands, name)) for name, y in lines.items()],
         marks=[Mark(x=place, label=label) for label, place in (marks or {}).items()],
     )  # fmt: skip

@@ -23,7 +23,7 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.layout import fit
 from foveate.draw.maps import Block
 from foveate.draw.parts import Arrays, DrawingPart, Floats, visible
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetGrid, sheet
 
 STRIP_FRAMES, STRIP_ACROSS = 8, 4  # frames of a film in a figure, and in a row of it
 MOST_ANIMATED, FILM_TIME, LAST_FRAME = 60, 12_000, 3000  # frames; ms of all, and of the last one
@@ -113,12 +113,11 @@ class FilmDrawing(Drawing):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Return some frames in shades, side by side if they fit, with the column names above."""
         few, width = self.few(STRIP_FRAMES), width or shutil.get_terminal_size().columns
-        rows, columns = few.first_block.rows, few.first_block.columns
+        scale, block = ColorScale(0.0, 1.0), few.first_block
+        rows, columns = block.rows, block.columns
         sheets = [
-            sheet(
-                frame.label, np.where(weights > 0, weights, np.nan), rows, columns, least=0, most=1
-            )
-            for frame, weights in zip(few.frames, few.maps(), strict=True)
+            sheet(frame.label, np.where(each > 0, each, np.nan), rows, columns, scale=scale)
+            for frame, each in zip(few.frames, few.maps(), strict=True)
         ]
         title = f"{self.title}\ncolumns: {' '.join(map(visible, columns))}\n"
         return SheetGrid(title=title, sheets=sheets, across=4, caption=self.caption).text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
@@ -118,20 +119,31 @@ class SheetDrawing(Drawing):
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class ColorScale:
+    """The colours of a sheet: the numbers at their ends, or those of its values, and a label."""
+
+    least: float | None = None
+    most: float | None = None
+    label: str = ""
+
+
+SHARES = ColorScale(0.0, 1.0, " ")  # with no label
+
+
 def sheet(
     title: str, values: Floats, rows: Sequence[str] = (), columns: Sequence[str] = (),
-    down: str = "", across: str = "", least: float | None = None, most: float | None = None,
-    aspect: float = 1.0, scale_label: str = "", written: bool = False,
-    cells: Sequence[list[str]] = (),
+    down: str = "", across: str = "", scale: ColorScale = ColorScale(), aspect: float = 1.0,
+    written: bool = False, cells: Sequence[list[str]] = (),
 ) -> SheetDrawing:  # fmt: skip
-    """Return a sheet of numbers (T, S); the ends of the colours are by default those of the values.
+    """A sheet of numbers (T, S).
 
     0 is in the middle of the colours if the ends have different signs. With ``written`` the numbers
     are written in their cells, or else ``cells`` are.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
-    least = float(known.min()) if least is None else least
-    most = float(known.max()) if most is None else most
+    least = float(known.min()) if scale.least is None else scale.least
+    most = float(known.max()) if scale.most is None else scale.most
     if least < 0 < most:
         most = max(most, -least)
         least = -most
@@ -140,7 +152,7 @@ def sheet(
     return SheetDrawing(
         title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
         down=down, across=across, least=least, most=most, aspect=aspect,
-        scale_label=scale_label, cells=list(cells),
+        scale_label=scale.label, cells=list(cells),
     )  # fmt: skip
 
 

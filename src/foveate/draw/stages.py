@@ -20,7 +20,7 @@ import foveate.draw.figures as figures
 from foveate.config import ConfigError
 from foveate.draw.drawings import Drawing
 from foveate.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
-from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.draw.terminal import cut
 from foveate.inspect.cells import backwards
 from foveate.inspect.hooks import ForcedPass
@@ -64,9 +64,10 @@ class StageDrawing(DrawingPart):
         """Return the numbers of one frame."""
         values = self.values.array[frame if len(self.values.array) > 1 else 0]
         few = len(values) == 1 and values.shape[1] <= WRITTEN
+        label = f"{self.equation} · {self.origin.split(' · ')[0]}"
         return sheet(
-            self.title, values, self.rows, self.columns, "", self.across, self.least, self.most,
-            0.022 * values.shape[1], f"{self.equation} · {self.origin.split(' · ')[0]}", few,
+            self.title, values, self.rows, self.columns, "", self.across,
+            ColorScale(self.least, self.most, label), 0.022 * values.shape[1], few,
         )  # fmt: skip
 
 
@@ -97,7 +98,7 @@ class StepsDrawing(Drawing):
         sheets = [
             sheet(
                 s.title, s.values.array[:FRAMES, 0], self.frames[:FRAMES], s.columns, "",
-                s.across, s.least, s.most, scale_label=s.equation or " ",
+                s.across, ColorScale(s.least, s.most, s.equation or " "),
             )
             for s in [s for s in each if s.title in FILM] or each
         ]  # fmt: skip

@@ -34,7 +34,7 @@ Picture = int | str | Path  # of the test data by its number, or a file
 
 
 class OutputRules(TypedDict, total=False):
-    """What the outputs of `Translator.translate` keep to."""
+    """Constraints on the outputs of `Translator.translate`."""
 
     prefix: str | Sequence[str] | None
     required: Sequence[Sequence[Term]]
@@ -68,7 +68,7 @@ class ModelEngine(Engine):
 
     @property
     def aligns(self) -> bool:
-        """Whether word links can be read from its attention."""
+        """True if word links can be read from its attention."""
         return False
 
     def links(self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None) -> list[Links]:
@@ -346,7 +346,7 @@ class Translator(ABC):
     @property
     @abstractmethod
     def calibration(self) -> Calibration | None:
-        """How log-probability predicts quality, if it is known."""
+        """The calibration of quality by log-probability, if it is known."""
 
     @abstractmethod
     def sides(self, verb: str) -> TextSides:
@@ -374,7 +374,7 @@ class Translator(ABC):
 
     @property
     def aligns(self) -> bool:
-        """Whether word links can be read from its attention."""
+        """True if word links can be read from its attention."""
         return self.engine.aligns
 
     def translate(

@@ -104,7 +104,7 @@ class PackedError(EngineError):
 
 
 class PackedSearch(Config):
-    """How outputs are searched for where nothing else is asked for (`foveate.decode`).
+    """The search used unless another is requested (`foveate.decode`).
 
     With ``sampling`` tokens of ``beam_size`` outputs are drawn; else they are those of a beam, one
     of size 1 being greedy search. Files of earlier versions do not name the ``method``.
@@ -158,7 +158,7 @@ class PackedSearch(Config):
 
     @property
     def rules(self) -> bool:
-        """Whether outputs keep to rules."""
+        """True if outputs are constrained by rules."""
         return bool(self.min_length or self.no_repeat)
 
     @property
@@ -188,7 +188,7 @@ class ChosenSearch:
 
     @property
     def width(self) -> int:
-        """How many hypotheses of a source are decoded at a time."""
+        """The number of hypotheses of a source that are decoded at a time."""
         return self.config.beam_size
 
 
@@ -461,7 +461,7 @@ class PackedEngine(ModelEngine):
         return self.decode([source], search, 1, (), forbids, end)
 
     def forbidding(self, banned: Sequence[str]) -> Forbids | None:
-        """What forbids the last tokens of banned phrases; None without phrases."""
+        """Return what forbids the last tokens of banned phrases, or None without phrases."""
         return BannedPhrases(banned, self.tokenizers[-1]).completing if banned else None
 
     def phrases(
@@ -474,7 +474,7 @@ class PackedEngine(ModelEngine):
 
     @property
     def _continues(self) -> bool:
-        """Whether outputs go on with their sources."""
+        """True if outputs continue their sources."""
         return self.task == "language"
 
     def each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
@@ -493,7 +493,7 @@ class PackedEngine(ModelEngine):
         return Room.of(encoder, sizes.decoder_positions, ends)
 
     def _read(self, ids: Ids) -> Ids:
-        """What the program reads of a source: of a translation with its end."""
+        """Return the ids that the program reads of a source; a translation's include its end."""
         return ids if self._continues else [*ids, EOS]
 
     def decode(
@@ -599,7 +599,7 @@ class PackedEngine(ModelEngine):
         return {n: name for n, name in names if name.endswith("cross_attention")}
 
     def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
-        """As `foveate.run.Run.links`; none where the model has no attention to the source."""
+        """Return word links of pairs, none if the model has no attention to the source."""
         chosen = head or self.head
 
         def linked(pair: tuple[str, str | Ids]) -> Links:
@@ -621,7 +621,7 @@ class PackedEngine(ModelEngine):
         return between_words(maps, reading, (written.offsets, split_words(text)), rows == "read")
 
     def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
-        """As `foveate.run.Run.explain`, of a text; of a translator with its target."""
+        """Return the record of all attention for a text, and its target if the model translates."""
         from foveate.inspect.records import (
             TokenizedText,
             attention_record,
@@ -668,7 +668,7 @@ class PackedEngine(ModelEngine):
 
 
 def _is_shortlist(arrays: Sequence[NDArray[np.int32]], reads: int, writes: int) -> bool:
-    """Whether arrays are `SHORTLIST` for vocabularies of these sizes."""
+    """Return whether arrays are `SHORTLIST` for vocabularies of these sizes."""
     sound = all(array.min(initial=0) >= 0 and array.max(initial=0) < writes for array in arrays)
     return sound and [a.shape[:-1] for a in arrays] == [(), (reads,)]
 
@@ -806,7 +806,7 @@ class PackedModel(Translator):
         return self.engine.explain(read, target, units)
 
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
-        """As `foveate.run.Run.classify`, for lines of text."""
+        """Return the label of each line with p of every label, none for an empty line."""
         self._only("classify", "classification")
         (tokenizer,), names = self.tokenizers, self.header.labels
         limit = min(self.header.max_length, self.engine.room.source)

@@ -31,7 +31,8 @@ from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
 from foveate.nn.feed_forward import GELU, GELUTanh, ReLU, SwiGLU
 from foveate.nn.linear import LayerNorm, RMSNorm
-from foveate.nn.positions import Learned, Rotary, SinusoidalHalves, T5Bias, T5CausalBias
+from foveate.nn.more_positions import T5Bias, T5CausalBias
+from foveate.nn.positions import Learned, Rotary, SinusoidalHalves
 
 ACTIVATIONS = {  # of several names for one activation, the first is written
     "gelu_new": "gelu_tanh",

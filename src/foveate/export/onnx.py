@@ -42,7 +42,8 @@ from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import State, Tensors
-from foveate.nn.positions import Appended, Concatenated, Position
+from foveate.nn.more_positions import Appended, Concatenated
+from foveate.nn.positions import Position
 from foveate.nn.scores import Score
 from foveate.tasks.translation import Translation
 

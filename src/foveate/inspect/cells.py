@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType
 
 import numpy as np
 import torch
@@ -47,7 +46,7 @@ def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
     captured: dict[str, CellSteps] = {}
     stages: dict[str, dict[str, list[Tensor]]] = {}
 
-    def record(cell: str, stage: str, values: Tensor, frame: FrameType, equation: str) -> None:
+    def record(cell: str, stage: str, values: Tensor, equation: str) -> None:
         if stage == "state" or stage.endswith(" gate"):
             steps = stages.setdefault(cell, {}).setdefault(stage.removesuffix(" gate"), [])
             steps.append(values.detach().float())

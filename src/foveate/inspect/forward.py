@@ -24,7 +24,7 @@ from foveate.inspect.stages import Calls, attention_stages, capture_stages, cell
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward
-from foveate.nn.linear import Dropout
+from foveate.nn.linear import Dropout, ResidualBlock
 from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
 
@@ -142,7 +142,8 @@ def frames(
     units |= {
         name: part
         for name, part in forced.model.named_modules()
-        if isinstance(part, Dropout) and not any(name.startswith(f"{b}.") for b in blocks)
+        if isinstance(part, Dropout | ResidualBlock)
+        and not any(name.startswith(f"{b}.") for b in blocks)
     }
     calls: list[ModuleCalls] = []
     stages: dict[str, dict[str, Calls]] = {}
@@ -205,6 +206,12 @@ class _Film:
         if isinstance(module, Cell):
             return self._cell(name, module, stages)
         read, gave = calls.joined(row, 0), calls.joined(row)
+        if isinstance(module, ResidualBlock):
+            change = calls.joined(row, 1)
+            if gave is not None and read is not None and change is not None:
+                last = self.frames[-1].block if self.frames else name
+                self._make("residual sum", last, "x + f(x)", gave, [read, change])
+            return None
         if isinstance(module, TokenStem) and calls.read[0][0].dim() == 2:
             ids = calls.read[0][0][min(row, len(calls.read[0][0]) - 1)].cpu().numpy()
             self._make("tokens", name, "id of each token", ids[:, None].astype(np.float64), [])
@@ -215,12 +222,7 @@ class _Film:
             return None
         if read is not None and read.dtype.kind == "f" and not self._known(read):
             self._between(name, read)
-        if isinstance(module, Dropout):
-            residual = calls.joined(row, 1)
-            if residual is not None and gave is not None and read is not None:
-                last = self.frames[-1].block if self.frames else name
-                self._make("residual sum", last, "x + f(x)", gave, [residual, read])
-        elif gave is not None:
+        if gave is not None and not isinstance(module, Dropout):
             self._make(*self._named(name, module), gave, [] if read is None else [read])
         return None
 

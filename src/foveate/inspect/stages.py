@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from inspect import currentframe
+from itertools import islice
 from pathlib import Path
-from types import FrameType
+from traceback import walk_stack
 
 import numpy as np
 import torch
@@ -92,9 +94,9 @@ def capture_stages(module: nn.Module) -> Iterator[dict[str, Calls]]:
     """Collect the stages of a module and of its parts, by name, in the order of computation."""
     stages: dict[str, Calls] = {}
 
-    def record(name: str, values: Tensor, frame: FrameType, equation: str) -> None:
-        code = frame.f_code
-        place = f"{code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})"
+    def record(name: str, values: Tensor, equation: str) -> None:
+        frame, line = next(islice(walk_stack(currentframe()), 2, None))  # past here and `_stage`
+        place = f"{frame.f_code.co_qualname} ({Path(frame.f_code.co_filename).name}:{line})"
         stages.setdefault(name, Calls(place, equation)).values.append(values.detach().float().cpu())
 
     with ExitStack() as stack:

@@ -31,8 +31,8 @@ class Bag(Memory):
         if self.order is None:
             return super().mean()
         places = self.order.unsqueeze(-1).expand_as(self.values)
-        keys = None if self.keys is None else self.keys.gather(1, self.order)
-        return Memory(self.values.gather(1, places), keys).mean()
+        source_mask = None if self.keys is None else self.keys.gather(1, self.order)
+        return Memory(self.values.gather(1, places), source_mask).mean()
 
     def select(self, rows: Tensor) -> Bag:
         chosen = super().select(rows)
@@ -67,10 +67,11 @@ class BagEncoder(Encoder):
         self.stem = config.stem.build(source, config.embedding_size)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, inputs: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Bag:
-        ids = inputs if keys is None else inputs.masked_fill(~keys, torch.iinfo(inputs.dtype).max)
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Bag:
+        last = torch.iinfo(inputs.dtype).max
+        ids = inputs if source_mask is None else inputs.masked_fill(~source_mask, last)
         order = ids.argsort(dim=1, stable=True)
-        return Bag(self.dropout(self.stem(inputs)), keys, order=order)
+        return Bag(self.dropout(self.stem(inputs)), source_mask, order=order)
 
 
 class NeighbourEncoder(BagEncoder):
@@ -91,13 +92,13 @@ class NeighbourEncoder(BagEncoder):
 
     config: Config
 
-    def forward(self, inputs: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Bag:
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Bag:
         x = self.dropout(self.stem(inputs))
         at = torch.arange(x.shape[1], device=x.device)
         distance = (at[:, None] - at).abs()
         near = ((distance > 0) & (distance <= self.config.window))[None]  # (1, S, S)
-        near = (near if keys is None else near & keys[:, None, :]).to(x.dtype)
-        return Bag(near @ x / near.sum(dim=-1, keepdim=True).clamp(min=1), keys)
+        near = (near if source_mask is None else near & source_mask[:, None, :]).to(x.dtype)
+        return Bag(near @ x / near.sum(dim=-1, keepdim=True).clamp(min=1), source_mask)
 
 
 class WindowDecoder(Decoder):

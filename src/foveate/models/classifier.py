@@ -115,18 +115,18 @@ class Classifier(Model):
         if config.output_bias:
             nn.init.zeros_(self.output.bias)
 
-    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``keys`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, keys)
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
+        return self.encoder(inputs, source_mask)
 
     def features(
-        self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
+        self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B D"]:
         """Return the pooled vector of each input, from which its label is predicted."""
-        return self.dropout(self.pooling(self.encode(inputs, keys)))
+        return self.dropout(self.pooling(self.encode(inputs, source_mask)))
 
     def forward(
-        self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
+        self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B C"]:
         """Return the scores of every label."""
-        return self.output(self.features(inputs, keys))
+        return self.output(self.features(inputs, source_mask))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -12,9 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.errors import UserError
 from foveate.nn.context import Mask, State, definer, overridden
-from foveate.nn.embedding import Stem, TokenStem
+from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
 from foveate.nn.recurrent import Hidden
 from foveate.nn.spec import Input, Tokens
 
@@ -79,10 +77,10 @@ class Encoder(Configurable, nn.Module):
         stem = self._modules.get("stem")
         return stem.embedding if isinstance(stem, TokenStem) else None
 
-    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read ids (B, S), pixels (B, C, H, W) or series (B, S, C).
 
-        ``keys`` is true at real positions, None if all are real.
+        ``source_mask`` is true at real positions, None if all are real.
         """
         raise NotImplementedError
 
@@ -163,16 +161,18 @@ class EncoderDecoder(Model):
         self.encoder: Encoder = config.encoder.build(source)
         self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
         self.decoder.check(self.encoder)
-        self.output = output_projection(self.decoder, target, config.output_bias)
+        self.output = output_projection(
+            self.decoder.output_size, target.vocab_size, config.output_bias
+        )
         if config.tie in ("target", "all"):
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
         if config.tie in ("inputs", "all"):
             table = self.encoder.embedding
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
 
-    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the source; ``keys`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, keys)
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the source; ``source_mask`` is true at real positions, None if all are real."""
+        return self.encoder(inputs, source_mask)
 
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
@@ -198,51 +198,9 @@ class EncoderDecoder(Model):
         self,
         source: Tensor,
         target: Int[Tensor, "B T"],
-        keys: Bool[Tensor, "B S"] | None = None,
+        source_mask: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        return self.predict(target, self.encode(source, keys))
-
-
-def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> nn.Linear:
-    """Return W (V, D), which turns the outputs of a decoder into logits."""
-    output = nn.Linear(decoder.output_size, target.vocab_size, bias=bias)
-    nn.init.normal_(output.weight, std=decoder.output_size**-0.5)
-    if bias:
-        nn.init.zeros_(output.bias)
-    return output
-
-
-def rows_of(output: nn.Module, tokens: Int[Tensor, "W"]) -> nn.Module:
-    """Return the output projection onto some tokens only, in whatever precision it has."""
-    projection = copy.copy(output)
-    for tensors in ("_parameters", "_buffers"):
-        rows = {
-            name: None if t is None else t.detach()[tokens]
-            for name, t in vars(output)[tensors].items()
-        }
-        vars(projection)[tensors] = rows
-    return projection
-
-
-def tie(
-    setting: str, module: nn.Linear | nn.Embedding | None, name: str, to: nn.Embedding | None
-) -> None:
-    """Make ``module`` share the weights of the target embedding ``to``.
-
-    Raises `UserError` without an embedding to share, or if the shapes differ.
-    """
-    if module is None or to is None:
-        missing = name if module is None else "the target embedding"
-        raise UserError(
-            f'model.tie = {setting!r}: {missing} is not an embedding table; set model.tie = "none"'
-        )
-    if module.weight.shape != to.weight.shape:
-        raise UserError(
-            f"model.tie = {setting!r}: {name} is {tuple(module.weight.shape)}, the "
-            f"target embedding {tuple(to.weight.shape)}; make sizes and vocabularies equal "
-            '(task.joint = true), or set model.tie = "none"'
-        )
-    module.weight = to.weight
+        return self.predict(target, self.encode(source, source_mask))
 
 
 class DecoderSteps:

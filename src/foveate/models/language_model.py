@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, output_projection, tie
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import State
+from foveate.nn.embedding import output_projection, tie
 from foveate.nn.linear import LayerNorm, Norm
 from foveate.nn.spec import Tokens
 
@@ -37,7 +38,9 @@ class LanguageModel(Model):
         super().__init__()
         self.config = config
         self.decoder: Decoder = config.decoder.build(target, None)
-        self.output = output_projection(self.decoder, target, config.output_bias)
+        self.output = output_projection(
+            self.decoder.output_size, target.vocab_size, config.output_bias
+        )
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
 
@@ -133,16 +136,13 @@ class MaskedLanguageModel(Model):
             self.transform = nn.Linear(self.encoder.output_size, size)
             self.activate = ACTIVATIONS[config.activation]
             self.norm: Norm = config.norm.build(size)
-        self.output = nn.Linear(size, source.vocab_size, bias=config.output_bias)
-        nn.init.normal_(self.output.weight, std=size**-0.5)
-        if config.output_bias:
-            nn.init.zeros_(self.output.bias)
+        self.output = output_projection(size, source.vocab_size, config.output_bias)
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", table)
 
-    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``keys`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, keys)
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
+        return self.encoder(inputs, source_mask)
 
     def features(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
         """Return the vectors that W is compared with, from those of the encoder."""
@@ -151,7 +151,7 @@ class MaskedLanguageModel(Model):
         return self.norm(self.activate(self.transform(hidden)))
 
     def forward(
-        self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
+        self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S V"]:
         """Return scores of every token at every position."""
-        return self.output(self.features(self.encode(inputs, keys).values))
+        return self.output(self.features(self.encode(inputs, source_mask).values))

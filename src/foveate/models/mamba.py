@@ -1,4 +1,4 @@
-"""Mamba encoder and decoder (Gu & Dao, 2023): selective state spaces instead of self-attention."""
+"""Recurrences instead of self-attention: Mamba (Gu & Dao, 2023), and SSRUs (Kim et al., 2019)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
-from foveate.models.transformer import ResidualBlock
+from foveate.models.transformer import DecoderLayer, TransformerDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.linear import Dropout, Norm, RMSNorm, to_autocast_dtype
+from foveate.nn.linear import Dropout, Norm, ResidualBlock, RMSNorm, to_autocast_dtype
+from foveate.nn.positions import Position
 from foveate.nn.spec import Input, Tokens
-from foveate.nn.ssm import SelectiveStateSpace
+from foveate.nn.ssm import SSRU, SelectiveStateSpace
 
 
 class MambaEncoderLayer(nn.Module):
@@ -28,15 +29,15 @@ class MambaEncoderLayer(nn.Module):
         self.backwards = config.state_space.build(size) if config.bidirectional else None
         self.block = ResidualBlock(config.norm.build(size), config.dropout, "pre")
 
-    def forward(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
-        return self.block.around(x, lambda y: self._both_directions(y, keys))
+    def forward(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
+        return self.block.around(x, None, self._both_directions, source_mask)
 
-    def _both_directions(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
+    def _both_directions(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
         x = to_autocast_dtype(x)
-        y: Tensor = self.forwards(x, keys)
+        y: Tensor = self.forwards(x, source_mask)
         if self.backwards is None:
             return y
-        return y + self.backwards(x, keys, backwards=True)
+        return y + self.backwards(x, source_mask, backwards=True)
 
 
 class MambaEncoder(Encoder):
@@ -66,11 +67,11 @@ class MambaEncoder(Encoder):
         self.layers = nn.ModuleList(MambaEncoderLayer(config) for _ in range(config.num_layers))
         self.norm = config.norm.build(size)
 
-    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         x = self.dropout(self.stem(inputs))
         for layer in self.layers:
-            x = layer(x, keys)
-        return Memory(self.norm(x), keys)
+            x = layer(x, source_mask)
+        return Memory(self.norm(x), source_mask)
 
 
 class MambaDecoderLayer(nn.Module):
@@ -94,9 +95,9 @@ class MambaDecoderLayer(nn.Module):
         self, x: Tensor, memory: Memory | None, mask: Mask, state: State | None
     ) -> Float[Tensor, "B T D"]:
         blocks, cross = cast(list[ResidualBlock], list(self.blocks)), self.cross_attention
-        x = blocks[0].around(x, lambda y: self.state_space(y, state=state))
+        x = blocks[0].around(x, None, self.state_space, None, state)
         if memory is not None and cross is not None:
-            x = blocks[1].around(x, lambda y: cross(y, memory.values, mask, state))
+            x = blocks[1].around(x, None, cross, memory.values, mask, state)
         return x
 
 
@@ -144,3 +145,26 @@ class MambaDecoder(Decoder):
         if state is not None:
             state.position += ids.shape[1]
         return self.norm(x)
+
+
+class SSRULayer(DecoderLayer):
+    """A decoder layer with an SSRU in place of self-attention (Kim et al., 2019)."""
+
+    def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
+        self.unit = SSRU(config.hidden_size)
+
+    def attend_to_prefix(
+        self, x: Tensor, mask: Mask, state: State | None, position: Position
+    ) -> Float[Tensor, "B T D"]:
+        return self.unit(x, state)
+
+
+class SSRUDecoder(TransformerDecoder):
+    """The decoder of Kim et al. (2019): a step costs the same at any length of the prefix."""
+
+    class Config(TransformerDecoder.Config, kind="ssru"):
+        """``attention`` is that to the memory alone."""
+
+    config: Config
+    layer = SSRULayer
+    constant_memory = True

@@ -16,15 +16,8 @@ from torch import Tensor, nn
 from foveate.data.tokenizer import UNK
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
-from foveate.nn.attention import (
-    Attention,
-    AttentionContext,
-    Projection,
-    join_hypotheses,
-    split_heads,
-    split_hypotheses,
-)
-from foveate.nn.context import Mask, State
+from foveate.nn.attention import Attention, Projection, split_hypotheses
+from foveate.nn.context import AttentionContext, Mask, State
 from foveate.nn.linear import single
 from foveate.nn.scores import Additive, Score
 from foveate.nn.spec import Input, Tokens
@@ -81,22 +74,20 @@ class CoveredAttention(Attention):
         self, query: Float[Tensor, "N T D"], memory: Memory, state: State
     ) -> tuple[Float[Tensor, "N T O"], Float[Tensor, "N T S"], Float[Tensor, "N T"]]:
         """Return the contexts, the weights and Σ_i min(α_ti, c_ti) of each query."""
-        values, steps = memory.values, query.shape[1]
-        context = AttentionContext(memory.mask, range(steps), None, state)
-        queries = self._stage("query", split_heads(self.query(query), 1))
-        keys, mixed = self._keys_and_values(query, values, context)
+        each, places = len(query) // len(memory.values), range(memory.values.shape[1])
+        query_at = (range(query.shape[1]),) * each  # a range for each hypothesis
+        context = AttentionContext(memory.mask, query_at, places, state=state)
+        queries = self._queries(query.reshape(len(memory.values), -1, query.shape[2]), context)
+        keys, values = self._keys_and_values(query, memory.values, context)
         if self.covered is None:
-            joined = join_hypotheses(queries, len(values))
-            weights = self._tapped(
-                self._weights(joined, keys, context, range(keys.shape[2])), steps
-            )
-            contexts = self._stage("context", split_hypotheses(weights @ mixed, steps))
-            alpha = split_hypotheses(weights, steps).squeeze(1)
+            weights = self._tapped(self._weights(queries, keys, context), context)
+            contexts = split_hypotheses(self._stage("context", weights @ values), each)
+            alpha = split_hypotheses(weights, each).squeeze(1)
             cost = alpha.new_zeros(alpha.shape[:2])
         else:
-            each = len(query) // len(values)
+            queries = split_hypotheses(queries, each)
             alpha, cost = self._cover(queries, keys.repeat_interleave(each, 0), memory, state)
-            contexts = alpha[:, None] @ mixed.repeat_interleave(each, 0)
+            contexts = alpha[:, None] @ values.repeat_interleave(each, 0)
         return self._stage("output", self.output(contexts.squeeze(1))), alpha, cost
 
     def _cover(
@@ -106,12 +97,12 @@ class CoveredAttention(Attention):
         assert self.covered is not None
         each, places = len(queries) // len(memory.values), range(keys.shape[2])
         real = None if memory.keys is None else memory.keys.repeat_interleave(each, 0)
-        context = AttentionContext(Mask(real), range(1), None, None)
+        context = AttentionContext(Mask(real), range(1), places)
         (before,) = state.current(self, lambda: (keys.new_zeros(len(keys), len(places)),))
         weights, costs = [], []
         for query in queries.split(1, dim=2):
             covered = keys + before[:, None, :, None] * self.covered
-            alpha = self._tapped(self._weights(query, covered, context, places), 1)[:, 0, 0]
+            alpha = self._tapped(self._weights(query, covered, context), context)[:, 0, 0]
             costs.append(torch.minimum(alpha, before).sum(dim=1))
             weights.append(alpha)
             before = before + alpha
@@ -161,8 +152,8 @@ class PointerGenerator(EncoderDecoder):
         self.join = nn.Linear(joined, hidden)
         self.switch = nn.Linear(joined, 1)
 
-    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        return replace(super().encode(self.known(inputs), keys), ids=inputs)
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        return replace(super().encode(self.known(inputs), source_mask), ids=inputs)
 
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None

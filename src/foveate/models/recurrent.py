@@ -53,9 +53,9 @@ class RecurrentEncoder(Encoder):
         self.output_size = self.stack.output_size
         self.final_states = (config.num_layers, cast(type[Cell], config.cell.owner).states)
 
-    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        values, final = self.stack(self.dropout(self.stem(inputs)), keys)
-        return Memory(self.dropout(values), keys, final)
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        values, final = self.stack(self.dropout(self.stem(inputs)), source_mask)
+        return Memory(self.dropout(values), source_mask, final)
 
 
 class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="full"):

@@ -19,30 +19,14 @@ from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask, State, overridden
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm, normalize
+from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, normalize
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
-from foveate.nn.ssm import SSRU
 
-
-class ResidualBlock(nn.Module):
-    """A residual connection around a sub-layer f, with dropout and a norm.
-
-    ``order`` "pre": x + f(norm(x)); "post": norm(x + f(x)); "plain": norm(f(x)), without the sum.
-    """
-
-    def __init__(self, norm: Norm, dropout: float, order: str) -> None:
-        super().__init__()
-        self.norm, self.dropout, self.order = norm, Dropout(dropout), order
-
-    def around(
-        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None
-    ) -> Tensor:
-        """Apply the sub-layer to x (B, T, D) and add x to its output; ``real`` is for the norm."""
-        if self.order == "pre":
-            return self.dropout(sublayer(normalize(self.norm, x, real)), x)
-        y = self.dropout(sublayer(x), None if self.order == "plain" else x)
-        return normalize(self.norm, y, real)
+PRE_NORM = (
+    "pre-norm by default (Xiong et al., 2020); for the post-norm of Vaswani et al. (2017), set "
+    'norm_order = "post"'
+)
 
 
 class TransformerConfig(Config):
@@ -72,10 +56,9 @@ class EncoderLayer(nn.Module):
         self.blocks = _blocks(config, 1, self.feed_forward)
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
-        attention, *last = cast(list[ResidualBlock], list(self.blocks))
-        real = mask.keys
-        x = attention.around(x, lambda y: self.self_attention(y, None, mask, None, position), real)
-        return last[0].around(x, self.feed_forward, real) if last else x
+        first, *rest = cast(list[ResidualBlock], list(self.blocks))
+        x = first.around(x, mask.keys, self.self_attention, None, mask, None, position)
+        return rest[0].around(x, mask.keys, self.feed_forward) if rest else x
 
 
 class DecoderLayer(nn.Module):
@@ -109,16 +92,16 @@ class DecoderLayer(nn.Module):
         masks: tuple[Mask, Mask],
         position: Position,
         state: State | None,
-        real: Bool[Tensor, "B T"] | None = None,
+        target_mask: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         first, *rest = cast(list[ResidualBlock], list(self.blocks))
         causal, memory_mask = masks
-        x = first.around(x, lambda y: self.attend_to_prefix(y, causal, state, position), real)
+        x = first.around(x, target_mask, self.attend_to_prefix, causal, state, position)
         cross = self.cross_attention
         if memory is not None and cross is not None:
             second, *rest = rest
-            x = second.around(x, lambda y: cross(y, memory.values, memory_mask, state), real)
-        return rest[0].around(x, self.feed_forward, real) if rest else x
+            x = second.around(x, target_mask, cross, memory.values, memory_mask, state)
+        return rest[0].around(x, target_mask, self.feed_forward) if rest else x
 
 
 class TransformerStack(nn.Module):
@@ -139,24 +122,21 @@ class TransformerStack(nn.Module):
         self.norm: nn.Module = config.norm.build(size) if pre else nn.Identity()
 
     def embed(
-        self, inputs: Tensor, start: int = 0, real: Bool[Tensor, "B T"] | None = None
+        self, inputs: Tensor, start: int = 0, mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         """Return the input of the first layer: embeddings with positions, normalised, with dropout.
 
-        ``start`` is the position of the first input; ``real`` is false at padding.
+        ``start`` is the position of the first input; ``mask`` is false at padding.
         """
         x = self.stem(inputs)
         at = torch.arange(start, start + x.shape[1], device=x.device)
-        return self.dropout(normalize(self.embedding_norm, self.position.embed(x, at), real))
+        return self.dropout(normalize(self.embedding_norm, self.position.embed(x, at), mask))
 
 
 class TransformerEncoder(TransformerStack, Encoder):
     """L layers of self-attention over embeddings and positions of tokens, patches or time steps."""
 
-    differs = (
-        "pre-norm by default (Xiong et al., 2020); for the post-norm of Vaswani et al. (2017), set "
-        'norm_order = "post"'
-    )
+    differs = PRE_NORM
 
     class Config(TransformerConfig, Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -173,20 +153,17 @@ class TransformerEncoder(TransformerStack, Encoder):
         super().__init__(config, source)
         self._build(config, source, lambda: self.layer(config))
 
-    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        x, mask = self.embed(inputs, 0, keys), Mask(keys)
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        x, mask = self.embed(inputs, 0, source_mask), Mask(source_mask)
         for layer in self.layers:
             x = layer(x, mask, self.position)
-        return Memory(normalize(self.norm, x, keys), keys)
+        return Memory(normalize(self.norm, x, source_mask), source_mask)
 
 
 class TransformerDecoder(TransformerStack, Decoder):
     """L layers of causal self-attention, with cross-attention to the memory if there is one."""
 
-    differs = (
-        "pre-norm by default (Xiong et al., 2020); for the post-norm of Vaswani et al. (2017), set "
-        'norm_order = "post"'
-    )
+    differs = PRE_NORM
 
     class Config(TransformerConfig, Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -211,14 +188,14 @@ class TransformerDecoder(TransformerStack, Decoder):
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
-        real = ids != Tokens.padding if self.training else None
-        x = self.embed(ids, 0 if state is None else state.position, real)
+        target_mask = ids != Tokens.padding if self.training else None
+        x = self.embed(ids, 0 if state is None else state.position, target_mask)
         masks = Mask(causal=self.config.causal), Mask() if memory is None else memory.mask
         for layer in self.layers:
-            x = layer(x, memory, masks, self.position, state, real)
+            x = layer(x, memory, masks, self.position, state, target_mask)
         if state is not None:
             state.position += ids.shape[1]
-        return normalize(self.norm, x, real)
+        return normalize(self.norm, x, target_mask)
 
     def _cheat(self, memory_size: int | None) -> None:
         """Warn once of ``causal = false``. Raises `UserError` where it has no meaning."""
@@ -259,26 +236,3 @@ def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForwar
         ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
         for _ in range(count)
     )
-
-
-class SSRULayer(DecoderLayer):
-    """A decoder layer with an SSRU in place of self-attention (Kim et al., 2019)."""
-
-    def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
-        self.unit = SSRU(config.hidden_size)
-
-    def attend_to_prefix(
-        self, x: Tensor, mask: Mask, state: State | None, position: Position
-    ) -> Float[Tensor, "B T D"]:
-        return self.unit(x, state)
-
-
-class SSRUDecoder(TransformerDecoder):
-    """The decoder of Kim et al. (2019): a step costs the same at any length of the prefix."""
-
-    class Config(TransformerDecoder.Config, kind="ssru"):
-        """``attention`` is that to the memory alone."""
-
-    config: Config
-    layer = SSRULayer
-    constant_memory = True

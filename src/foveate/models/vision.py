@@ -16,8 +16,8 @@ from foveate.errors import UserError
 from foveate.models.encoder_decoder import Encoder, Memory, Model
 from foveate.nn.embedding import grid_labels
 from foveate.nn.linear import Dropout, LayerNorm, Norm
+from foveate.nn.normalizers import Chooser, HardChoice
 from foveate.nn.recurrent import Cell, LSTMCell
-from foveate.nn.scores import Chooser, HardChoice
 from foveate.nn.spec import Input, Labels, Pixels
 
 
@@ -67,10 +67,10 @@ class ConvolutionalEncoder(Encoder):
         self.output_size = config.hidden_size
 
     def forward(
-        self, inputs: Float[Tensor, "B C H W"], keys: Bool[Tensor, "B S"] | None = None
+        self, inputs: Float[Tensor, "B C H W"], source_mask: Bool[Tensor, "B S"] | None = None
     ) -> Memory:
         grid = self.layers(inputs).flatten(2).mT  # (B, C, h, w) -> (B, h·w, C)
-        return Memory(self.dropout(self.norm(self.features(grid))), keys)
+        return Memory(self.dropout(self.norm(self.features(grid))), source_mask)
 
 
 class Retina(nn.Module):

@@ -1,4 +1,4 @@
-"""Operations that run the C kernels instead of PyTorch's."""
+"""Operations that run the C kernels instead of PyTorch's, and whether one may replace a module."""
 
 from __future__ import annotations
 

@@ -2,17 +2,17 @@
 
     A(q, K, V) = Σ_i normalise_i(e(q, k_i)) v_i
 
-project → rotate → append to the state → score → bias → mask → normalise → mix. Decoders of every
-family use `Attention`; they differ in the score, the number of heads and which inputs are
-projected. A ``tap`` reads or replaces the weights from outside, a ``probe`` reads each of these
-stages; if neither is set, `fused_attention` may compute the mixture without forming the weights.
-Cheaper kinds with the same interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
+project → rotate → append to the state → score → bias → mask → normalise → mix → join: read
+`Attention._attend`, `_mix` and `_weights`. Decoders of every family use `Attention`; they differ in
+the score, the number of heads and which inputs are projected. A ``tap`` reads or replaces the
+weights from outside, a ``probe`` reads each of these stages; if neither is set, a kernel may
+compute the mixture without forming the weights (`fused_attention`). Cheaper kinds with the same
+interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -26,11 +26,26 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.native.layers import Attend, attends
-from foveate.nn.context import Mask, Positions, Probed, State, definer, indices, overridden
+from foveate.nn.context import (
+    AttentionContext,
+    Mask,
+    Positions,
+    Probed,
+    State,
+    definer,
+    indices,
+    overridden,
+)
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
-from foveate.nn.positions import Position
+from foveate.nn.positions import NO_POSITION, Position
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 
+# M sources, N queries of all hypotheses of each, H heads (or G key heads), S keys, sizes K and V
+Queries = Float[Tensor, "M H N K"]
+Keys = Float[Tensor, "M H S K"]
+Values = Float[Tensor, "M H S V"]
+Weights = Float[Tensor, "M H N S"]
+Sums = Float[Tensor, "M H N V"]
 Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to replacements, or None
 Projection = Literal["query", "key", "value", "output"]
 SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attention is faster on CPUs
@@ -38,53 +53,18 @@ SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attenti
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
-@dataclass(frozen=True)
-class AttentionContext:
-    """The inputs of attention besides queries, keys and values.
-
-    The ``mask``, the positions of the queries, the position encoding and the decoder's state.
-    """
-
-    mask: Mask
-    query_at: range
-    position: Position | None
-    state: State | None
-
-    def bias(self, key_at: Positions, device: torch.device) -> Float[Tensor, "H T S"] | None:
-        """Return what the position encoding adds to the score of each query and key."""
-        if self.position is None or not self.position.biases:
-            return None
-        return self.position.bias(indices(self.query_at, device), indices(key_at, device))
-
-    def refuse_bias(self, kind: str, device: torch.device) -> None:
-        """Raise `UserError` if the position encoding adds to scores and ``kind`` has none."""
-        if self.bias(range(1), device) is not None and self.position is not None:
-            name = self.position.config.kind
-            raise UserError(
-                f'position = "{name}" adds a bias to the score of each query and key, '
-                f'but attention = "{kind}" forms no scores; choose another position or attention'
-            )
-
-
-def repeat(x: Tensor, steps: int, rows: int) -> Tensor:
-    """Repeat for each of the n hypotheses of a source: (B, 1, T or 1, S) -> (B, 1, n·T, S)."""
-    if x.shape[2] == rows or x.shape[2] == 1:
+def split_hypotheses(x: Tensor, hypotheses: int) -> Tensor:
+    """Give each of n hypotheses its own row: (M, H, n·T, S) -> (M·n, H, T, S)."""
+    if hypotheses == 1:
         return x
-    return x.repeat(1, 1, rows // steps, 1)
+    return x.unflatten(2, (hypotheses, -1)).transpose(1, 2).flatten(0, 1)
 
 
-def join_hypotheses(x: Tensor, rows: int) -> Tensor:
-    """Join the hypotheses of a source in one row: (M·n, H, T, K) -> (M, H, n·T, K)."""
-    if len(x) == rows:
+def join_hypotheses(x: Tensor, hypotheses: int) -> Tensor:
+    """Join the n hypotheses of each source in one row: (M·n, H, T, S) -> (M, H, n·T, S)."""
+    if hypotheses == 1:
         return x
-    return x.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)
-
-
-def split_hypotheses(x: Tensor, steps: int) -> Tensor:
-    """Give each hypothesis its own row again: (M, H, n·T, K) -> (M·n, H, T, K)."""
-    if x.shape[2] == steps:
-        return x
-    return x.unflatten(2, (-1, steps)).transpose(1, 2).flatten(0, 1)
+    return x.unflatten(0, (-1, hypotheses)).transpose(1, 2).flatten(2, 3)
 
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
@@ -224,57 +204,57 @@ class BaseAttention(Probed, Configurable, nn.Module):
 
         With a ``state``, keys and values of self-attention are appended to it and those of a memory
         are projected once. A memory may have fewer rows than there are queries: M divides B, and
-        each of its rows serves B/M consecutive queries (the hypotheses of one source).
+        each of its rows serves B/M consecutive queries (the hypotheses of one source), which are
+        queries of one row to all that follows: (B, T, D) -> (M, n·T, D).
         """
-        query = to_autocast_dtype(query)
+        x, state = to_autocast_dtype(query), state or State()
         memory = None if memory is None else to_autocast_dtype(memory)
-        steps, start = query.shape[1], 0 if state is None or memory is not None else state.position
-        context = AttentionContext(mask or Mask(), range(start, start + steps), position, state)
-        queries = self._stage("query", split_heads(self.query(query), self.num_heads))
-        if position is not None and position.rotates:
-            rotated = position.rotate(queries, indices(context.query_at, query.device))
-            queries = self._stage("rotated query", rotated)  # (B, H, T, K)
-        queries = join_hypotheses(queries, len(query if memory is None else memory))
-        mixed = split_hypotheses(self._attend(queries, query, memory, context), steps)
-        heads = merge_heads(self._stage("context", mixed))
-        return self._stage("output", self.output(heads))
+        start = state.position if memory is None else 0
+        own = range(start, start + x.shape[1])
+        query_at: Positions = own
+        key_at = range(own.stop if memory is None else memory.shape[1])
+        if memory is not None and len(memory) != len(x):
+            query_at = (own,) * (len(x) // len(memory))
+            x = x.reshape(len(memory), -1, x.shape[2])
+        context = AttentionContext(mask or Mask(), query_at, key_at, position or NO_POSITION, state)
+        output = self._stage("output", self._attend(x, memory, context))
+        return output if context.hypotheses == 1 else output.view(*query.shape[:2], -1)
 
-    def _attend(
-        self,
-        queries: Float[Tensor, "M H N K"],
-        source: Tensor,
-        memory: Tensor | None,
-        context: AttentionContext,
-    ) -> Float[Tensor, "M H N V"]:
-        """Return what the queries gather from the memory, or from the source if it is None."""
+    def _attend(self, x: Tensor, memory: Tensor | None, context: AttentionContext) -> Tensor:
+        """Return the output for x, which attends to the memory, or to itself if that is None.
+
+        x is (M, N, D), the memory (M, S, E), and the output (M, N, O).
+        """
         raise NotImplementedError
 
-    def _project(
-        self, x: Float[Tensor, "M S E"], position: Position | None, at: range
-    ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
-        """Return keys and values of x at positions ``at``; shared heads are not repeated."""
-        values = self._stage("value", split_heads(self.value(x), self.key_heads))
-        keys = values  # a score that reads no keys needs only their number
-        if self.reads_keys:
+    def _queries(self, x: Tensor, context: AttentionContext) -> Queries:
+        """Return the queries of x in heads, rotated by their positions."""
+        queries = self._stage("query", split_heads(self.query(x), self.num_heads))
+        return self._rotated("query", queries, context.position, context.query_at)
+
+    def _project(self, x: Tensor, position: Position, at: Positions) -> tuple[Tensor, Tensor]:
+        """Return keys and values of x at positions ``at`` in key heads, keys rotated by them."""
+        keys = values = self._stage("value", split_heads(self.value(x), self.key_heads))
+        if self.reads_keys:  # otherwise a score needs only their number
             keys = self._stage("key", split_heads(self.key(x), self.key_heads))
-        if position is not None and position.rotates:
-            rotated = position.rotate(keys, indices(at, x.device))
-            keys = self._stage("rotated key", rotated)
-        return keys, values
+        return self._rotated("key", keys, position, at), values
+
+    def _rotated(self, name: str, x: Tensor, position: Position, at: Positions) -> Tensor:
+        """Return queries or keys, rotated where the position encoding does that."""
+        if not position.rotates:
+            return x
+        return self._stage(f"rotated {name}", position.rotate(x, indices(at, x.device)))
 
     def _keys_and_values(
-        self, source: Tensor, memory: Tensor | None, context: AttentionContext
-    ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
+        self, x: Tensor, memory: Tensor | None, context: AttentionContext
+    ) -> tuple[Keys, Values]:
         """Return keys and values for all heads, including those of earlier steps in the state."""
-        read = source if memory is None else memory
-        at = context.query_at if memory is None else range(read.shape[1])
-        project = partial(self._project, read, context.position, at)
-        if context.state is None:
-            keys, values = project()
-        elif memory is None:
-            keys, values = context.state.grow(self, *project())
+        position, state = context.position, context.state
+        if memory is None:
+            keys, values = state.grow(self, *self._project(x, position, context.query_at))
         else:
-            keys, values = context.state.cached(self, project)
+            make = partial(self._project, memory, position, context.key_at)
+            keys, values = state.cached(self, make)
         return self._shared(keys), self._shared(values)
 
     def _shared(self, x: Float[Tensor, "M G S K"]) -> Float[Tensor, "M H S K"]:
@@ -282,6 +262,21 @@ class BaseAttention(Probed, Configurable, nn.Module):
         if self.key_heads == self.num_heads:
             return x
         return x.repeat_interleave(self.num_heads // self.key_heads, 1)
+
+    def _tapped(
+        self, weights: Tensor, context: AttentionContext, equation: str | None = None
+    ) -> Weights:
+        """Return the weights, or those that the tap replaces them with."""
+        hypotheses = context.hypotheses
+        if self.tap is not None:
+            replaced = self.tap(split_hypotheses(weights, hypotheses))
+            weights = weights if replaced is None else join_hypotheses(replaced, hypotheses)
+        return self._stage("weights", weights, equation)
+
+    def _join(self, mixed: Sums) -> Tensor:
+        """Return what the output projection makes of all heads together."""
+        joined: Tensor = self.output(merge_heads(self._stage("context", mixed)))
+        return joined
 
 
 class Attention(BaseAttention):
@@ -320,36 +315,43 @@ class Attention(BaseAttention):
             "weights": "α_i = e_i" if self.score.gives_weights else weights,
         }
 
-    def _attend(
-        self,
-        queries: Float[Tensor, "M H N K"],
-        source: Tensor,
-        memory: Tensor | None,
-        context: AttentionContext,
-    ) -> Float[Tensor, "M H N V"]:
-        keys, values = self._keys_and_values(source, memory, context)
-        return self._mix(queries, keys, values, context, range(keys.shape[2]))
+    def _attend(self, x: Tensor, memory: Tensor | None, context: AttentionContext) -> Tensor:
+        queries = self._queries(x, context)  # q = R_t W_q x
+        keys, values = self._keys_and_values(x, memory, context)  # k_i = R_i W_k x_i, v_i = W_v x_i
+        mixed = self._mix(queries, keys, values, context)  # c = Σ_i α_i v_i
+        return self._join(mixed)  # o = W_o [c of every head]
 
-    def _mix(
-        self,
-        queries: Float[Tensor, "M H N K"],
-        keys: Float[Tensor, "M H S E"],
-        values: Float[Tensor, "M H S V"],
-        context: AttentionContext,
-        key_at: Positions,
-    ) -> Float[Tensor, "M H N V"]:
-        """Return Σ_i weight_i v_i, by a fused kernel if nothing reads the weights."""
-        scale = self._fused_scale()
-        if scale is not None:
-            dropout = self.dropout.p if self.dropout.training else None
-            mixed = fused_attention(queries, keys, values, context, key_at, scale, dropout)
-            if mixed is not None:
-                return mixed
-        weights = self._weights(queries, keys, context, key_at)
-        return self.dropout(self._tapped(weights, len(context.query_at))) @ values
+    def _mix(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Sums:
+        """Return Σ_i α_i v_i, by a fused kernel if nothing reads the weights α."""
+        mixed = fused_attention(queries, keys, values, context, self._kernel_scale(), self.dropout)
+        if mixed is None:
+            weights = self._tapped(self._weights(queries, keys, context), context)
+            mixed = self.dropout(weights) @ values
+        return mixed
 
-    def _fused_scale(self) -> float | None:
-        """Return c if a kernel may compute softmax(c q kᵀ) in place of this module, else None.
+    def _weights(self, queries: Queries, keys: Keys, context: AttentionContext) -> Weights:
+        """Return normalise(score + bias + mask): rows sum to 1, those without a visible key are 0.
+
+        A score that returns weights is only masked.
+        """
+        mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
+        scores = self._stage("score", self.score(queries, keys))
+        if self.score.gives_weights:
+            context.refuse_bias('full" with score.softmax_over = "max_length')
+            visible = mask.dense(*at, device)
+            return scores if visible is None else scores.masked_fill(~visible, 0)
+        bias = context.bias(device)
+        if bias is not None:
+            scores = scores + self._stage("bias", bias, context.position.equation).to(scores.dtype)
+        hidden = mask.additive(*at, scores.dtype, device)
+        if hidden is not None:
+            scores = scores + self._stage("mask", hidden)
+        weights = self.normalizer(scores)
+        blind = mask.blind(*at, device)
+        return weights if blind is None else weights.masked_fill(blind, 0)
+
+    def _kernel_scale(self) -> float | None:
+        """Return c if a kernel may compute softmax(c q kᵀ) v in place of this module, else None.
 
         A kernel only replaces the weights, score, normaliser and dropout of these classes: a
         subclass that computes any of them in another way is called instead.
@@ -364,80 +366,45 @@ class Attention(BaseAttention):
         )
         return score.scale if normalizer.fusable and not own else None
 
-    def _tapped(self, weights: Tensor, steps: int) -> Float[Tensor, "M H N S"]:
-        """Return the weights, or those that the tap replaces them with."""
-        replaced = None if self.tap is None else self.tap(split_hypotheses(weights, steps))
-        if replaced is not None:
-            weights = join_hypotheses(replaced, len(weights))
-        return self._stage("weights", weights)
-
-    def _weights(
-        self, queries: Tensor, keys: Tensor, context: AttentionContext, key_at: Positions
-    ) -> Float[Tensor, "M H N S"]:
-        """Return normalise(score + bias + mask): rows sum to 1, those without a visible key are 0.
-
-        A score that returns weights is only masked.
-        """
-        scores, query_at = self._stage("score", self.score(queries, keys)), context.query_at
-        steps, rows = len(query_at), scores.shape[2]
-        if self.score.gives_weights:
-            context.refuse_bias('full" with score.softmax_over = "max_length', scores.device)
-            seen = context.mask.dense(query_at, key_at, scores.device)
-            return scores if seen is None else scores.masked_fill(~repeat(seen, steps, rows), 0)
-        bias = context.bias(key_at, queries.device)
-        if bias is not None and context.position is not None:
-            bias = self._stage("bias", bias, context.position.equation)
-            bias = bias.repeat(1, rows // steps, 1)
-            scores = scores + bias.to(scores.dtype)
-        hidden = context.mask.additive(query_at, key_at, scores.dtype, scores.device)
-        if hidden is None:
-            return self.normalizer(scores)
-        weights = self.normalizer(scores + repeat(self._stage("mask", hidden), steps, rows))
-        blind = context.mask.blind(query_at, key_at, scores.device)
-        return weights if blind is None else weights.masked_fill(repeat(blind, steps, rows), 0)
-
 
 def fused_attention(
     queries: Float[Tensor, "M H N K"],
     keys: Float[Tensor, "M H S K"],
     values: Float[Tensor, "M H S V"],
     context: AttentionContext,
-    key_at: Positions,
-    scale: float,
-    dropout: float | None,
+    scale: float | None,
+    dropout: Dropout,
 ) -> Float[Tensor, "M H N V"] | None:
     """Return softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights.
 
-    Returns None if forming the weights is faster, or if a query may attend to no key. ``scale`` is
-    c; ``dropout`` is None outside of training. Long sequences, and all on devices other than CPUs,
-    take PyTorch's fused kernel. Short ones in training on a CPU take the native kernel, whose sums
-    have another order: outside of training a tap must not change a bit of the output.
+    Returns None if ``scale`` c is None, if forming the weights is faster, or if a query may attend
+    to no key. Long sequences, and all on devices other than CPUs, take PyTorch's fused kernel.
+    Short ones in training on a CPU take the native kernel, whose sums have another order: outside
+    of training a tap must not change a bit of the output.
     """
-    mask, query_at, device = context.mask, context.query_at, queries.device
-    steps, rows = len(query_at), queries.shape[2]
+    mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
+    rows = queries.shape[2]
     long = device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT)
-    trains = dropout == 0 and steps == rows > 1 and attends(queries, keys, values)
-    if not long and not trains:
+    trains = dropout.training and dropout.p == 0 and context.hypotheses == 1 and rows > 1
+    if scale is None or not (long or (trains and attends(queries, keys, values))):
         return None
-    bias = context.bias(key_at, device)
-    if (bias is not None and not long) or mask.blind(query_at, key_at, device) is not None:
+    bias = context.bias(device)
+    if (bias is not None and not long) or mask.blind(*at, device) is not None:
         return None
-    if not long:
-        hidden = mask.additive(query_at, key_at, torch.float32, device)
-        return Attend.apply(queries, keys, values, hidden, scale)  # type: ignore[no-untyped-call]
-    causal = bias is None and steps == rows and mask.is_causal_only(query_at, key_at)
-    added = None if causal else mask.dense(query_at, key_at, device)
+    dtype = queries.dtype if long else torch.float32
+    causal = long and bias is None and mask.is_causal_only(*at)
+    added = None if causal else mask.additive(*at, dtype, device)
     if bias is not None:
-        hidden = mask.additive(query_at, key_at, queries.dtype, device)
-        bias = bias.to(queries.dtype)
-        added = bias[None] if hidden is None else bias + hidden
+        added = bias.to(dtype)[None] if added is None else bias.to(dtype) + added
+    if not long:
+        return Attend.apply(queries, keys, values, added, scale)  # type: ignore[no-untyped-call]
     with sdpa_kernel(KERNELS):
         return F.scaled_dot_product_attention(
             queries,
             keys,
             values,
-            attn_mask=None if added is None else repeat(added, steps, rows),
-            dropout_p=dropout or 0.0,
+            attn_mask=added,
+            dropout_p=dropout.p if dropout.training else 0.0,
             is_causal=causal,
             scale=scale,
         )

@@ -1,24 +1,25 @@
-"""What a layer receives besides its input: mask and positions, the state between steps, a probe.
+"""What a layer receives besides its input, and what it shows: mask, state, stages of its equation.
 
 Every forward of a decoder takes a state, or None to compute a whole sequence at once.
 """
 
 from __future__ import annotations
 
-import sys
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from types import FrameType
+from functools import cache, reduce
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from foveate.errors import UserError
+from foveate.nn.positions import NO_POSITION, Position
 
 Positions = range | tuple[range, ...]  # consecutive positions, or several runs of them
 Tensors = tuple[Tensor, ...]
-# name of a stage, its values, the frame that computes it, its equation
-Probe = Callable[[str, Tensor, FrameType, str], None]
 
 
 def runs(at: Positions) -> tuple[range, ...]:
@@ -64,41 +65,40 @@ class Mask:
             self._narrower[window] = Mask(self.keys, self.causal, window)
         return self._narrower[window]
 
+    def is_causal_only(self, query_at: Positions, key_at: Positions) -> bool:
+        """Return whether the mask is the causal one of a whole sequence and nothing else."""
+        return self.causal and self.keys is None and self.window is None and query_at == key_at
+
     def dense(
-        self, query_at: range, key_at: Positions, device: torch.device | None = None
+        self, query_at: Positions, key_at: Positions, device: torch.device | None = None
     ) -> Tensor | None:
         """Return True where a query attends, (B or 1, 1, T, S); None if all attend to all keys."""
         name = self._name("dense", query_at, key_at, device)
         if name in self._forms:
             return self._forms[name]
-        visible = None if self.keys is None else take(self.keys, key_at, 1)[:, None, None, :]
+        terms = []
+        if self.keys is not None:
+            terms, device = [take(self.keys, key_at, 1)[:, None, None, :]], self.keys.device
         last = max((r.stop - 1 for r in runs(key_at)), default=0)
-        future = self.causal and last > query_at.start  # some key may be in a query's future
+        future = self.causal and last > runs(query_at)[0].start  # that of the first query
         if future or self.window is not None:
-            device = device if self.keys is None else self.keys.device
-            distance = indices(query_at, device)[:, None] - indices(key_at, device)  # (T, S)
+            distance = (indices(query_at, device)[:, None] - indices(key_at, device))[None, None]
             if future:
-                past = (distance >= 0)[None, None]
-                visible = past if visible is None else visible & past
+                terms.append(distance >= 0)
             if self.window is not None:
-                near = (distance.abs() < self.window)[None, None]
-                visible = near if visible is None else visible & near
-        self._forms[name] = visible
-        return visible
+                terms.append(distance.abs() < self.window)
+        self._forms[name] = reduce(operator.and_, terms) if terms else None
+        return self._forms[name]
 
     def _name(
-        self, form: object, query_at: range, key_at: Positions, device: torch.device | None
+        self, form: object, query_at: Positions, key_at: Positions, device: torch.device | None
     ) -> tuple[object, ...]:
         """Return the key of a dense form; without causal mask or window it is for all queries."""
         return form, query_at if self.causal or self.window is not None else None, key_at, device
 
-    def is_causal_only(self, query_at: range, key_at: Positions) -> bool:
-        """Return whether the mask is the causal one of a whole sequence and nothing else."""
-        return self.causal and self.keys is None and self.window is None and query_at == key_at
-
     def additive(
         self,
-        query_at: range,
+        query_at: Positions,
         key_at: Positions,
         dtype: torch.dtype,
         device: torch.device | None = None,
@@ -118,7 +118,7 @@ class Mask:
         return self._forms[name]
 
     def blind(
-        self, query_at: range, key_at: Positions, device: torch.device | None = None
+        self, query_at: Positions, key_at: Positions, device: torch.device | None = None
     ) -> Tensor | None:
         """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None."""
         if self.is_causal_only(query_at, key_at):  # each query attends to itself
@@ -156,23 +156,21 @@ class State:
 
     def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
         """Append parts (B, H, T, K) along dimension 2 and return those of all steps so far."""
-        buffers, length = self._grown.get(module, ((), 0))
-        steps = parts[0].shape[2]
-        if not buffers and steps > 1:  # a whole prefix: no buffer until the next step
-            self._grown[module] = (parts, steps)
+        if module not in self._grown:
+            self._grown[module] = parts, parts[0].shape[2]
             return parts
-        if not buffers or buffers[0].shape[2] < length + steps:
-            capacity = max(16, 2 * (length + steps))
-            buffers = tuple(
-                part.new_empty(*part.shape[:2], capacity, part.shape[3]) for part in parts
-            )
-            if length:
-                for buffer, old in zip(buffers, self._grown[module][0], strict=True):
-                    buffer[:, :, :length] = old[:, :, :length]
+        buffers, before = self._grown[module]
+        length = before + parts[0].shape[2]
+        if buffers[0].shape[2] < length:
+            room = max(16, 2 * length)
+            larger = tuple(x.new_empty(*x.shape[:2], room, x.shape[3]) for x in buffers)
+            for new, old in zip(larger, buffers, strict=True):
+                new[:, :, :before] = old[:, :, :before]
+            buffers = larger
         for buffer, part in zip(buffers, parts, strict=True):
-            buffer[:, :, length : length + steps] = part
-        self._grown[module] = (buffers, length + steps)
-        return tuple(buffer[:, :, : length + steps] for buffer in buffers)
+            buffer[:, :, before:length] = part
+        self._grown[module] = buffers, length
+        return tuple(buffer[:, :, :length] for buffer in buffers)
 
     def cached(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
         """Return the tensors of ``make``, which is called at the first step only."""
@@ -206,6 +204,44 @@ class State:
             self._cached[module] = tuple(t.index_select(0, sources) for t in tensors)
 
 
+@dataclass(frozen=True)
+class AttentionContext:
+    """The inputs of attention besides queries, keys and values.
+
+    ``query_at`` are the positions of the queries: a range, or one for each of the n hypotheses of a
+    source, whose queries follow one another; ``key_at`` those of the keys.
+    """
+
+    mask: Mask
+    query_at: Positions
+    key_at: Positions
+    position: Position = NO_POSITION
+    state: State = field(default_factory=State)
+
+    @property
+    def hypotheses(self) -> int:
+        """The number n of hypotheses of each source."""
+        return len(runs(self.query_at))
+
+    def bias(self, device: torch.device) -> Float[Tensor, "H T S"] | None:
+        """Return what the position encoding adds to the score of each query and key."""
+        if not self.position.biases:
+            return None
+        return self.position.bias(indices(self.query_at, device), indices(self.key_at, device))
+
+    def refuse_bias(self, kind: str) -> None:
+        """Raise `UserError` if the position encoding adds to scores and ``kind`` has none."""
+        if self.position.biases:
+            raise UserError(
+                f'position = "{self.position.config.kind}" adds a bias to the score of each query '
+                f'and key, but attention = "{kind}" forms no scores; choose another position or '
+                "attention"
+            )
+
+
+Probe = Callable[[str, Tensor, str], None]  # gets the name of a stage, its values, its equation
+
+
 class Probed:
     """A module that passes the stages of its computation to a ``probe``, if one is set.
 
@@ -220,14 +256,24 @@ class Probed:
         return {}
 
     def _stage(self, name: str, x: Tensor, equation: str | None = None) -> Tensor:
-        """Return x itself, after calling a probe with it, the caller's frame and the equation.
+        """Return x itself, after calling a probe with the name, x and the equation.
 
         ``equation`` is passed for a stage of another module, such as a position encoding.
         """
         if self.probe is not None:
             written = self.equations().get(name, "") if equation is None else equation
-            self.probe(name, x, sys._getframe(1), written)
+            self.probe(name, x, written)
         return x
+
+
+@contextmanager
+def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
+    """Set the probe of a module for the context; None removes it."""
+    before, module.probe = module.probe, probe
+    try:
+        yield
+    finally:
+        module.probe = before
 
 
 def overridden(module: nn.Module, base: type, *methods: str) -> bool:
@@ -260,13 +306,3 @@ def as_written(part: object) -> bool:
 def definer(module: object, name: str) -> type:
     """Return the class that gives an object this attribute."""
     return next(each for each in type(module).__mro__ if name in vars(each))
-
-
-@contextmanager
-def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
-    """Set the probe of a module for the context; None removes it."""
-    before, module.probe = module.probe, probe
-    try:
-        yield
-    finally:
-        module.probe = before

@@ -13,18 +13,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.nn.attention import (
-    Attention,
-    AttentionContext,
-    BaseAttention,
-    join_hypotheses,
-    split_hypotheses,
-)
-from foveate.nn.context import Mask, Positions, indices, probed, take
+from foveate.nn.attention import Attention, BaseAttention, Keys, Queries, Sums, Values
+from foveate.nn.context import AttentionContext, Mask, Positions, indices, probed, runs, take
 from foveate.nn.linear import single
+from foveate.nn.positions import NO_POSITION, Position
 
-# queries of a block, the keys and values that it reads, its context, and the keys' positions
-Piece = tuple[Tensor, Tensor, Tensor, AttentionContext, tuple[range, ...]]
+# queries of a block, the keys and values that it reads, and its context
+Piece = tuple[Tensor, Tensor, Tensor, AttentionContext]
 
 
 class SparseAttention(Attention):
@@ -69,38 +64,28 @@ class SparseAttention(Attention):
         """Return the mask inside the runs."""
         return mask
 
-    def _mix(
-        self,
-        queries: Float[Tensor, "B H T K"],
-        keys: Float[Tensor, "B H S E"],
-        values: Float[Tensor, "B H S V"],
-        context: AttentionContext,
-        key_at: Positions,
-    ) -> Float[Tensor, "B H T V"]:
+    def _mix(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Sums:
         pieces = self._pieces(queries, keys, values, context)
         if not self.observed:
             mix = super()._mix
             return torch.cat([mix(*piece) for piece in pieces], dim=2)
         with probed(self, None), probed(self.score, None):  # a block's scores are not a stage
-            weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
-        whole = _whole(weights, [piece[-1] for piece in pieces], keys.shape[2])
-        replaced = None if self.tap is None else self.tap(whole)
-        self._stage("weights", whole if replaced is None else replaced, self._weighed(context))
-        if replaced is not None:
-            return self.dropout(replaced) @ values
-        mixed = [self.dropout(w) @ v for w, (_, _, v, _, _) in zip(weights, pieces, strict=True)]
+            weights = [self._weights(q, k, seen) for q, k, _, seen in pieces]
+        whole = _whole(weights, [seen.key_at for *_, seen in pieces], keys.shape[2])
+        tapped = self._tapped(whole, context, self._weighed(context.position))
+        if tapped is not whole:
+            return self.dropout(tapped) @ values
+        mixed = [self.dropout(w) @ v for w, (_, _, v, _) in zip(weights, pieces, strict=True)]
         return torch.cat(mixed, dim=2)
 
     def equations(self) -> dict[str, str]:
-        return super().equations() | {"weights": self._weighed(None)}
+        return super().equations() | {"weights": self._weighed(NO_POSITION)}
 
-    def _weighed(self, context: AttentionContext | None) -> str:
+    def _weighed(self, position: Position) -> str:
         """Return the equation of the weights, which have no stage for the scores of all keys."""
-        position = None if context is None else context.position
-        biased = position is not None and position.biases
         full = super().equations()
-        parts = [full["weights"], full["score"] + " + b_i" * biased]
-        parts += [position.equation] if position is not None and biased else []
+        parts = [full["weights"], full["score"] + " + b_i" * position.biases]
+        parts += [position.equation] * position.biases
         return ", ".join([*parts, self.pattern])
 
     def _pieces(
@@ -108,14 +93,14 @@ class SparseAttention(Attention):
     ) -> list[Piece]:
         """Return the queries, keys, values and context of each block."""
         mask, length = self.narrow(context.mask), keys.shape[2]
-        blocks = _blocks(context.query_at, self.block)
+        blocks = [each for run in runs(context.query_at) for each in _blocks(run, self.block)]
         both = Cut(keys, self.block), Cut(values, self.block)
         pieces = []
         for block, asking in zip(blocks, queries.split([*map(len, blocks)], dim=2), strict=True):
-            runs = self.runs(block, block.stop if mask.causal else length)
-            seen = AttentionContext(mask, block, context.position, context.state)
-            some_keys, some_values = (cut.take(runs) for cut in both)
-            pieces.append((asking, some_keys, some_values, seen, runs))
+            read = self.runs(block, block.stop if mask.causal else length)
+            seen = AttentionContext(mask, block, read, context.position, context.state)
+            some_keys, some_values = (cut.take(read) for cut in both)
+            pieces.append((asking, some_keys, some_values, seen))
         return pieces
 
 
@@ -212,10 +197,10 @@ def _blocks(at: range, size: int) -> list[range]:
     return [range(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def _whole(weights: list[Tensor], runs: list[tuple[range, ...]], length: int) -> Tensor:
+def _whole(weights: list[Tensor], key_at: list[Positions], length: int) -> Tensor:
     """Return the weights of all blocks over all keys, 0 for unread keys: (B, H, T, S)."""
     rows = []
-    for part, read in zip(weights, runs, strict=True):
+    for part, read in zip(weights, key_at, strict=True):
         row = part.new_zeros(*part.shape[:3], length)
         row[..., indices(read, part.device)] = part
         rows.append(row)
@@ -247,32 +232,21 @@ class LowRankAttention(Attention):
         self.key_places = nn.Parameter(torch.randn(shape) / shape[0] ** 0.5)  # E
         self.value_places = nn.Parameter(torch.randn(shape) / shape[0] ** 0.5)  # F
 
-    def _mix(
-        self,
-        queries: Float[Tensor, "M H N K"],
-        keys: Float[Tensor, "M H S E"],
-        values: Float[Tensor, "M H S V"],
-        context: AttentionContext,
-        key_at: Positions,
-    ) -> Float[Tensor, "M H N V"]:
+    def _mix(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Sums:
         self._refuse(context, keys.shape[2])
         short_keys = self._mixtures(self.key_places, context.mask, keys.shape[2]) @ keys
         mixtures = self._mixtures(self.value_places, context.mask, keys.shape[2])
-        all_of_them, seen = (
-            range(self.config.rank),
-            AttentionContext(Mask(), context.query_at, None, None),
-        )
+        seen = AttentionContext(Mask(), context.query_at, range(self.config.rank))
         if not self.observed:
-            return super()._mix(queries, short_keys, mixtures @ values, seen, all_of_them)
+            return super()._mix(queries, short_keys, mixtures @ values, seen)
         self._stage("mixed key", short_keys)
         with probed(self, None), probed(self.score, None):  # scores of mixtures, not of keys
-            weights = self._weights(queries, short_keys, seen, all_of_them)
+            weights = self._weights(queries, short_keys, seen)
         self._stage("weights of mixtures", weights)
-        whole = split_hypotheses(weights @ mixtures, len(context.query_at))
-        replaced = None if self.tap is None else self.tap(whole)
-        self._stage("weights", whole if replaced is None else replaced)
-        if replaced is not None:
-            return self.dropout(join_hypotheses(replaced, len(weights))) @ values
+        whole = weights @ mixtures
+        tapped = self._tapped(whole, context)
+        if tapped is not whole:
+            return self.dropout(tapped) @ values
         return self.dropout(weights) @ self._stage("mixed value", mixtures @ values)
 
     def equations(self) -> dict[str, str]:
@@ -300,7 +274,7 @@ class LowRankAttention(Attention):
                 f"a sequence of {length} positions is longer than linformer's max_length = "
                 f"{self.config.max_length}; raise it in the config, or cut the sequence"
             )
-        context.refuse_bias("linformer", self.key_places.device)
+        context.refuse_bias("linformer")
 
 
 CHUNK = 64  # causal queries that are answered together, their own keys by an explicit product
@@ -334,42 +308,32 @@ class KernelAttention(BaseAttention):
         """Return φ(k), never negative."""
         raise NotImplementedError
 
-    def _attend(
-        self,
-        queries: Float[Tensor, "M H N K"],
-        source: Tensor,
-        memory: Tensor | None,
-        context: AttentionContext,
-    ) -> Float[Tensor, "M H N V"]:
-        self._refuse(context, memory is None, queries.device)
+    def _attend(self, x: Tensor, memory: Tensor | None, context: AttentionContext) -> Tensor:
+        queries = self._queries(x, context)
+        self._refuse(context, memory is None)
         with _exact(queries):
             phi = self._stage("query features", self.of_queries(single(queries)))
-        total = (
-            self._own(phi, source, context)
-            if memory is None
-            else self._foreign(phi, memory, context)
-        )
+        if memory is None:
+            total = self._own(phi, x, context)
+        else:
+            total = self._foreign(phi, memory, context)
         mixed, sums = total[..., :-1], total[..., -1:]
         mixed = mixed / sums.masked_fill(sums == 0, 1)  # a query that sees no key gets zeros
-        replaced = self._show(phi, source, memory, context) if self.observed else None
-        return (mixed if replaced is None else replaced).to(queries.dtype)
+        replaced = self._show(phi, x, memory, context) if self.observed else None
+        return self._join((mixed if replaced is None else replaced).to(queries.dtype))
 
-    def _own(
-        self, phi: Tensor, source: Tensor, context: AttentionContext
-    ) -> Float[Tensor, "B H T V"]:
+    def _own(self, phi: Tensor, x: Tensor, context: AttentionContext) -> Float[Tensor, "B H T V"]:
         """Return self-attention's sums; all that was read is stored as one matrix of sums."""
-        keys, values = self._features(source, context.query_at, context)
-        sums = phi.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
-        if context.state is not None:
-            (sums,) = context.state.current(self, lambda: (sums,))
+        keys, values = self._features(x, context.query_at, context)
+        zeros = phi.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
+        (sums,) = context.state.current(self, lambda: (zeros,))
         with _exact(phi):
             if context.mask.causal:
                 total, sums = _running(phi, keys, values, sums)
             else:
                 sums = sums + keys.mT @ values
                 total = phi @ sums
-        if context.state is not None:
-            context.state.replace(self, (sums,))
+        context.state.replace(self, (sums,))
         return total
 
     def _foreign(
@@ -378,16 +342,16 @@ class KernelAttention(BaseAttention):
         """Return cross-attention's sums; those of the memory are computed once."""
 
         def make() -> tuple[Tensor, ...]:
-            keys, values = self._features(memory, range(memory.shape[1]), context)
+            keys, values = self._features(memory, context.key_at, context)
             with _exact(phi):
                 return (keys.mT @ values,)
 
-        (sums,) = make() if context.state is None else context.state.cached(self, make)
+        (sums,) = context.state.cached(self, make)
         with _exact(phi):
             return phi @ sums
 
     def _features(
-        self, x: Tensor, at: range, context: AttentionContext
+        self, x: Tensor, at: Positions, context: AttentionContext
     ) -> tuple[Float[Tensor, "M H S R"], Float[Tensor, "M H S V"]]:
         """Return φ(k), 0 where masked, and [v; 1]: one sum is numerator and denominator."""
         keys, values = self._project(x, context.position, at)
@@ -399,35 +363,28 @@ class KernelAttention(BaseAttention):
         return keys, F.pad(values, (0, 1), value=1.0)
 
     def _show(
-        self, phi: Tensor, source: Tensor, memory: Tensor | None, context: AttentionContext
+        self, phi: Tensor, x: Tensor, memory: Tensor | None, context: AttentionContext
     ) -> Float[Tensor, "M H N V"] | None:
         """Compute the weights for tap and probe: φ(q)ᵀ φ(k_i) / Σ_j φ(q)ᵀ φ(k_j)."""
-        read, at = source, context.query_at
-        if memory is not None:
-            read, at = memory, range(memory.shape[1])
-        keys, values = self._features(read, at, context)
+        at = context.query_at if memory is None else context.key_at
+        keys, values = self._features(x if memory is None else memory, at, context)
         with _exact(phi):
             weights = phi @ keys.mT
             if memory is None and context.mask.causal:
                 weights = weights.tril()
             sums = weights.sum(dim=-1, keepdim=True)
             weights = weights / sums.masked_fill(sums == 0, 1)
-            self._stage("weights", split_hypotheses(weights, len(context.query_at)))
-            if self.tap is None:
-                return None
-            replaced = self.tap(split_hypotheses(weights, len(context.query_at)))
-            return (
-                None if replaced is None else join_hypotheses(replaced, len(phi)) @ values[..., :-1]
-            )
+            tapped = self._tapped(weights, context)
+            return None if tapped is weights else tapped @ values[..., :-1]
 
-    def _refuse(self, context: AttentionContext, own: bool, device: torch.device) -> None:
+    def _refuse(self, context: AttentionContext, own: bool) -> None:
         kind = self.config.kind or ""
-        context.refuse_bias(kind, device)
+        context.refuse_bias(kind)
         if context.mask.window is not None:
             raise UserError(
                 f'attention = "{kind}" sums over all earlier positions: it supports no window'
             )
-        if self.observed and own and context.query_at.start > 0:
+        if self.observed and own and context.state.position > 0:
             raise UserError(
                 f'attention = "{kind}" stores sums, not keys, so it has no weights to show '
                 "step by step; run the whole sequence at once (state=None)"

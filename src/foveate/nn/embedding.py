@@ -1,7 +1,8 @@
-"""Embeddings of tokens, of pixels and of the values of a series."""
+"""Embeddings of tokens, pixels and the values of a series, and the projection back to tokens."""
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import ClassVar, Literal
 
@@ -217,3 +218,45 @@ class SeriesSteps(SeriesStem, kind="series_steps"):
 
     def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:
         return self.project(inputs)
+
+
+def output_projection(hidden_size: int, vocab_size: int, bias: bool = False) -> nn.Linear:
+    """Return W (V, D), which turns the vectors of a decoder into logits."""
+    output = nn.Linear(hidden_size, vocab_size, bias=bias)
+    nn.init.normal_(output.weight, std=hidden_size**-0.5)
+    if bias:
+        nn.init.zeros_(output.bias)
+    return output
+
+
+def rows_of(output: nn.Module, tokens: Int[Tensor, "W"]) -> nn.Module:
+    """Return the output projection onto some tokens only, in whatever precision it has."""
+    projection = copy.copy(output)
+    for tensors in ("_parameters", "_buffers"):
+        rows = {
+            name: None if t is None else t.detach()[tokens]
+            for name, t in vars(output)[tensors].items()
+        }
+        vars(projection)[tensors] = rows
+    return projection
+
+
+def tie(
+    setting: str, module: nn.Linear | nn.Embedding | None, name: str, to: nn.Embedding | None
+) -> None:
+    """Make ``module`` share the weights of the target embedding ``to``.
+
+    Raises `UserError` without an embedding to share, or if the shapes differ.
+    """
+    if module is None or to is None:
+        missing = name if module is None else "the target embedding"
+        raise UserError(
+            f'model.tie = {setting!r}: {missing} is not an embedding table; set model.tie = "none"'
+        )
+    if module.weight.shape != to.weight.shape:
+        raise UserError(
+            f"model.tie = {setting!r}: {name} is {tuple(module.weight.shape)}, the "
+            f"target embedding {tuple(to.weight.shape)}; make sizes and vocabularies equal "
+            '(task.joint = true), or set model.tie = "none"'
+        )
+    module.weight = to.weight

@@ -1,6 +1,8 @@
-"""Linear maps, their autocast dtype, dropout, and normalization."""
+"""Linear maps, their autocast dtype, dropout, normalization, and the residual block."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -129,14 +131,19 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
-    def forward(self, change: Tensor, x: Tensor | None = None) -> Tensor:
-        """Apply dropout to ``change`` and add it to ``x`` if that is not None."""
-        drop = int(256 * self.p)
-        if self.training and drop and change.device.type == "cpu" and not transformed():
-            return apply(_ByteDropout, change, drop, x)
-        if self.training and drop:
-            change = F.dropout(change, self.p)
-        return change if x is None else x + change
+    @property
+    def drop(self) -> int:
+        """The number of the 256 bytes that zero an element."""
+        return int(256 * self.p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.by_bytes(x):
+            return apply(_ByteDropout, x, self.drop, None)
+        return F.dropout(x, self.p) if self.training and self.drop else x
+
+    def by_bytes(self, x: Tensor) -> bool:
+        """Return whether random bytes zero elements of x."""
+        return self.training and self.drop > 0 and x.device.type == "cpu" and not transformed()
 
 
 class Norm(Configurable, nn.Module):
@@ -241,6 +248,38 @@ def normalize(
     """Apply ``norm`` to x; batch statistics count only the real positions."""
     y: Tensor = norm(x, real) if isinstance(norm, BatchNorm) else norm(x)
     return y
+
+
+class ResidualBlock(nn.Module):
+    """A residual connection around a sub-layer f, with dropout and a norm.
+
+    ``order`` "pre": x + dropout(f(norm(x))); "post": norm(x + dropout(f(x))); "plain":
+    norm(dropout(f(x))), without the sum.
+    """
+
+    def __init__(self, norm: Norm, dropout: float, order: str) -> None:
+        super().__init__()
+        self.norm, self.dropout, self.order = norm, Dropout(dropout), order
+
+    def around(
+        self, x: Tensor, mask: Tensor | None, sublayer: Callable[..., Tensor], *inputs: object
+    ) -> Tensor:
+        """Return x (B, T, D) after the sub-layer f(x, …), with the ``inputs`` that f has besides x.
+
+        ``mask`` (B, T) is true at real positions.
+        """
+        if self.order == "pre":
+            return self(x, sublayer(normalize(self.norm, x, mask), *inputs))
+        change = sublayer(x, *inputs)
+        y = self.dropout(change) if self.order == "plain" else self(x, change)
+        return normalize(self.norm, y, mask)
+
+    def forward(self, x: Tensor, change: Tensor) -> Tensor:
+        """Return x + dropout(change), in one pass where random bytes decide."""
+        dropout = self.dropout
+        if dropout.by_bytes(change) and not overridden(dropout, Dropout, "forward"):
+            return apply(_ByteDropout, change, dropout.drop, x)
+        return x + dropout(change)
 
 
 Statistics = tuple[Tensor, Tensor]  # shift and scale, (B, 1, C) each

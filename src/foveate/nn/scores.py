@@ -1,11 +1,8 @@
-"""Attention scores, the normalizers that turn them into weights, and sampled (hard) attention."""
+"""Attention scores, and the normalizers that turn them into weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,9 +13,11 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.native.kernels import AutogradContext, transformed
 from foveate.nn.context import Probed
-from foveate.nn.linear import single
+
+Query = Float[Tensor, "B H T K"]
+Key = Float[Tensor, "B H S E"]  # E is K, unless the score compares vectors of two sizes
+Scores = Float[Tensor, "B H T S"]
 
 
 def by_head(
@@ -50,9 +49,7 @@ class Score(Probed, Configurable, nn.Module):
         super().__init__()
         self.config = config
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
-    ) -> Float[Tensor, "B H T S"]:
+    def forward(self, query: Query, key: Key) -> Scores:
         raise NotImplementedError
 
 
@@ -66,9 +63,7 @@ class ScaledDot(Score, kind="scaled_dot"):
         super().__init__(config, num_heads, head_size)
         self.scale = 1 / math.sqrt(head_size)
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
-    ) -> Float[Tensor, "B H T S"]:
+    def forward(self, query: Query, key: Key) -> Scores:
         return (query * self.scale) @ key.mT
 
 
@@ -78,9 +73,7 @@ class Dot(Score, kind="dot"):
     equation = "e_i = q · k_i"
     scale = 1.0
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
-    ) -> Float[Tensor, "B H T S"]:
+    def forward(self, query: Query, key: Key) -> Scores:
         return query @ key.mT
 
 
@@ -106,9 +99,7 @@ class General(Score):
     def equations(self) -> dict[str, str]:
         return {"query W": "qᵀ W"}
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
-    ) -> Float[Tensor, "B H T S"]:
+    def forward(self, query: Query, key: Key) -> Scores:
         return self._stage("query W", by_head(query, self.weight)) @ key.mT
 
 
@@ -152,9 +143,7 @@ class Additive(Score):
     def equations(self) -> dict[str, str]:
         return {"tanh layer": self.layer}
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
-    ) -> Float[Tensor, "B H T S"]:
+    def forward(self, query: Query, key: Key) -> Scores:
         if self.config.own_matrix:
             query, key = by_head(query, self.of_query.mT), by_head(key, self.of_key.mT)
         sums = query.unsqueeze(3) + key.unsqueeze(2)  # (B, H, T, S, K)
@@ -179,16 +168,14 @@ class CosineScore(Score):
     def equations(self) -> dict[str, str]:
         return {"unit query": "q / ‖q‖", "unit key": "k_i / ‖k_i‖"}
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
-    ) -> Float[Tensor, "B H T S"]:
+    def forward(self, query: Query, key: Key) -> Scores:
         unit_query = self._stage("unit query", F.normalize(query, dim=-1))
         unit_key = self._stage("unit key", F.normalize(key, dim=-1))
         return self.config.sharpness * unit_query @ unit_key.mT
 
 
 class Location(Score):
-    """W q: the query alone says where to look; row i of W scores place i (Luong et al., 2015).
+    """W q: the query alone says where to look; row i of W scores position i (Luong et al., 2015).
 
     The softmax is over the positions of the source. As printed by Luong et al., it is over all
     ``max_length`` positions and truncated to the length: the weights of a short source sum to less
@@ -219,9 +206,7 @@ class Location(Score):
         self.weight = nn.Parameter(torch.empty(num_heads, config.max_length, head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
-    ) -> Float[Tensor, "B H T S"]:
+    def forward(self, query: Query, key: Key) -> Scores:
         length, limit = key.shape[2], self.config.max_length
         if self.gives_weights:
             weights = self.all(query).softmax(dim=-1)[..., :length]
@@ -233,15 +218,13 @@ class Location(Score):
             )
         return self.all(query, length)
 
-    def all(
-        self, query: Float[Tensor, "B H T K"], length: int | None = None
-    ) -> Float[Tensor, "B H T S"]:
+    def all(self, query: Query, length: int | None = None) -> Scores:
         """Return the scores of the first positions, or of all L_max without a length."""
         return by_head(query, self.weight[:, :length].mT)
 
 
 class AffineLocation(Location, kind="affine_location"):
-    """W q + b: the query says where to look, and b which places are looked at whatever it says."""
+    """W q + b: the query says where to look, b which positions are looked at whatever it says."""
 
     row = "w_{} · q + b_{}"
 
@@ -249,9 +232,7 @@ class AffineLocation(Location, kind="affine_location"):
         super().__init__(config, num_heads, head_size)
         self.bias = nn.Parameter(torch.zeros(num_heads, config.max_length))
 
-    def all(
-        self, query: Float[Tensor, "B H T K"], length: int | None = None
-    ) -> Float[Tensor, "B H T S"]:
+    def all(self, query: Query, length: int | None = None) -> Scores:
         scores = super().all(query, length)
         return scores + self.bias[:, None, :length].to(scores.dtype)
 
@@ -295,168 +276,3 @@ class Softmax(Normalizer):
         if self.config.temperature != 1.0:
             scores = scores / self.config.temperature
         return scores.softmax(dim=-1)
-
-
-class Hardmax(Normalizer, kind="hardmax"):
-    """1 at the highest score, the first among equals, and 0 elsewhere.
-
-    Its gradient is that of softmax(e), since its own is 0 (straight-through estimator;
-    Bengio et al., 2013).
-    """
-
-    equation = "α_i = [i = argmax_j e_j]"
-
-    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        soft = scores.softmax(dim=-1)
-        hard = torch.zeros_like(soft).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1)
-        return hard + (soft - soft.detach())
-
-
-class Sparsemax(Normalizer, kind="sparsemax"):
-    """[e − τ]₊ with τ such that the weights sum to 1: the point of the simplex nearest to e
-    (Martins & Astudillo, 2016).
-    """
-
-    equation = "α_i = [e_i − τ]₊, τ such that Σ_i α_i = 1"
-
-    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        z = _below_top(scores)
-        ordered, rank = _ordered(z)
-        sums = ordered.cumsum(dim=-1)
-        support = (1 + rank * ordered > sums).sum(dim=-1, keepdim=True)
-        threshold = (sums.gather(-1, support - 1) - 1) / support
-        weights = (z - threshold).clamp(min=0)
-        slope = (weights > 0).to(weights.dtype)
-        return _with_slope(scores, weights, slope)
-
-
-class Entmax15(Normalizer, kind="entmax15"):
-    """[e/2 − τ]₊² with τ such that the weights sum to 1: half-way from softmax to sparsemax
-    (Peters, Niculae & Martins, 2019; their exact algorithm by sorting).
-    """
-
-    equation = "α_i = [e_i / 2 − τ]₊², τ such that Σ_i α_i = 1"
-
-    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        z = _below_top(scores) / 2
-        ordered, rank = _ordered(z)
-        mean = ordered.cumsum(dim=-1) / rank
-        spread = ordered.square().cumsum(dim=-1) - rank * mean.square()  # Σ (z − mean)²
-        thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
-        support = (thresholds <= ordered).sum(dim=-1, keepdim=True)
-        root = (z - thresholds.gather(-1, support - 1)).clamp(min=0)
-        return _with_slope(scores, root.square(), root)
-
-
-class _EntmaxWeights(torch.autograd.Function):
-    """Weights p computed without a graph, with the Jacobian of the entmax family:
-    ∂p/∂e = diag(s) − s sᵀ / Σs, where s is p^(2 − α) (Peters, Niculae & Martins, 2019).
-    """
-
-    @staticmethod
-    def forward(ctx: AutogradContext, scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
-        ctx.save_for_backward(slope)
-        ctx.dtype = scores.dtype
-        return weights
-
-    @staticmethod
-    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (slope,) = ctx.saved_tensors
-        change = grads[0] * slope
-        change = change - slope * change.sum(dim=-1, keepdim=True) / slope.sum(-1, keepdim=True)
-        return change.to(ctx.dtype), None, None
-
-
-def _with_slope(scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
-    """Return the weights, with the gradient of `_EntmaxWeights`."""
-    if transformed():  # the same by a term that is 0: s ⊙ (e − e₀) − s sᵀ (e − e₀) / Σs
-        change = (scores - scores.detach()).masked_fill(scores.isneginf(), 0) * slope
-        total = change.sum(dim=-1, keepdim=True) / slope.sum(dim=-1, keepdim=True)
-        return (weights + change - slope * total).to(scores.dtype)
-    result: Tensor = _EntmaxWeights.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
-    return result
-
-
-def _below_top(scores: Tensor) -> Tensor:
-    """Return scores minus the highest, without a graph, at least −4, which keeps sums finite.
-
-    The weight of a score 1 below the highest is 0 in sparsemax, of one 2 below in entmax-1.5.
-    """
-    scores = single(scores.detach())
-    return (scores - scores.amax(dim=-1, keepdim=True)).clamp(min=-4)
-
-
-def _ordered(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scores from high to low, and 1, 2, … S."""
-    ordered = z.sort(dim=-1, descending=True).values
-    return ordered, torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
-
-
-@dataclass(frozen=True)
-class HardChoice:
-    """A sampled choice for each row, for REINFORCE.
-
-    ``log_probability`` is log p of the choice under the policy, (B,), or (B, T) if T steps are
-    sampled at once. ``baseline`` (B,) is the reward that the model predicted; None without one.
-    """
-
-    log_probability: Tensor
-    baseline: Tensor | None = None
-
-
-class Chooser:
-    """A module with a stochastic choice: a key of hard attention, the position of a glimpse.
-
-    Without a ``listener`` it computes the expectation, so that validation and use are
-    deterministic. With one (`choices`) it samples, and calls the listener with each choice.
-    """
-
-    listener: Callable[[HardChoice], None] | None = None
-
-
-@contextmanager
-def choices(model: nn.Module) -> Iterator[list[HardChoice]]:
-    """Let every `Chooser` of a model sample, and collect the choices in order.
-
-    with choices(model) as sampled:
-        scores = model(pixels)
-    sampled[0].log_probability
-    """
-    sampled: list[HardChoice] = []
-    choosers = [module for module in model.modules() if isinstance(module, Chooser)]
-    before = [chooser.listener for chooser in choosers]
-    for chooser in choosers:
-        chooser.listener = sampled.append
-    try:
-        yield sampled
-    finally:
-        for chooser, listener in zip(choosers, before, strict=True):
-            chooser.listener = listener
-
-
-class Sampled(Normalizer, Chooser):
-    """Hard attention: s ~ softmax(e) has weight 1 and the rest 0; softmax without a listener.
-
-    In training (objective "reinforce") a query keeps the expectation with probability
-    ``expected``, which lowers the variance (Xu et al., 2015).
-    """
-
-    class Config(Normalizer.Config, kind="sampled"):
-        expected: float = Field(0.5, ge=0, lt=1)
-        """probability that training uses the expectation."""
-
-    config: Config
-    equation = "α_i = exp(e_i) / Σ_j exp(e_j)"
-
-    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        weights = scores.softmax(dim=-1)
-        if self.listener is None:
-            return weights
-        drawn = torch.multinomial(weights.detach().float().flatten(0, -2), 1).view(
-            *weights.shape[:-1], 1
-        )
-        log_p = scores.float().log_softmax(dim=-1).gather(-1, drawn).squeeze(-1)  # (B, H, T)
-        keeps = torch.rand(log_p.shape, device=log_p.device) < self.config.expected
-        self.listener(HardChoice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # all heads: (B, T)
-        hard = F.one_hot(drawn.squeeze(-1), weights.shape[-1]).to(weights.dtype)
-        return torch.where(keeps[..., None], weights, hard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -61,12 +62,18 @@ def scan_chunked(
     return states.view(batch, -1, *sizes)[:, :length], h
 
 
+class ScanInputs(NamedTuple):
+    """The tensors of a selective scan that differ from step to step: δ, u, B, C and z."""
+
+    step: Float[Tensor, "B T E"]
+    u: Float[Tensor, "B T E"]
+    into: Float[Tensor, "B T N"]
+    out: Float[Tensor, "B T N"]
+    gate: Float[Tensor, "B T E"]
+
+
 def selective_scan(
-    step: Float[Tensor, "B T E"],
-    u: Float[Tensor, "B T E"],
-    into: Float[Tensor, "B T N"],
-    out: Float[Tensor, "B T N"],
-    gate: Float[Tensor, "B T E"],
+    inputs: ScanInputs,
     a: Float[Tensor, "E N"],
     bias: Float[Tensor, "E"],
     skip: Float[Tensor, "E"],
@@ -80,10 +87,8 @@ def selective_scan(
     Δ_t = softplus(δ_t + b), h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t. Δ is 0 where ``keys`` is false;
     ``backwards`` begins with the last step. Native kernels never store all states, T E N numbers.
     """
-    inputs, weights = (
-        (step, u, into, out, gate),
-        [x for x in (a, bias, skip, start) if x is not None],
-    )
+    step, u, into, out, gate = inputs
+    weights = [x for x in (a, bias, skip, start) if x is not None]
     alike = all(fits_either(x) and x.dtype == u.dtype for x in inputs)
     if library() is not None and alike and all(map(fits, weights)):
         rows = [None if x is None else x.contiguous() for x in (*inputs, start, keys)]
@@ -193,9 +198,9 @@ class SelectiveStateSpace(Configurable, nn.Module):
         rank, into, out = self.select(u).split(self.sizes, dim=-1)
         own = overridden(self.step, Linear, "forward")  # the scan adds the bias
         step = self.step(rank) - self.step.bias if own else linear(rank, self.step.weight)
-        inputs = step, u, into, out, gate
+        inputs = ScanInputs(step, u, into, out, gate)
         weights = -self.log_a.exp(), self.step.bias, self.skip
-        y, h = selective_scan(*inputs, *weights, start=h, keys=keys, backwards=backwards)
+        y, h = selective_scan(inputs, *weights, start=h, keys=keys, backwards=backwards)
         if state is not None and h is not None:
             state.replace(self, (window, h))
         return self.output(y)

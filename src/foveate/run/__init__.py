@@ -118,14 +118,14 @@ def descendants(module: nn.Module) -> list[nn.Module]:
 
 
 def observed(module: nn.Module) -> bool:
-    """Whether a tap, hook or method of its own reads or changes what a module computes."""
+    """Return whether a tap, hook or overridden method reads or changes what a module computes."""
     tapped = isinstance(module, BaseAttention) and module.observed
     hooked = bool(module._forward_hooks or module._forward_pre_hooks)
     return tapped or hooked or not as_written(module)
 
 
 def in_single_precision(modules: Sequence[nn.Module]) -> bool:
-    """Whether all weights are fp32 in main memory."""
+    """Return whether all weights are fp32 in main memory."""
     each = (weights for part in modules for weights in (part._parameters, part._buffers))
     tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
     return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
@@ -314,7 +314,7 @@ class Run(Translator):
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """How log-probability predicts quality, where its packed file says so; read once."""
+        """The calibration in its packed file, if there is one; read once."""
         file, _ = packed_file(self.path)
         return None if file is None else header_of(file).calibration
 
@@ -350,7 +350,7 @@ def load(
 
 def _load(path: Path, which: str, trust: bool) -> Run:
     sleep_at_barriers()
-    path, folder = checkpoint.place(shipped(path))
+    path, folder = checkpoint.run_of(shipped(path))
     config = read_run(path, trust)
     task = config.task.build(config.data)
     try:

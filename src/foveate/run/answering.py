@@ -196,7 +196,7 @@ def forecast(task: Forecasting, model: Forecaster, source: str | Path | None = N
 
 
 def forecast_at(task: Forecasting, model: Forecaster, date: str) -> Forecast:
-    """What a model that has read the rows before a date says of those from it on.
+    """Forecast the rows from a date on with a model that has read those before it.
 
     Raises `ConfigError` naming the dates at which a forecast can begin.
     """

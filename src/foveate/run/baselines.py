@@ -81,7 +81,7 @@ def logistic_regression(
 
 
 def ridge_regression(train: Windows, queries: Windows) -> Floats:
-    """What a linear map of each column forecasts for the queries, (M, H, C).
+    """Forecast the queries by a linear map of each column, (M, H, C).
 
     With x and y the rows read and the rows to forecast, less the last row read:
     ŷ = xW, W = (XᵀX + λI)⁻¹ XᵀY, one W for all columns, λ = `PENALTY` · trace(XᵀX) / L.

@@ -403,7 +403,7 @@ def _examples_pictures(task: PictureTask[Batch], split: str) -> str:
 
 
 def confusion(log_p: LogP, target: Sequence[int], names: Names) -> Table:
-    """How often each label (row) was taken for each (column)."""
+    """Return how often each label (row) was taken for each (column)."""
     counts = counts_of(log_p, target).tolist()
     return Table("true label by label given", list(names), list(names), counts)
 
@@ -422,7 +422,7 @@ def evaluation_of_labels(
 
 
 def swapped(examples: Corpus, outputs: Sequence[str]) -> str:
-    """That the sides look swapped, where sources read as outputs do and references otherwise."""
+    """Return a note if the sides look swapped: sources in the outputs' language, references not."""
     read, other = language_of(examples.sources), language_of(examples.targets)
     if None in (read, other) or read == other or read != language_of(outputs):
         return ""

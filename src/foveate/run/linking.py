@@ -50,7 +50,7 @@ def word_maps(
     rows: Rows = "produced",
     cut: Cut = split_words,
 ) -> Iterator[WordMaps]:
-    """For each pair the maps (H, T, S + 1) by layer: T target words, S source words, the end.
+    """Yield for each pair the maps (H, T, S + 1) by layer: T target words, S source words, the end.
 
     One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row
     is the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).

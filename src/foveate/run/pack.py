@@ -58,7 +58,7 @@ def pack(
 
 
 def calibration(run: Run, model: PackedModel, count: int) -> Calibration:
-    """How log-probabilities of a model predict chrF, by sentences of the run's validation data.
+    """Fit how log-probabilities of a model predict chrF, on sentences of the validation data.
 
     Raises ``ConfigError`` where the run does not translate.
     """
@@ -149,7 +149,7 @@ def scores_of(run: Run) -> Tree:
 
 
 def made_of(run: Run) -> dict[str, str]:
-    """Which run, checkpoint and weights, without a path."""
+    """Return run, checkpoint and weights that a file is made of, without a path."""
     with (run.path / run.checkpoint / WEIGHTS).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {

@@ -45,7 +45,7 @@ class Snapshots:
         self.last = int(lines[-1]["step"]) if lines else -1  # the step of the newest
 
     def due(self, step: int, last: bool = False) -> bool:
-        """Whether a step, or the last one, has a snapshot that is not taken yet."""
+        """Return whether a step, or the last one, has a snapshot that is not taken yet."""
         return step > self.last and (last or step % interval(self.every, step) == 0)
 
     def take(self, step: int) -> None:

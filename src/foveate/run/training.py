@@ -61,24 +61,27 @@ def train(
     _check_objective(resolved)
     resolved.train.check()  # before minutes go into preparing the data
     with ranks_of(resolved.train) as ranks, contextlib.ExitStack() as ending:
-        ranks.lead("the lock of the run", lambda: ending.enter_context(run_lock(path)))
+        ranks.on_rank_zero("the lock of the run", lambda: ending.enter_context(run_lock(path)))
         outcome = _fitted(resolved, path, ranks, changed_data)
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
     run = load(path)
-    if ranks.leads and packed_file(path)[0] is None:  # else a training that had ended before
+    if ranks.is_rank_zero and packed_file(path)[0] is None:  # else a training that had ended before
         print(keep(run), file=sys.stderr)
     return run
 
 
 def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> Outcome:
-    with ranks.leader_first("reading the data"):
-        if not ranks.leads and not (path / "config.toml").is_file():
+    prepared: list[tuple[AnyTask, list[ConfigChange]]] = []
+    ranks.on_rank_zero("reading the data", lambda: prepared.append(_prepared(config, path)))
+    if not ranks.is_rank_zero:
+        if not (path / "config.toml").is_file():
             raise ConfigError(
                 f"rank {ranks.rank} on {socket.gethostname()} does not see the run {path}, which "
                 "rank 0 has made: the folder must be on a disk that all hosts share"
             )
-        task, changed = _prepared(config, path)
+        prepared.append(_prepared(config, path))
+    [(task, changed)] = prepared
     torch.manual_seed(config.seed)
     try:
         model = task.build(config.model)
@@ -92,7 +95,7 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> 
     if config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
         summary = begin(config.start, earlier.model, model, (earlier.task, task))
-        if ranks.leads:
+        if ranks.is_rank_zero:
             print(summary, file=sys.stderr)
     job = job_of(config, task, model, changed, changed_data)
     return fit(job, config.train, path, ranks)
@@ -105,7 +108,7 @@ def job_of(
     changed: Sequence[ConfigChange] = (),
     changed_data: bool = False,
 ) -> Job:
-    """What the trainer needs of a config, whose task and model are ready."""
+    """Return the job of a config, whose task and model are ready."""
     return Job(
         task=task,
         model=model,

@@ -1,7 +1,7 @@
 """The search of a text-generating run, position by position: each partial hypothesis as text.
 
-A search yields `foveate.decode.search.SearchPosition`, recorded by `Watch`; how tokens become text
-is up to the task (`foveate.tasks.abilities.Generates`).
+Each `foveate.decode.search.SearchPosition` is recorded by a `foveate.decode.watch.Watch`; how
+tokens become text is up to the task (`foveate.tasks.abilities.Generates`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from foveate.data.tokenizer import EOS
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch, map_yields
+from foveate.decode.search import Followed, Search
+from foveate.decode.watch import Alternatives, PartialHypothesis, Watch
 from foveate.draw.lanes import LanesDrawing, Node
 from foveate.draw.lanes import lanes as draw_lanes
 from foveate.engine.answers import Picture
@@ -55,8 +56,10 @@ class Watched:
         with the ids of the ``prefix``.
         """
         request = SearchRequest(search, [list(prefix)] if prefix else ())
-        results = self.run.engine.positions(self.task.encode([source])[0], request)
-        (hypotheses,) = yield from map_yields(results, self.watch.read)
+        followed = Followed(self.run.engine.positions(self.task.encode([source])[0], request))
+        for position in followed:
+            yield self.watch.read(position)
+        (hypotheses,) = followed.outputs
         paths = {tuple(h.ids): (self.watch.find(h.ids, EOS), h.score) for h in reversed(hypotheses)}
         ordered = [paths.pop(tuple(h.ids), ([], 0.0)) for h in hypotheses]
         self.outputs = [self.output(path, score) for path, score in ordered if path]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from foveate.config import ConfigError
+from foveate.documents.languages import Direction
 from foveate.documents.memory import (
     Assistance,
     Glossary,
@@ -24,7 +25,6 @@ from foveate.documents.memory import (
 from foveate.documents.spans import Rules, half_character
 from foveate.server.batching import DirectionAssistance
 from foveate.server.common import RequestError, check_count, named_once
-from foveate.server.languages import Direction
 from foveate.server.runs import ServedRun
 from foveate.server.translation_schemas import AssistanceFields, Limits
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
+from foveate.documents.languages import name_of
 from foveate.server.bodies import FORM, JSON, Fields, authenticate, body_of, validated
 from foveate.server.common import JsonObject, RequestError
 from foveate.server.deepl_glossaries import (
@@ -19,7 +20,6 @@ from foveate.server.deepl_glossaries import (
     terms,
 )
 from foveate.server.deepl_glossaries import router as glossaries
-from foveate.server.languages import name_of
 from foveate.server.translation import AUTO, Client, Service, join, start
 from foveate.server.translation_schemas import TranslateBody
 

@@ -54,10 +54,12 @@ class ServerOptions:
     languages: Sequence[str] = ()  # "en:fr", or NAME=en:fr if there are several runs
     keys: Path | None = None
     auth: bool = True
-    names: Sequence[str] = ()  # host names, in addition to those of this machine
-    origins: Sequence[str] = ()
-    proxy: str | None = None
-    weights: int | None = None  # MiB of weights in memory
+    allow_host: Sequence[
+        str
+    ] = ()  # names under which it may be reached, beside those of this machine
+    cors: Sequence[str] = ()  # origins of pages that may use it
+    behind_proxy: str | None = None
+    weights: int | None = None  # MiB of them in memory
     preload: bool = False
     studio: bool = True
     studio_token: str | None = None
@@ -65,9 +67,9 @@ class ServerOptions:
     log_level: str = "info"
     translation: Mapping[str, Any] = field(default_factory=dict)  # `TranslationOptions`
     protect: Sequence[str] = ()  # patterns of spans that are not translated
-    glossaries: Path | None = None  # a folder for clients' glossaries; None: in memory
-    limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`; None is the default
-    batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`; None is the default
+    glossaries: Path | None = None  # a folder for those that clients store; None: in memory
+    limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`
+    batching: Mapping[str, object] = field(default_factory=dict)  # `Batching`
 
     @property
     def key_file(self) -> KeyFile | None:
@@ -102,7 +104,7 @@ def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None
     for sentence in app.state.started_with:
         print(sentence, flush=True)
     head_seconds = app.state.service.limits.reading
-    run_server(app, listener, options.drain, head_seconds, options.proxy)
+    run_server(app, listener, options.drain, head_seconds, options.behind_proxy)
 
 
 def check_reach(options: ServerOptions) -> None:
@@ -132,12 +134,12 @@ def application(
         from foveate.server.waiting import Batching
 
     loader = loader or RunLoader()
-    limits = Limits.parse(_without_none(options.limits))
+    limits = Limits.parse(options.limits)
     pool = RunPool(
         runs,
         options.directions(runs),
         None if options.weights is None else options.weights * MIB,
-        Batching.parse(_without_none(options.batching)),
+        Batching.parse(options.batching),
         loader.load or load_run,
         loader.copies,
     )
@@ -150,10 +152,10 @@ def application(
     rules = Rules(tuple(options.protect))
     service = Service(pool, limits, options.key_file, rules, options.glossaries)
     hosts = None
-    if options.host in LOCAL or options.names:
-        hosts = [*LOOPBACK, *options.names]
+    if options.host in LOCAL or options.allow_host:
+        hosts = [*LOOPBACK, *options.allow_host]
     studio = _studio([run for run in runs if not run.is_file()], options, hosts)
-    app = application(service, __version__, hosts, options.origins, studio, options.drain)
+    app = application(service, __version__, hosts, options.cors, studio, options.drain)
     app.state.started_with = sentences
     return app
 
@@ -173,24 +175,6 @@ def _studio(
     from foveate.server.translation_api import LazyStudio
 
     return LazyStudio(runs, options.studio_token, hosts)
-
-
-def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def serve_studio(
-    runs: Sequence[Path],
-    port: int,
-    host: str,
-    token: str | None,
-    browser: bool,
-    lectures: Path | None,
-) -> None:
-    """Serve the studio until interrupted; without runs it has those shipped with foveate."""
-    with extra_packages("the studio", "studio"):
-        from foveate.server.studio_api import serve
-    serve(runs, port, host, token, browser, lectures)
 
 
 def studio_document() -> str:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from foveate.config import ConfigError
+from foveate.documents.languages import Direction, directions
 from foveate.documents.memory import Assistance, AssistanceCounts, Glossary, TranslationMemory
 from foveate.engine.answers import CorpusName, Translator
 from foveate.engine.packed import header_of, packed_file
 from foveate.server.batching import Batcher, DirectionAssistance, TranslateLines
 from foveate.server.common import RequestError, unused_name
-from foveate.server.languages import Direction, directions
 from foveate.server.waiting import Batching
 
 if TYPE_CHECKING:
@@ -269,8 +269,8 @@ class TranslationOptions:
     glossary: FileNames = ()
     memory: FileNames = ()
     fuzzy: float = 100.0
-    banned: Sequence[str] = ()
-    copies_unknown: bool = False
+    ban: Sequence[str] = ()
+    copy_unknown: bool = False
 
     def equip(self, pool: RunPool) -> list[str]:
         """Give each direction its assistance; return a sentence for each that has some.
@@ -285,7 +285,7 @@ class TranslationOptions:
             key = run.name, direction
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
             memory = None if key not in memories else self._memory(memories[key], direction)
-            assistance = Assistance(terms, (), self.banned, memory, self.copies_unknown)
+            assistance = Assistance(terms, (), self.ban, memory, self.copy_unknown)
             if assistance.forces:
                 assistance.refuse(run.search, run.name)
             if assistance:

@@ -25,7 +25,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, UNK, Tokenizer
-from foveate.decode.search import PartialHypothesis
+from foveate.decode.watch import PartialHypothesis
 from foveate.draw.charts import Curve, LinesDrawing, Mark
 from foveate.draw.parts import DrawingPart, data_uri, listed
 from foveate.draw.pictures import PictureDrawing, picture_drawing

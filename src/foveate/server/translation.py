@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.requests import Request
 
 from foveate.documents.html import html_passage
+from foveate.documents.languages import Detected, Detector, Direction
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
@@ -40,7 +41,6 @@ from foveate.server.common import (
 from foveate.server.document_processes import DocumentProcesses
 from foveate.server.glossary_store import GlossaryStore
 from foveate.server.keys import KeyFile, TokenBuckets
-from foveate.server.languages import Detected, Detector, Direction
 from foveate.server.runs import RunPool, ServedRun
 from foveate.server.translation_schemas import Limits, StreamBody, TranslateBody
 from foveate.server.waiting import ENTRANCE, Answers, Pace, Pair

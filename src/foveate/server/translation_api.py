@@ -27,6 +27,7 @@ from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.documents.formats import ENDINGS
+from foveate.documents.languages import name_of
 from foveate.engine.answers import PairScore
 from foveate.server import deepl, deepl_glossaries
 from foveate.server.assistance import options_of
@@ -61,7 +62,6 @@ from foveate.server.common import (
     openapi_document,
     refusal,
 )
-from foveate.server.languages import name_of
 from foveate.server.translation import (
     AUTO,
     Client,

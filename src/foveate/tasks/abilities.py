@@ -43,11 +43,11 @@ class Generates(ABC, Generic[Input]):
 
     @abstractmethod
     def target_counts(self, split: str) -> NDArray[np.int32]:
-        """How many tokens of each example of a split the loss counts, (N,)."""
+        """Return how many tokens of each example of a split the loss counts, (N,)."""
 
     @abstractmethod
     def encode(self, inputs: Sequence[Input]) -> Sequence[Source]:
-        """What an engine reads of each input: ids, or pixels; nothing for an empty one."""
+        """Return what an engine reads of each input: ids, or pixels; nothing for an empty one."""
 
     @abstractmethod
     def decoding_batches(
@@ -56,7 +56,7 @@ class Generates(ABC, Generic[Input]):
         """The sources that are not empty, in batches that are decoded together."""
 
     def decoder_batch(self, model: Module, batch: Any) -> DecoderBatch:
-        """What the decoder reads and predicts in a batch of the task, the source being encoded.
+        """Encode the source; return what the decoder reads and predicts in a batch of the task.
 
         Raises ``ValueError`` where the task does not say so.
         """
@@ -79,7 +79,7 @@ class Generates(ABC, Generic[Input]):
         return self.output_tokenizer.encode_ids([text.rstrip()])[0]
 
     def token_text(self, ids: Sequence[int], token: int) -> str:
-        """What a token adds to the ids before it, the space before it included."""
+        """Return the text that a token adds to the ids before it, including the space before it."""
         if token < len(SPECIALS):
             return SPECIALS[token]
         near = [*ids[-NEAR:], token]
@@ -91,7 +91,7 @@ class Generates(ABC, Generic[Input]):
         return self.output_tokenizer.decode(list(ids))
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """What each token adds to the text of all; together they are that text.
+        """Return the text that each token adds; together they are the text of all.
 
         A character that several tokens make stands with the first of them.
         """
@@ -127,11 +127,7 @@ class Aligns:
     """
 
     folder: Path
-
-    @property
-    def head(self) -> HeadChoice:
-        """The mean of the heads of the last layer."""
-        return -1, None, "produced"
+    head: HeadChoice = (-1, None, "produced")  # the mean of the heads of the last layer
 
 
 class Vocabulary(Task[Batch]):

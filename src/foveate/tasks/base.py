@@ -46,15 +46,15 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class DecoderBatch:
-    """What a decoder reads, ``gold`` (B, T), and predicts, ``target`` (B, T) the token after each.
+    """The ``inputs`` (B, T) that a decoder reads, and the ``targets`` (B, T): the next tokens.
 
-    ``real`` are the flat places that count, all where None; ``memory`` is that of the source, and
-    the first ``prompt`` places, of all or of each row (B, 1), are read and never predicted.
+    ``counted`` are the flat positions that count, all where None; ``memory`` is that of the source,
+    and the first ``prompt`` positions, of all or of each row (B, 1), are never predicted.
     """
 
-    gold: Tensor
-    target: Tensor
-    real: Tensor | None = None
+    inputs: Tensor
+    targets: Tensor
+    counted: Tensor | None = None
     memory: Memory | None = None
     prompt: int | Tensor = 1
 
@@ -103,7 +103,7 @@ class Task(Configurable, ABC, Generic[Batch]):
     """A problem: data in, batches and losses out, and words for what the model did."""
 
     class Config(BaseConfig, family="task"):
-        """Which problem, and where its data lies."""
+        """The problem, and its data."""
 
         @property
         def default_objective(self) -> str:
@@ -167,7 +167,7 @@ class Task(Configurable, ABC, Generic[Batch]):
         return content.hexdigest()
 
     def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
-        """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""
+        """Return the plan of batches: which examples go together in which epoch."""
         return BatchPlan(lengths, batch_tokens, seed)
 
     def describe_data(self) -> list[str]:

@@ -19,27 +19,23 @@ from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
 from foveate.decode.engine import Engine, Picture, SearchRequest
 from foveate.decode.search import DecodingBatch, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
-from foveate.nn.scores import choices
+from foveate.nn.normalizers import choices
 from foveate.nn.spec import Tokens
 from foveate.tasks import metrics
 from foveate.tasks.abilities import Generates
-from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, ValidationSample, spread
-from foveate.tasks.engine import TorchEngine
-from foveate.tasks.image_classification import PictureTask
-from foveate.tasks.metrics import BleuTokenizer
-from foveate.tasks.objectives import (
-    CrossEntropy,
+from foveate.tasks.attention_losses import (
     add_choices,
     advantage,
     attentions,
     doubly_stochastic,
-    loss_at,
-    mean_nll,
-    outputs_of,
-    steps_drawn,
-    tokens_of,
+    drawn_by_position,
     watched,
 )
+from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, ValidationSample, spread
+from foveate.tasks.engine import TorchEngine
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.metrics import BleuTokenizer
+from foveate.tasks.objectives import CrossEntropy, loss_at, mean_nll, outputs_of, tokens_of
 from foveate.tasks.text import OneTokenizer, decoder_sides
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
@@ -165,14 +161,14 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         sides = self.decoder_batch(model, batch)
-        memory, real = sides.memory, sides.target != PAD
-        read = objective.read(tokens_of(model, memory), sides.gold)
+        memory, target_mask = sides.memory, sides.targets != PAD
+        read = objective.read(tokens_of(model, memory), sides.inputs)
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
             outputs = outputs_of(model, read, memory)
         loss = loss_at(model, outputs, sides, objective)
         if self.config.doubly_stochastic and any(weights):
-            cost = doubly_stochastic([calls for calls in weights if calls], real)
+            cost = doubly_stochastic([calls for calls in weights if calls], target_mask)
             total = loss.total + self.config.doubly_stochastic * cost
             loss = Loss(total, loss.count, loss.logged | {"places": cost.detach()})
         if not made:
@@ -180,12 +176,12 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
         with torch.no_grad():
             drawn_log_p, log_p = (
                 token_log_probabilities(
-                    model.logits(each) if model.scores_are_product else each, sides.target
+                    model.logits(each) if model.scores_are_product else each, sides.targets
                 )
                 for each in (outputs, outputs_of(model, read, memory))
             )
-            reward = advantage(drawn_log_p, log_p, real)
-        return add_choices(loss, steps_drawn(made, real.shape[1]), reward, objective)
+            reward = advantage(drawn_log_p, log_p, target_mask)
+        return add_choices(loss, drawn_by_position(made, target_mask.shape[1]), reward, objective)
 
     @torch.inference_mode()
     def measure(

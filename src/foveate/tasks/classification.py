@@ -93,7 +93,7 @@ def figures_of_labels(log_p: LogP, target: Sequence[int]) -> dict[str, float]:
 
 
 def counts_of(log_p: LogP, target: Sequence[int]) -> NDArray[np.int64]:
-    """How often each label (row) was taken for each (column), (C, C)."""
+    """Count how often each label (row) was taken for each (column), (C, C)."""
     counts = np.zeros((log_p.shape[1],) * 2, dtype=np.int64)
     np.add.at(counts, (np.asarray(target, dtype=np.int64), log_p.argmax(axis=1)), 1)
     return counts

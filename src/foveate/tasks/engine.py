@@ -31,12 +31,10 @@ from foveate.decode.engine import (
 from foveate.decode.phrases import phrases_of, word_pieces
 from foveate.decode.search import (
     EnsembleSteps,
+    Followed,
     Positions,
     Search,
-    SearchPosition,
     log_mean_p,
-    map_yields,
-    result_of,
 )
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -206,12 +204,11 @@ class TorchEngine(Engine):
         self, source: Source, request: SearchRequest, listen: Callable[[Ids], None]
     ) -> Outputs:
         written: Ids = []
-
-        def heard(position: SearchPosition) -> None:
+        followed = Followed(self.positions(source, request))
+        for position in followed:
             written.append(int(position.token[0, 0]))
             listen(written)
-
-        return result_of(map_yields(self.positions(source, request), heard))
+        return followed.outputs
 
     def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
         scores: list[list[float]] = self.task.force(self.model, pairs)

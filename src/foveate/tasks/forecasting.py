@@ -146,7 +146,7 @@ def middle(levels: NDArray[F]) -> NDArray[F]:
 
 
 def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
-    """What needs no model, (M, H, C) each: the last value, and the values a season before."""
+    """Return forecasts without a model, (M, H, C): the last value, and that a season before."""
     after = windows.starts + windows.look_back  # the first row of the forecast
     steps = np.arange(windows.horizon)
     rows = {"last_value": (after - 1)[:, None] + 0 * steps}
@@ -383,7 +383,7 @@ class Forecasting(Task[SeriesBatch]):
         return SeriesBatch(*map(torch.from_numpy, self.windows(split).take(indices)))
 
     def describe_data(self) -> list[str]:
-        """What was read, filled in, left unused, and how many windows each split has."""
+        """Describe what was read, filled in and left unused, and the windows of each split."""
         table = self.table()
         dates = labels(table.dates)
         parts = divide(len(table), self.config.series)
@@ -457,7 +457,7 @@ class Forecasting(Task[SeriesBatch]):
     def predict(
         self, model: Forecaster, windows: Windows, teacher_forced: bool = False
     ) -> NDArray[np.float32]:
-        """What a model says of all windows, scaled: (M, H, C, Q)."""
+        """Return a model's forecasts of all windows, scaled: (M, H, C, Q)."""
         device, batches = next(model.parameters()).device, []
         for first in range(0, len(windows), TOGETHER):
             rows = range(first, min(first + TOGETHER, len(windows)))

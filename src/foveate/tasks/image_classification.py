@@ -26,9 +26,10 @@ from foveate.files import replace_file
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
-from foveate.nn.scores import choices
+from foveate.nn.normalizers import choices
 from foveate.nn.spec import Labels, Pixels
 from foveate.tasks.abilities import Classifies
+from foveate.tasks.attention_losses import add_choices
 from foveate.tasks.base import Batch, Loss, Measures, Task, TensorBatch
 from foveate.tasks.classification import (
     FIGURES,
@@ -39,7 +40,7 @@ from foveate.tasks.classification import (
     save_labels,
     sorted_labels,
 )
-from foveate.tasks.objectives import CrossEntropy, add_choices
+from foveate.tasks.objectives import CrossEntropy
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
@@ -54,7 +55,7 @@ class PictureTask(Task[Batch]):
     """
 
     class Config(Task.Config):
-        """Where the pictures lie, and what chance does to them."""
+        """The pictures, and their augmentation."""
 
         pictures: PictureData.Config  # where the pictures and their texts or labels are
         augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
@@ -109,7 +110,7 @@ class PictureTask(Task[Batch]):
 
     @property
     def source(self) -> Pixels:
-        """What a model reads."""
+        """The size of what a model reads."""
         return Pixels(*self.shape)
 
     def seen(self, split: str, row: int, noise: int = 0) -> Bytes:
@@ -182,7 +183,7 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
-        """Where the pictures and their labels lie, and what chance does to them."""
+        """The pictures and their labels, and their augmentation."""
 
     figures = FIGURES
     gives = "label"

@@ -93,7 +93,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
-        """Where the text lies, how it becomes tokens, and how long the blocks are.
+        """The text, its tokenizer, and the length of training blocks.
 
         ``text`` names files with ``{split}`` for train, valid, test, or one file, which is cut by
         ``shares`` of its characters in this order. In training the text is a ring, cut anew at
@@ -180,7 +180,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return torch.from_numpy(ids[places % len(ids)].astype(np.int64))
 
     def describe_data(self) -> list[str]:
-        """What each split holds, and how it is cut."""
+        """Describe the contents of each split, and how it is cut."""
         lines = []
         for split in SPLITS:
             with contextlib.suppress(DataError):  # a run may do without validation and test
@@ -205,10 +205,10 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
 
     def decoder_batch(self, model: LanguageModel, batch: Tensor) -> DecoderBatch:
         ids, context = batch.to(model.output.weight.device), self.config.context
-        gold, target = ids[:, :-1], ids[:, 1:]
-        places = torch.arange(gold.numel(), device=ids.device).view(gold.shape)[:, context:]
-        real = places.flatten() if context else None
-        return DecoderBatch(gold, target, real, prompt=context + 1)
+        inputs, targets = ids[:, :-1], ids[:, 1:]
+        positions = torch.arange(inputs.numel(), device=ids.device).view(inputs.shape)[:, context:]
+        counted = positions.flatten() if context else None
+        return DecoderBatch(inputs, targets, counted, prompt=context + 1)
 
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
         return token_loss(model, self.decoder_batch(model, batch), objective)
@@ -280,7 +280,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return texts
 
     def reach(self, model: LanguageModel) -> int | None:
-        """How many tokens the model may read at once; None where its state does not grow."""
+        """Return how many tokens the model may read at once, or None if its state does not grow."""
         constant = all(each.decoder.constant_memory for each in members_of(model))
         return None if constant else self.config.block_length
 
@@ -343,7 +343,7 @@ def _whole(model: LanguageModel, text: Tensor) -> Iterator[Tensor]:
 
 
 def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iterator[Tensor]:
-    """Of each window, the vectors of new tokens."""
+    """Yield the vectors of the new tokens of each window."""
     last = len(text) - 1
     reach, stride = min(reach, last), max(1, reach - reach // 2)
     ends = torch.tensor([*range(reach, last, stride), last])

@@ -20,7 +20,7 @@ from foveate.data.words import CUTS, marks_apart
 from foveate.decode.constraints import Constrained
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
-from foveate.decode.search import Search, Searching
+from foveate.decode.search import Positions, Search
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _scripts(text: str) -> Counter[str]:
 
 
 def _unspaced(text: str) -> bool:
-    """Whether a text is a sentence without blanks."""
+    """Return whether a text is a sentence without blanks."""
     if len(text.split()) > 1:
         return False
     counts = _scripts(text)
@@ -155,7 +155,7 @@ def _paper_metric() -> BLEU:
 
 
 def _paper_words(references: References) -> Literal["text", "blanks"]:
-    """How words are cut: at blanks where full stops and commas stand alone already."""
+    """Choose how words are cut: at blanks if full stops and commas are words already."""
     apart, count = marks_apart([text for right in references for text in _all(right)])
     return "blanks" if apart > 0.9 * count else "text"
 
@@ -522,7 +522,7 @@ class MinimumBayesRisk(Search):
     def width(self) -> int:
         return self.candidates.width
 
-    def find(self, steps: Constrained) -> Searching:
+    def find(self, steps: Constrained) -> Positions:
         return self.candidates.find(steps)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
@@ -546,7 +546,7 @@ class MinimumBayesRisk(Search):
         return sum(w * self.utility(output, other) for other, w in weight.items())
 
     def utility(self, output: str, reference: str) -> float:
-        """How good a text is when another is right: u, a figure of `foveate.tasks.metrics`."""
+        """The utility u of a text if another is right: a metric of `foveate.tasks.metrics`."""
         name = self.config.utility
         figure, _ = METRICS[name]([output], [reference])
         return -figure if name in LOWER_IS_BETTER else figure

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -22,38 +21,36 @@ from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
 from foveate.models.pointer import PointerGenerator
-from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.context import State, definer
 from foveate.nn.linear import linear, single
 from foveate.nn.loss import Product, linear_cross_entropy, linear_divergence, linear_taught
-from foveate.nn.scores import HardChoice
-from foveate.tasks.base import DecoderBatch, Loss
+from foveate.tasks.base import AnyTask, DecoderBatch, Loss
 
 Choose = Literal["greedy", "sample"]
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model takes to follow what it reads: tokens (B, T), or rows of a series (B, T, C).
+    """A model's predictions of what follows: tokens (B, T), or rows of a series (B, T, C).
 
-    ``next`` reads further places (B, k, …) behind those that it has read and gives what follows the
-    last, (B, …). ``each`` reads (B, T, …) at once and gives what follows every place; None where a
-    model reads step by step. The first ``prompt`` places, of all or of each row (B, 1), are not the
-    model's to say.
+    ``next`` reads further positions (B, k, …) behind those that it has read and gives what follows
+    the last, (B, …). ``each`` reads (B, T, …) at once and gives what follows every position; None
+    where a model reads position by position. The first ``prompt`` positions, of all or of each row
+    (B, 1), are not predicted.
     """
 
     next: Callable[[Tensor, Choose], Tensor]
     each: Callable[[Tensor, Choose], Tensor] | None = None
     prompt: int | Int[Tensor, "B 1"] = 1
 
-    def fixed(self, gold: Tensor) -> Bool[Tensor, "B T"]:
-        """True at the places of the prompt."""
-        places = torch.arange(gold.shape[1], device=gold.device)
-        return (places < self.prompt).expand(gold.shape[:2])
+    def fixed(self, inputs: Tensor) -> Bool[Tensor, "B T"]:
+        """True at the positions of the prompt."""
+        positions = torch.arange(inputs.shape[1], device=inputs.device)
+        return (positions < self.prompt).expand(inputs.shape[:2])
 
 
 class TeacherForcing(Configurable, ABC):
-    """Chooses what is read where ``gold`` (B, T, …) is the truth behind its start.
+    """Chooses what is read where ``inputs`` (B, T, …) are the true ones.
 
     One choice for all that write: decoders of tokens, and forecasters that read their own rows. The
     targets of the loss stay the true ones. What is read is data: the gradient flows through what
@@ -61,35 +58,35 @@ class TeacherForcing(Configurable, ABC):
     """
 
     class Config(BaseConfig, family="teacher_forcing"):
-        """Which choice."""
+        """The kind of choice."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
 
     @abstractmethod
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
-        """What is read, shaped as ``gold``, at a step of training, counted from 1."""
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
+        """Return what is read, shaped as ``inputs``, at a step of training, counted from 1."""
 
 
 class Always(TeacherForcing, kind="always"):
-    """The true target at every place (Williams & Zipser, 1989)."""
+    """The true target at every position (Williams & Zipser, 1989)."""
 
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
-        return gold
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
+        return inputs
 
 
 class OwnOutput(TeacherForcing, kind="own"):
-    """The model's own greedy output at every place after the prompt: what it meets in use."""
+    """The model's own greedy output at every position after the prompt: what it meets in use."""
 
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
-        return step_by_step(own, gold, own.fixed(gold), "greedy")
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
+        return autoregressive(own, inputs, own.fixed(inputs), "greedy")
 
 
 class SamplingSchedule(Configurable, ABC):
     """ε(i), the probability that the true token is read at step i."""
 
     class Config(BaseConfig, family="sampling_schedule"):
-        """How ε falls."""
+        """The schedule of ε."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -146,11 +143,11 @@ class InverseSigmoidDecay(SamplingSchedule):
 
 
 class Scheduled(TeacherForcing):
-    """Scheduled sampling: each place read is the true one with probability ε(i) (Bengio, 2015).
+    """Scheduled sampling: each position read is the true one with probability ε(i) (Bengio, 2015).
 
-    A recurrent model goes step by step and reads its own last output elsewhere. A decoder that
-    reads all places at once says what it would predict from the true target, and that is mixed
-    with the target for a second pass (Mihaylova & Martins, 2019). Choices carry no gradient.
+    A recurrent model reads its own last output elsewhere. A decoder that reads all positions at
+    once predicts from the true target, and that is mixed with the target for a second pass
+    (Mihaylova & Martins, 2019). Choices carry no gradient.
     """
 
     class Config(TeacherForcing.Config, kind="scheduled"):
@@ -166,57 +163,44 @@ class Scheduled(TeacherForcing):
         super().__init__(config)
         self.schedule: SamplingSchedule = config.schedule.build()
 
-    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
+    def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
         epsilon = self.schedule.epsilon(step)
         if epsilon >= 1:  # no draws: the dropout masks that follow are those of teacher forcing
-            return gold
-        keep = torch.rand(gold.shape[:2], device=gold.device) < epsilon
-        mix = step_by_step if own.each is None else second_pass
-        return mix(own, gold, keep | own.fixed(gold), self.config.choose)
+            return inputs
+        keep = torch.rand(inputs.shape[:2], device=inputs.device) < epsilon
+        mix = autoregressive if own.each is None else second_pass
+        return mix(own, inputs, keep | own.fixed(inputs), self.config.choose)
 
 
 @torch.no_grad()
-def step_by_step(
-    own: Predictions, gold: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
+def autoregressive(
+    own: Predictions, inputs: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
 ) -> Tensor:
     """The truth where ``keep`` is true, else what the model says after what it has read."""
     prompt = int(torch.as_tensor(own.prompt).min())
-    read = [gold[:, :prompt]]
-    for t in range(prompt, gold.shape[1]):
-        read.append(_where(keep[:, t], gold[:, t], own.next(read[-1], choose))[:, None])
+    read = [inputs[:, :prompt]]
+    for t in range(prompt, inputs.shape[1]):
+        read.append(_where(keep[:, t], inputs[:, t], own.next(read[-1], choose))[:, None])
     return torch.cat(read, dim=1)
 
 
 @torch.no_grad()
 def second_pass(
-    own: Predictions, gold: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
+    own: Predictions, inputs: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
 ) -> Tensor:
-    """The truth where ``keep`` is true, else what the model says after the true places before.
+    """The truth where ``keep`` is true, else what the model says after the true positions before.
 
     Raises `UserError` for a model that reads step by step.
     """
     if own.each is None:
         raise UserError("a model that reads step by step has no second pass")
-    predicted = own.each(gold[:, :-1], choose)
-    return torch.cat((gold[:, :1], _where(keep[:, 1:], gold[:, 1:], predicted)), dim=1)
+    predicted = own.each(inputs[:, :-1], choose)
+    return torch.cat((inputs[:, :1], _where(keep[:, 1:], inputs[:, 1:], predicted)), dim=1)
 
 
-def _where(keep: Bool[Tensor, "*B"], gold: Tensor, predicted: Tensor) -> Tensor:
+def _where(keep: Bool[Tensor, "*B"], inputs: Tensor, predicted: Tensor) -> Tensor:
     """One choice for all channels of a row."""
-    return torch.where(keep.view(*keep.shape, *[1] * (gold.ndim - keep.ndim)), gold, predicted)
-
-
-def decode(
-    model: EncoderDecoder | LanguageModel,
-    ids: Int[Tensor, "B T"],
-    memory: Memory | None,
-    state: State | None = None,
-) -> Float[Tensor, "B T D"]:
-    """A vector at each place of what is read, by a model with a source or without."""
-    if isinstance(model, LanguageModel):
-        return model.decode(ids, state)
-    assert memory is not None
-    return model.decode(ids, memory, state)
+    return torch.where(keep.view(*keep.shape, *[1] * (inputs.ndim - keep.ndim)), inputs, predicted)
 
 
 def predict(
@@ -225,7 +209,7 @@ def predict(
     memory: Memory | None,
     state: State | None = None,
 ) -> Float[Tensor, "B T V"]:
-    """Scores of the token that follows each place, by a model with a source or without."""
+    """Scores of the token that follows each position, by a model with a source or without."""
     if isinstance(model, LanguageModel):
         return model.logits(model.decode(ids, state))
     assert memory is not None
@@ -237,7 +221,7 @@ def tokens_of(
     memory: Memory | None = None,
     prompt: int | Int[Tensor, "B 1"] = 1,
 ) -> Predictions:
-    """What a model that writes tokens says, from the beginning of its text; for one reading."""
+    """Return the predictions of a model that writes tokens, from the beginning of its text."""
     state = State()
 
     def following(ids: Tensor, choose: Choose) -> Tensor:
@@ -279,13 +263,13 @@ class Objective(Configurable):
         """Say which step of training comes next, from 1, for what changes in its course."""
         self.step = step
 
-    def read(self, own: Predictions, gold: Tensor) -> Tensor:
-        """What a model reads at this step in place of ``gold`` (B, T, …)."""
-        return self.teacher_forcing.read(own, gold, self.step)
+    def read(self, own: Predictions, inputs: Tensor) -> Tensor:
+        """Return what a model reads at this step instead of the true ``inputs`` (B, T, …)."""
+        return self.teacher_forcing.read(own, inputs, self.step)
 
-    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
-        """The loss of a batch of training, of which ``forward`` computes that of one pass."""
-        return forward(model)
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        """The loss of a batch of training; that of one pass is the task's."""
+        return task.loss(model, batch, self)
 
 
 class CrossEntropy(Objective):
@@ -341,7 +325,7 @@ class Compared(CrossEntropy):
         return super()._of_product(hidden, weight, target)
 
     def passes(
-        self, forward: Callable[[nn.Module], Loss], models: Sequence[nn.Module]
+        self, task: AnyTask, models: Sequence[nn.Module], batch: object
     ) -> tuple[list[Loss], list[Product]]:
         """The loss of each model, and the vectors and the weight of which its logits are made.
 
@@ -350,7 +334,7 @@ class Compared(CrossEntropy):
         products: list[Product] = []
         self._products = products
         try:
-            losses = [forward(model) for model in models]
+            losses = [task.loss(model, batch, self) for model in models]
         finally:
             self._products = None
         if len(products) != len(models):
@@ -376,8 +360,8 @@ class RDrop(Compared):
 
     config: Config
 
-    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
-        (first, second), products = self.passes(forward, (model, model))
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        (first, second), products = self.passes(task, (model, model), batch)
         (hidden, weight), (other, _) = products
         divergence = linear_divergence(hidden, other, weight) / 2
         total = (first.total + second.total + self.config.weight * divergence) / 2
@@ -386,7 +370,7 @@ class RDrop(Compared):
 
 
 class Distillation(Compared):
-    """The truth, and what trained models say of the same places: L = (1 − λ) L_CE + λ K,
+    """The truth, and what trained models say of the same positions: L = (1 − λ) L_CE + λ K,
     K = Σ_t KL(p̄_t‖p_t), p̄ the mean p of the teachers (Hinton et al., 2015).
 
     Teachers are runs of the same task, of any model, with the same tokens; a step takes a pass of
@@ -405,10 +389,10 @@ class Distillation(Compared):
         super().__init__(config)
         self.teachers: Sequence[nn.Module] = ()  # `foveate.run.training` reads the runs
 
-    def loss(self, forward: Callable[[nn.Module], Loss], model: nn.Module) -> Loss:
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
         with torch.no_grad():
-            _, taught = self.passes(forward, self.teachers)
-        (own,), (product,) = self.passes(forward, (model,))
+            _, taught = self.passes(task, self.teachers, batch)
+        (own,), (product,) = self.passes(task, (model,), batch)
         divergence = linear_taught(*product, taught)
         total = (1 - self.config.weight) * own.total + self.config.weight * divergence
         return Loss(total, own.count, own.logged | {"divergence": divergence.detach()})
@@ -417,8 +401,8 @@ class Distillation(Compared):
 def token_loss(
     model: EncoderDecoder | LanguageModel, batch: DecoderBatch, objective: CrossEntropy
 ) -> Loss:
-    """The loss of the places that count, after what the objective lets the decoder read."""
-    read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.gold)
+    """The loss of the positions that count, after what the objective lets the decoder read."""
+    read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.inputs)
     if isinstance(model, PointerGenerator):
         return pointer_loss(model, read, batch, objective)
     return loss_at(model, outputs_of(model, read, batch.memory), batch, objective)
@@ -428,7 +412,12 @@ def outputs_of(
     model: EncoderDecoder | LanguageModel, ids: Int[Tensor, "B T"], memory: Memory | None
 ) -> Float[Tensor, "B T D"]:
     """The vectors of which the output layer makes scores; the scores of a model with its own."""
-    return (decode if model.scores_are_product else predict)(model, ids, memory)
+    if not model.scores_are_product:
+        return predict(model, ids, memory)
+    if isinstance(model, LanguageModel):
+        return model.decode(ids)
+    assert memory is not None
+    return model.decode(ids, memory)
 
 
 def loss_at(
@@ -438,9 +427,9 @@ def loss_at(
     objective: CrossEntropy,
 ) -> Loss:
     """The loss of the positions that count, from the outputs of all."""
-    outputs, target = outputs.flatten(0, 1), batch.target.flatten()  # (B, T, D) -> (B·T, D)
-    if batch.real is not None:
-        outputs, target = outputs[batch.real], target[batch.real]
+    outputs, target = outputs.flatten(0, 1), batch.targets.flatten()  # (B, T, D) -> (B·T, D)
+    if batch.counted is not None:
+        outputs, target = outputs[batch.counted], target[batch.counted]
     if not model.scores_are_product:
         return objective.of_scores(outputs, target)
     return objective(outputs, model.output.weight, target, model.output.bias)
@@ -455,13 +444,13 @@ def pointer_loss(
     """
     assert batch.memory is not None
     sums = [
-        (part if batch.real is None else part.flatten()[batch.real]).sum()
-        for part in model.score(read, batch.memory, batch.target)
+        (part if batch.counted is None else part.flatten()[batch.counted]).sum()
+        for part in model.score(read, batch.memory, batch.targets)
     ]
     log_p, vocabulary, coverage = sums
     smoothing = objective.config.label_smoothing
     total = -(1 - smoothing) * log_p - smoothing * vocabulary
-    count = batch.target.numel() if batch.real is None else len(batch.real)
+    count = batch.targets.numel() if batch.counted is None else len(batch.counted)
     logged = {"nll": -log_p.detach()}
     if model.config.coverage is not None:
         total = total + model.config.coverage * coverage
@@ -484,133 +473,3 @@ def mean_nll(
         loss = token_loss(model, batch, plain)
         total, count = total + float(loss.logged["nll"]), count + loss.count
     return total / max(count, 1)
-
-
-# REINFORCE: the gradient of an expected reward through choices that have no gradient themselves.
-#
-# ∇ E[R] ≈ Σ_t (R_t − b_t) ∇ log π(choice_t)      (Williams, 1992)
-
-
-class Reinforce(CrossEntropy):
-    """Cross-entropy for what is computed, REINFORCE for what is drawn, squares for the baseline:
-    NLL − λ Σ_t (R_t − b_t) log π_t + Σ_t (R_t − b_t)² (Mnih et al., 2014; Xu et al., 2015).
-    """
-
-    class Config(CrossEntropy.Config, kind="reinforce"):
-        """``weight`` is λ."""
-
-        label_smoothing: float = Field(0.0, ge=0, lt=1)
-        """Share of the probability that goes to all other answers."""
-        weight: float = Field(1.0, gt=0)  # of the policy gradient in the loss
-
-    config: Config
-
-
-def add_choices(
-    loss: Loss,
-    made: Sequence[HardChoice],
-    reward: Float[Tensor, "B"] | Float[Tensor, "T B"],
-    objective: Objective,
-) -> Loss:
-    """The loss with what T choices cost; ``reward`` R of each row, or of each choice of each row.
-
-    Raises `UserError` where a model chooses and the objective would not train it to.
-    """
-    if not made:
-        return loss
-    if not isinstance(objective, Reinforce):
-        raise UserError(
-            "the model draws where to look, and cross-entropy alone cannot train that: "
-            'write [objective] kind = "reinforce"'
-        )
-    log_p = torch.stack([choice.log_probability.float() for choice in made])  # (T, B)
-    reward = reward.detach().float().expand_as(log_p)
-    advantage = reward
-    total = loss.total
-    baselines = [choice.baseline.float() for choice in made if choice.baseline is not None]
-    if baselines:
-        expected = torch.stack(baselines)
-        advantage = reward - expected.detach()
-        total = total + (reward - expected).square().mean(dim=0).sum()
-    drawn = objective.config.weight * (advantage * log_p).sum()
-    logged = loss.logged | {"reward": reward.mean(dim=0).sum()}
-    return Loss(total - drawn, loss.count, logged)
-
-
-# What captioning adds to cross-entropy: looking everywhere once, and drawing where to look.
-#
-# doubly stochastic:  λ Σ_i (1 − Σ_t α_ti)²                          (Xu et al., 2015, eq. 14)
-# hard attention:     −Σ_t A_t log p(s_t)
-#                     A_t = Σ_{u ≥ t} [log p(y_u | drawn) − log p(y_u | expected)]
-#
-# The baseline of hard attention is what the same words get when nothing is drawn; Xu et al. take a
-# moving average of rewards, which would be state outside of the model.
-
-
-def attentions(model: nn.Module, block: str) -> list[BaseAttention]:
-    """The attentions of a model whose names end in ``block``, in the order of their layers."""
-    return [
-        module
-        for name, module in model.named_modules()
-        if isinstance(module, BaseAttention) and name.endswith(block)
-    ]
-
-
-@contextmanager
-def watched(layers: Sequence[BaseAttention]) -> Iterator[list[list[Tensor]]]:
-    """Collect the weights (B, H, T, S) that each attention forms, call by call, with their graph.
-
-    `foveate.inspect.records` is for looking and keeps no graph; this is for losses. A tap that was
-    there goes on being called.
-    """
-    weights: list[list[Tensor]] = [[] for _ in layers]
-    taps = [layer.tap for layer in layers]
-
-    def watching(before: Tap | None, calls: list[Tensor]) -> Tap:
-        def tap(formed: Tensor) -> Tensor | None:
-            replaced = None if before is None else before(formed)
-            calls.append(formed if replaced is None else replaced)
-            return replaced
-
-        return tap
-
-    for layer, before, calls in zip(layers, taps, weights, strict=True):
-        layer.tap = watching(before, calls)
-    try:
-        yield weights
-    finally:
-        for layer, before in zip(layers, taps, strict=True):
-            layer.tap = before
-
-
-def doubly_stochastic(
-    layers: Sequence[list[Tensor]], real: Bool[Tensor, "B T"]
-) -> Float[Tensor, ""]:
-    """Σ over pictures and places i of (1 − Σ_t α_ti)², the mean of heads and layers.
-
-    ``layers`` hold weights (B, H, T, S) in pieces along T; ``real`` is false at padding.
-    """
-    parts = []
-    for pieces in layers:
-        weights = torch.cat(pieces, dim=2).float()
-        looks = (weights * real[:, None, :, None]).sum(dim=2)  # (B, H, S)
-        parts.append((1 - looks).square().sum(dim=2).mean(dim=1).sum())
-    return torch.stack(parts).mean()
-
-
-def steps_drawn(made: Sequence[HardChoice], steps: int) -> list[HardChoice]:
-    """One choice for each of T steps, of all layers together.
-
-    A recurrent decoder draws (B, 1) T times, a Transformer (B, T) in each of its layers.
-    """
-    drawn = torch.cat([choice.log_probability for choice in made], dim=1)
-    each = drawn.unflatten(1, (-1, steps)).sum(dim=1)  # (B, L·T) -> (B, T)
-    return [HardChoice(log_p) for log_p in each.unbind(dim=1)]
-
-
-def advantage(
-    drawn: Float[Tensor, "B T"], expected: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]
-) -> Float[Tensor, "T B"]:
-    """A_t: how much better the words from t on were for what was drawn."""
-    gain = (drawn - expected) * real
-    return gain.flip(1).cumsum(dim=1).flip(1).T

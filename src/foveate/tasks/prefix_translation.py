@@ -60,7 +60,7 @@ class PrefixTranslation(TextToText[PrefixBatch]):
     """
 
     class Config(TextToText.Config, kind="prefix_translation"):
-        """As of a translation; one vocabulary serves both sides."""
+        """The pairs and their tokenizer; one vocabulary serves both sides."""
 
         @pydantic.field_validator("joint")
         @classmethod

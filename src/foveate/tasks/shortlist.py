@@ -57,7 +57,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, folder: Path) -> Shortlist:
-        """That of a run. Raises ``ConfigError`` where it has none, or none that can be read."""
+        """Load that of a run. Raises ``ConfigError`` if there is none, or if it is damaged."""
         path = folder / FILE
         if not path.is_file():
             raise ConfigError(f"{folder} has no shortlist; make one: foveate shortlist {folder}")

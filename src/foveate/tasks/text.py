@@ -62,8 +62,9 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
 
 
 def decoder_sides(targets: Sequence[Ids]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """What a decoder reads and predicts of some targets, (B, T) each, and the flat places of real
-    tokens, None where all are.
+    """Return what a decoder reads and predicts of targets, (B, T) each, and what counts.
+
+    The last are the flat positions of real tokens, None without padding.
     """
     read = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
     target = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
@@ -87,7 +88,7 @@ def sizes_of(texts: Sequence[Ids]) -> NDArray[np.int64]:
 
 
 def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
-    """What says the text of an id, special ones by their names."""
+    """Return a function that gives the text of an id, or the name of a special one."""
     return lambda i: tokenizer.decode([i], skip_special=False) or tokenizer.name(i)
 
 
@@ -107,7 +108,7 @@ class TextTask(Vocabulary[Batch]):
 
     @abstractmethod
     def readings(self, split: str) -> list[Reading]:
-        """What is read of a split, one for each of its corpora."""
+        """Return the readings of a split, one for each of its corpora."""
 
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.
@@ -188,7 +189,7 @@ class SingleText(OneTokenizer, TextTask[Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):
-        """Where the texts lie and how they become tokens.
+        """The texts and their tokenizer.
 
         ``source`` names a file with ``{split}`` for train, valid and test: one text a line, or a
         TSV, CSV or JSONL file, of which `foveate.data.text.TextData` names columns and keys.
@@ -243,7 +244,7 @@ class SingleText(OneTokenizer, TextTask[Batch]):
         return lengths_of(self.tokens(split)[1]) + np.int32(EXTRA)
 
     def describe_data(self) -> list[str]:
-        """What was read of each split, what was dropped and why, what stands in train as well."""
+        """Describe each split: what was read, dropped and why, and what is in train as well."""
         lines, known = [], set(map(hash, self.corpus("train").sources))
         for split in ("train", "valid", "test"):
             with contextlib.suppress(DataError):  # a run may do without
@@ -262,7 +263,7 @@ class SingleText(OneTokenizer, TextTask[Batch]):
         return [*lines, vocabulary_line(self.data, vocabulary, len(self.corpus("train")), "texts")]
 
     def _about(self, corpus: Corpus) -> str:
-        """What else describes a split."""
+        """Return what else describes a split."""
         words = sum(len(text.split()) for text in corpus.sources)
         return f"{words:,} words between blanks"
 

@@ -98,7 +98,7 @@ class Examples:
         return Examples(self.corpus.take(rows, dropped), *sides, rows.astype(np.uint32))
 
     def row(self, index: int) -> int:
-        """Where an example stands in the corpus as it was read."""
+        """Return the row of an example in the corpus as it was read."""
         return index if self.rows is None else int(self.rows[index])
 
 
@@ -109,7 +109,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
     class Config(TextTask.Config):
-        """Where the pairs lie and how they become tokens.
+        """The pairs and their tokenizers.
 
         ``source`` and ``target`` name line-aligned files with ``{split}`` for train, valid, test;
         without ``target``, ``source`` is one TSV or JSONL file that holds both sides, or a file of
@@ -244,7 +244,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         return self._examples[split]
 
     def read_sources(self, examples: Examples) -> Sequence[Ids]:
-        """What the model reads of some examples."""
+        """Return what the model reads of some examples."""
         return examples.sources
 
     def lengths(self, split: str) -> NDArray[np.int32]:

@@ -27,7 +27,7 @@ class Translation(TextToText[TextBatch], Aligns):
     """Text in, text out: translation and other maps from one line to another."""
 
     class Config(TextToText.Config, kind="translation"):
-        """Where the pairs lie and how they become tokens."""
+        """The pairs and their tokenizers."""
 
     config: Config
     own_outputs = True
@@ -35,7 +35,7 @@ class Translation(TextToText[TextBatch], Aligns):
     _shortlist: Shortlist | None = None
 
     def shortlist(self) -> Shortlist:
-        """That of the run, read once. Raises ``ConfigError`` where it has none."""
+        """Return the run's shortlist, read once. Raises ``ConfigError`` if it has none."""
         if self._shortlist is None:
             self._shortlist = Shortlist.load(self.folder)
         return self._shortlist

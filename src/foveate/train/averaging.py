@@ -22,7 +22,7 @@ from foveate.train.trainer import Trainer
 
 def try_average(trainer: Trainer, count: int, reason: str) -> str:
     """Put the mean of the last checkpoints into ``averaged/`` and see whether it is better."""
-    display, folder = trainer.tools.display, trainer.folder
+    display, folder = trainer.display, trainer.folder
     steps = _sound_steps(trainer)[-count:]
     if len(steps) < 2:
         display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} exists")
@@ -32,15 +32,15 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
         try:
             record = _average(trainer, steps)
         except KeyboardInterrupt:
-            if trainer.tools.interrupt.received is None:
+            if trainer.interrupt.received is None:
                 raise
             return "interrupted"
-        trainer.tools.journal.write("average", trainer.state.step, **record)
+        trainer.journal.write("average", trainer.state.step, **record)
     best, value = trainer.state.best, record.get("value")
     sign = trainer.job.task.better(trainer.config.save.best)
     better = best is None or (value is not None and sign * value > sign * best.value)
     if better:
-        checkpoint.point(folder, folder / "averaged", record)
+        checkpoint.write_best(folder, folder / "averaged", record)
     display.say(
         f"mean of the checkpoints of steps {', '.join(map(str, steps))}: "
         + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")
@@ -70,7 +70,7 @@ def _sound_steps(trainer: Trainer) -> list[int]:
         try:
             verify(checkpoint.path_of(trainer.folder, step))
         except DamagedError as damage:
-            trainer.tools.display.say(f"left out of the mean: {damage}")
+            trainer.display.say(f"left out of the mean: {damage}")
             continue
         sound.append(step)
     return sound
@@ -95,7 +95,7 @@ def _average(trainer: Trainer, steps: list[int]) -> Record:
     """Write the mean, measure it where the run is validated; gives its ``state.json``."""
     job, config = trainer.job, trainer.config
     record: Record = {"steps": steps}
-    with sealed_folder(trainer.folder / "averaged", trainer.tools.files) as target:
+    with sealed_folder(trainer.folder / "averaged", trainer.files) as target:
         paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
         write_tensors(average(paths), target / WEIGHTS)
         if config.validation.every is not None:

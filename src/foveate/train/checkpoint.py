@@ -5,7 +5,7 @@ model.safetensors       the weights; one that has several names stands under the
 trained.safetensors     only with train.ema: the weights above are then their moving mean
 optimizer.safetensors   the optimiser's tensors, named parameter:state
 optimizer.json          the parts of its state that are not tensors
-state.json              step, place in the data, best figure, …: `foveate.train.trainer`
+state.json              step, position in the data, best figure, …: `TrainState`
 config.toml             the resolved config
 manifest.json           size and sha256 of the others; written last
 RUN/best.json               names the folder whose weights are the best so far
@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import torch
 from filelock import Timeout
@@ -31,6 +32,8 @@ from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError, load_tree
 from foveate.files import locked, read_bytes, replace_file, write_text
+from foveate.train.config import TrainConfig
+from foveate.train.journal import clock
 from foveate.train.stored import (
     MANIFEST,
     WEIGHTS,
@@ -99,7 +102,7 @@ def steps(run: Path) -> list[int]:
 
 
 def is_imported(run: Path) -> bool:
-    """Whether a run has imported weights as its step 0, and has not been trained here."""
+    """Return whether a run's step 0 is imported weights, and it has not been trained here."""
     folder = path_of(run, 0)
     return steps(run) == [0] and folder.is_dir() and not (folder / STATE).exists()
 
@@ -128,42 +131,115 @@ def with_state(run: Path, step: int) -> Path:
 
 
 @dataclass(frozen=True)
-class Contents:
-    """The tensors of a checkpoint by file and name, and the optimiser's other state."""
+class Best:
+    """The best value so far of the figure that decides, and the step that had it."""
 
-    tensors: dict[str, dict[str, Tensor]]
-    rest: Record
+    figure: str
+    value: float
+    step: int
+
+
+@dataclass
+class TrainState:
+    """All that a run needs to go on, besides the weights and the optimiser's tensors."""
+
+    seed: int
+    plan: str  # fingerprint of the order of the data
+    data: dict[str, str] = field(default_factory=dict)  # `Task.digest` by split
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # what "auto" became at the start
+    accumulate: int = 0  # train.accumulate when ``batches`` was set; 0: not yet
+    batches: int = 1  # of a step, on all ranks together
+    step: int = 0
+    epoch: int = 0  # position in the data: epoch, and batch within it
+    position: int = 0
+    targets: int = 0  # real target tokens seen
+    seconds: float = 0.0  # wall clock of all sessions
+    paced: float = 0.0  # seconds of train.max_minutes that the schedule takes to be over
+    validated: int = 0  # step of the last validation
+    stale: int = 0  # validations since the best one
+    best: Best | None = None
+    figures: dict[str, float] = field(default_factory=dict)  # of the last validation
+    window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
 
     @classmethod
-    def of(
-        cls,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        mean: dict[str, Tensor] | None = None,
-        keep: bool = True,
-    ) -> Self:
-        """What training needs to go on; with a moving ``mean`` that stands for the model.
+    def of(cls, record: Record) -> Self:
+        """The state of a record that `dataclasses.asdict` made."""
+        best = record.pop("best")
+        return cls(**record, best=None if best is None else Best(**best))
 
-        Shards are made whole one by one, for which every rank must call it; a rank that does not
-        ``keep`` them only helps.
-        """
-        files = {WEIGHTS: own_tensors(model), OPTIMIZER: {}}
-        if mean is not None:
-            files = {TRAINED: files[WEIGHTS], WEIGHTS: mean, OPTIMIZER: {}}
-        names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-        rest: Record = {}
-        for parameter, state in optimizer.state.items():
-            for key, value in state.items():
-                kind = files[OPTIMIZER] if isinstance(value, Tensor) else rest
-                kind[f"{names[parameter]}:{key}"] = value
-        gathered: dict[str, dict[str, Tensor]] = {}
-        for file, tensors in files.items():
-            gathered[file] = {}
-            for name, tensor in tensors.items():
-                full = whole(tensor)
-                if keep:
-                    gathered[file][name] = full.cpu() if is_shard(tensor) else full
-        return cls(gathered, rest)
+    def progress(self, config: TrainConfig, seconds: float) -> dict[str, tuple[float, float]]:
+        """Return how far a training is, and where it ends by the limits that are set."""
+        limits = {
+            "max_steps": (self.step, config.max_steps),
+            "max_minutes": (seconds / 60, config.max_minutes),
+            "max_tokens": (self.targets, config.max_tokens),
+            "patience": (self.stale, config.validation.patience),
+            "max_epochs": (self.epoch, config.max_epochs),
+        }
+        return {name: (done, end) for name, (done, end) in limits.items() if end is not None}
+
+    def ended(self, config: TrainConfig, seconds: float) -> str | None:
+        """The limit that a training has reached."""
+        limits = self.progress(config, seconds).items()
+        return next((name for name, (done, end) in limits if done >= end), None)
+
+    def finished(self, config: TrainConfig) -> str | None:
+        """The limit that ended the training before, where the last step is validated too."""
+        due = config.validation.every is not None and self.validated < self.step
+        return None if due else self.ended(config, self.seconds)
+
+
+ENOUGH = 1000  # steps, or train.max_steps where that is less: half of them teach little
+
+
+def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> str:
+    """Return a warning if `max_minutes` is too short to learn anything at this pace, else ""."""
+    enough = min(ENOUGH, config.max_steps or ENOUGH)
+    if config.max_minutes is None:
+        return ""
+    left = max(0.0, 60 * config.max_minutes - state.seconds)
+    expected = state.step + left / seconds_a_step
+    if expected > enough / 2:
+        return ""
+    more = state.seconds + (enough - state.step) * seconds_a_step
+    return (
+        f"{60 / seconds_a_step:.3g} steps a minute on this machine now: about {expected:,.0f} in "
+        f"the {config.max_minutes:g} minutes of train.max_minutes, which teach a model little; "
+        f"{enough:,} take {clock(more)}: set train.max_minutes={math.ceil(more / 60)}, or make the "
+        "model or train.batch_tokens smaller"
+    )
+
+
+Contents = tuple[dict[str, dict[str, Tensor]], Record]
+
+
+def contents_of(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    mean: dict[str, Tensor] | None = None,
+    keep: bool = True,
+) -> Contents:
+    """The tensors of a checkpoint by file and name, and the optimiser's other state.
+
+    A moving ``mean`` stands for the model. Shards are made whole one by one, for which every rank
+    must call this; a rank that does not ``keep`` them only helps.
+    """
+    files = {WEIGHTS: own_tensors(model), OPTIMIZER: {}}
+    if mean is not None:
+        files = {TRAINED: files[WEIGHTS], WEIGHTS: mean, OPTIMIZER: {}}
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    rest: Record = {}
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            kind = files[OPTIMIZER] if isinstance(value, Tensor) else rest
+            kind[f"{names[parameter]}:{key}"] = value
+    gathered: dict[str, dict[str, Tensor]] = {file: {} for file in files}
+    for file, tensors in files.items():
+        for name, tensor in tensors.items():
+            full = whole(tensor)
+            if keep:
+                gathered[file][name] = full.cpu() if is_shard(tensor) else full
+    return gathered, rest
 
 
 def save(
@@ -181,9 +257,9 @@ def save(
     target = path_of(run, step)
     try:
         with sealed_folder(target, files) as folder:
-            for file, tensors in contents.tensors.items():
+            for file, tensors in contents[0].items():
                 write_tensors(tensors, folder / file)
-            write_text(folder / REST, json.dumps(contents.rest, indent=1))
+            write_text(folder / REST, json.dumps(contents[1], indent=1))
             write_text(folder / STATE, json.dumps(state, indent=1))
             write_text(folder / CONFIG, toml)
     except TrainError as error:
@@ -201,8 +277,8 @@ def newest_sound(run: Path, repair: bool = False) -> tuple[int | None, list[str]
 
     With ``repair``, for the process that writes the run, `clean` comes first.
     """
-    for place in (run, run / "checkpoints") if repair else ():
-        clean(place)
+    for folder in (run, run / "checkpoints") if repair else ():
+        clean(folder)
     complaints = []
     for step in reversed(steps(run)):
         try:
@@ -256,7 +332,7 @@ def read_chosen(run: Path, which: str, read: Callable[[Path], T]) -> tuple[Path,
         return read_chosen(run, which, read)
 
 
-def place(path: Path) -> tuple[Path, Path | None]:
+def run_of(path: Path) -> tuple[Path, Path | None]:
     """The run of a path, and the folder of the weights where the path is one and not a run."""
     if not (path / WEIGHTS).is_file():
         return path, None
@@ -270,7 +346,7 @@ def prune(run: Path, keep: Iterable[int]) -> None:
         remove(path_of(run, step))
 
 
-def point(run: Path, folder: Path, figures: Record) -> None:
+def write_best(run: Path, folder: Path, figures: Record) -> None:
     """Let ``best.json`` name a folder of the run, with the figures that made it the best."""
     record = {"folder": folder.relative_to(run).as_posix(), **figures}
     replace_file(run / "best.json", json.dumps(record, indent=1) + "\n")
@@ -279,7 +355,7 @@ def point(run: Path, folder: Path, figures: Record) -> None:
 def named_best(run: Path) -> Path | None:
     """The folder that ``best.json`` names, be it there or not; None without such a file.
 
-    Raises `DamagedError` where it cannot be read or names a place outside of the run.
+    Raises `DamagedError` where it cannot be read or names a folder outside the run.
     """
     best = run / "best.json"
     if not best.exists():

@@ -267,7 +267,7 @@ class ConfigChange:
 
 
 def effect_of(key: str) -> tuple[bool, str]:
-    """Whether a key may change when a run goes on, and what it changes or why it may not."""
+    """Return whether a key may change when a run resumes, and what it changes or why not."""
     parts = key.split(".")
     for length in range(len(parts), 0, -1):
         name = ".".join(parts[:length])
@@ -325,7 +325,7 @@ def _absent(key: str, before: Tree) -> str:
 
 
 def _moves_schedule(old: TrainConfig, new: TrainConfig) -> bool:
-    """Whether the learning rates of the new config depend on which ``max_steps`` it has."""
+    """Return whether the learning rates of the new config depend on its ``max_steps``."""
     ends = old.max_steps, new.max_steps
     if None in ends:
         return False

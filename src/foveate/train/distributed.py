@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import os
 import signal
 import socket
@@ -16,7 +17,8 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,7 +29,6 @@ from torch.nn.utils import get_total_norm
 from foveate.config import ConfigError
 from foveate.tasks.base import Loss
 from foveate.train.config import TrainConfig
-from foveate.train.journal import why_not_finite
 from foveate.train.optim import MovingMean
 from foveate.train.stored import TrainError, own_part, own_tensors, whole
 
@@ -53,7 +54,7 @@ class Watchdog:
         self._reports: dict[int, str] = {}
         self._closed = threading.Event()
         self.what, self._since = "starting", time.monotonic()
-        self._limited = False  # reading data and building a model have no bound
+        self.limited = False  # reading data and building a model have no bound
         self._threads = [
             threading.Thread(target=work, name=f"foveate-{name}", daemon=True)
             for name, work in (("watchdog", self._watch), ("pulse", self._pulse))
@@ -63,7 +64,7 @@ class Watchdog:
 
     def doing(self, what: str, limited: bool = True) -> None:
         """Something new begins: the clock starts again, or stands still if it may take long."""
-        self.what, self._since, self._limited = what, time.monotonic(), limited
+        self.what, self._since, self.limited = what, time.monotonic(), limited
 
     def close(self) -> None:
         """Stop watching."""
@@ -76,7 +77,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._closed.wait(min(1.0, self.seconds / 20)):
-            if self._limited and self._waited > self.seconds:
+            if self.limited and self._waited > self.seconds:
                 print(self.report(), file=sys.stderr, flush=True)
                 os._exit(HUNG)
 
@@ -103,7 +104,7 @@ class Watchdog:
             report = {"beat": self._beats, "what": self.what, "seconds": round(self._waited)}
             try:
                 self._store.set(f"doing/{self.rank}", json.dumps(report))
-                if not self._limited or self._waited < self.seconds / 2:
+                if not self.limited or self._waited < self.seconds / 2:
                     continue
                 for rank in range(self.world):
                     if (text := self.pulse_of(rank)) is not None:
@@ -115,13 +116,53 @@ class Watchdog:
                 return  # the store is gone, and nobody is left to report to
 
 
+# The signals that stop a training.
+
+Signal = signal.Signals | None
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """While entered, the first SIGINT or SIGTERM is kept in ``received``; the second raises.
+
+    Only the main thread can catch signals; in another one this catches none.
+    """
+
+    def __init__(self) -> None:
+        self.received: Signal = None
+        self._at_once = False
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in STOPS:
+                self._before[number] = signal.signal(number, self._catch)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        again = self.received is not None
+        self.received = signal.Signals(number)
+        if again or self._at_once:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Within, the first signal too raises ``KeyboardInterrupt``, at once."""
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+
 # The processes that train one model together, and their messages besides gradients.
 
 T = TypeVar("T")
-B = TypeVar("B")  # a batch
 LossOf = Callable[[nn.Module, object], Loss]  # of a model and a batch
-Signal = signal.Signals | None
-STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Ranks:
@@ -130,8 +171,8 @@ class Ranks:
     rank, world = 0, 1
 
     @property
-    def leads(self) -> bool:
-        """Whether this is rank 0, which writes the files and prints."""
+    def is_rank_zero(self) -> bool:
+        """True on rank 0, which writes the files and prints."""
         return self.rank == 0
 
     def sums(self, values: dict[str, float]) -> dict[str, float]:
@@ -142,17 +183,12 @@ class Ranks:
         """The clock of rank 0, and the signal that any rank has received: the same for all."""
         return now, received
 
-    def lead(self, what: str, do: Callable[[], T]) -> T:
+    def on_rank_zero(self, what: str, do: Callable[[], T]) -> T:
         """Rank 0 calls ``do``, without a time limit, and broadcasts its result, a JSON value.
 
         Where it raises, the other ranks end too.
         """
         return do()
-
-    @contextlib.contextmanager
-    def leader_first(self, what: str, results: list[T] | None = None) -> Iterator[None]:
-        """Within, rank 0 runs first, and the other ranks after it."""
-        yield
 
     def doing(self, what: str) -> None:
         """Name what begins now, for the report of a hang."""
@@ -177,7 +213,6 @@ class RankGroup(Ranks):
         session = _session(store, self.rank, self.world, seconds)
         self._store = network.PrefixStore(f"foveate/{session}", store)
         self._broadcasts = 0
-        self._now, self._limited = "starting", False  # the building of a model has no bound
         self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
         gpu = torch.cuda.is_available()
         if gpu:
@@ -201,61 +236,47 @@ class RankGroup(Ranks):
         return dict(zip(values, total.tolist(), strict=True))
 
     def agree(self, now: float, received: Signal) -> tuple[float, Signal]:
-        own = {"now": now if self.leads else 0.0}
+        own = {"now": now if self.is_rank_zero else 0.0}
         own |= {stop.name: float(received is stop) for stop in STOPS}
         agreed = self.sums(own)
         return agreed["now"], next((stop for stop in STOPS if agreed[stop.name]), None)
 
     def doing(self, what: str) -> None:
-        self._go_on(what, limited=True)
+        self.watchdog.doing(what)
 
-    def _go_on(self, what: str, limited: bool) -> None:
-        self._now, self._limited = what, limited
-        self.watchdog.doing(what, limited)
-
-    def lead(self, what: str, do: Callable[[], T]) -> T:
-        results: list[T] = []
-        with self.leader_first(what, results):
-            if self.leads:
-                results.append(do())
-        return results[0]
-
-    @contextlib.contextmanager
-    def leader_first(self, what: str, results: list[T] | None = None) -> Iterator[None]:
-        results = [] if results is None else results
+    def on_rank_zero(self, what: str, do: Callable[[], T]) -> T:
         self._broadcasts += 1
-        key, before = f"broadcast/{self._broadcasts}", (self._now, self._limited)
-        if not self.leads:
-            results += self._received(key, what)
-            self._go_on(*before)
-            yield
-            return
-        self.watchdog.doing(what, limited=False)
-        try:
-            yield
-        except BaseException:
-            self._store.set(key, json.dumps({"failed": True}))
-            raise
-        self._store.set(key, json.dumps({"results": results}))
-        self._go_on(*before)
+        key, before = f"broadcast/{self._broadcasts}", (self.watchdog.what, self.watchdog.limited)
+        if self.is_rank_zero:
+            self.watchdog.doing(what, limited=False)
+            try:
+                result = do()
+            except BaseException:
+                self._store.set(key, json.dumps({"failed": True}))
+                raise
+            self._store.set(key, json.dumps({"results": [result]}))
+        else:
+            [result] = self._received(key, what)
+        self.watchdog.doing(*before)
+        return result
 
     def _received(self, key: str, what: str) -> list[T]:
-        """What rank 0 broadcasts under a key; there is time as long as rank 0 lives."""
-        self.doing(f"{self._now}, waiting for rank 0: {what}")
+        """Return what rank 0 broadcasts under a key; wait for it as long as rank 0 lives."""
+        self.doing(f"{self.watchdog.what}, waiting for rank 0: {what}")
         pulse, pause = self.watchdog.pulse_of(0), 0.005
         while not self._store.check([key]):
             time.sleep(pause)
             pause = min(0.5, 1.5 * pause)
             if (now := self.watchdog.pulse_of(0)) != pulse:
                 pulse = now
-                self.doing(self._now)
+                self.doing(self.watchdog.what)
         message = json.loads(self._store.get(key))
         if "failed" in message:
             raise SystemExit(2)  # rank 0 has printed why
         return list(message["results"])
 
     def same(self, what: str, value: str) -> None:
-        if self.lead(what, lambda: value) != value:
+        if self.on_rank_zero(what, lambda: value) != value:
             raise TrainError(
                 f"rank {self.rank} on {socket.gethostname()} differs from rank 0 in {what}: all "
                 "hosts must read the same files with the same versions"
@@ -271,7 +292,7 @@ class RankGroup(Ranks):
                 raise
             reason = str(error).strip().splitlines()[0]
             raise TrainError(
-                f"rank {self.rank} lost the others in {self._now} ({reason}); the same "
+                f"rank {self.rank} lost the others in {self.watchdog.what} ({reason}); the same "
                 "command resumes the run from its last checkpoint, as does torchrun "
                 "--max-restarts"
             ) from error
@@ -363,6 +384,7 @@ class Parallel:
         self.ranks, self.model, self._loss = ranks, model, loss
         self.moved: dict[str, int] = {}  # bytes by kind of collective, as this rank sent them
         self.plain = model  # the model with whole weights, on rank 0
+        self.described: list[str] = []  # lines for the start of a training
 
     def loss(self, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
@@ -373,12 +395,12 @@ class Parallel:
         return contextlib.nullcontext()
 
     def gradients(self) -> list[Tensor]:
-        """What this rank holds of the gradients."""
+        """Return this rank's part of the gradients."""
         return [own_part(p.grad) for p in self.model.parameters() if p.grad is not None]
 
-    def norm(self, gradients: Sequence[Tensor]) -> float:
-        """‖g‖ of the gradients of all weights, wherever they are."""
-        return float(get_total_norm(gradients, foreach=True))
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """‖g‖ of the gradients of all weights, wherever they are; on their device."""
+        return get_total_norm(gradients, foreach=True)
 
     @contextlib.contextmanager
     def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
@@ -389,11 +411,9 @@ class Parallel:
         with contextlib.nullcontext() if mean is None else mean.applied():
             yield self.plain
 
-    def why(
-        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
-    ) -> str:
-        """Why numbers are not finite, by this rank's batches with their summed loss."""
-        return why_not_finite(self.model, batches, forward, rate)
+    def why(self, loss: float, rate: float) -> str:
+        """Why numbers are not finite, where this rank with its summed loss cannot find out."""
+        return ""
 
     def volume(self, steps: int) -> dict[str, float]:
         """MiB that a rank sent by collectives, a step, over the ``steps`` since the last call."""
@@ -456,12 +476,9 @@ class Replicas(Parallel):
         assert work is not None  # it is asynchronous
         return work.get_future().then(lambda done: done.value()[0])
 
-    def why(
-        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
-    ) -> str:
-        if loss == loss and abs(loss) != float("inf"):
-            return "the loss of this rank is finite, but the sum over all ranks is not"
-        return super().why(batches, loss, forward, rate)
+    def why(self, loss: float, rate: float) -> str:
+        finite = "the loss of this rank is finite, but the sum over all ranks is not"
+        return finite if math.isfinite(loss) else ""
 
 
 class Shards(Parallel):
@@ -486,7 +503,7 @@ class Shards(Parallel):
         super().__init__(ranks, model, loss)
         self.moved = {"all_gathered": 0, "reduce_scattered": 0}
         self._device = next(model.parameters()).device
-        if ranks.leads:
+        if ranks.is_rank_zero:
             self.plain = copy.deepcopy(model.cpu())
         model.to(self._device)
         self._whole = _LossModule(model, loss)
@@ -506,31 +523,30 @@ class Shards(Parallel):
     def loss(self, batch: object) -> Loss:
         return Loss(*self._whole(batch))
 
-    def norm(self, gradients: Sequence[Tensor]) -> float:
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """‖g‖² = Σ over ranks of ‖own part of g‖²."""
-        square = super().norm(gradients) ** 2
-        return float(self.ranks.sums({"square": square})["square"] ** 0.5)
+        square = super().norm(gradients).double().square()
+        dist.all_reduce(square)
+        return square.sqrt()
 
     @contextlib.contextmanager
     def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
         tensors = own_tensors(self.model) if mean is None else mean.tensors
-        plain = own_tensors(self.plain) if self.ranks.leads else {}
+        plain = own_tensors(self.plain) if self.ranks.is_rank_zero else {}
         with torch.no_grad():
             for name, tensor in tensors.items():
                 full = whole(tensor)
-                if self.ranks.leads:
+                if self.ranks.is_rank_zero:
                     plain[name].copy_(full)
-        if self.ranks.leads:
+        if self.ranks.is_rank_zero:
             self.plain.to(self._device)
         try:
             yield self.plain
         finally:
-            if self.ranks.leads:
+            if self.ranks.is_rank_zero:
                 self.plain.cpu()
 
-    def why(
-        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
-    ) -> str:
+    def why(self, loss: float, rate: float) -> str:
         return f"numbers are not finite (learning rate {rate:.2g}); one device can say where"
 
 
@@ -594,15 +610,18 @@ class _Scatter(_Gather):
 
 def parallel_of(
     name: Literal["auto", "none", "ddp", "fsdp"], ranks: Ranks, model: nn.Module, loss: LossOf
-) -> tuple[Parallel, list[str]]:
-    """How these ranks train the model together, and the lines that describe it.
+) -> Parallel:
+    """Return how these ranks train the model together.
 
     "auto" keeps replicas where weights, gradients and moments leave room for activations, and
     shards them elsewhere.
     """
     if type(ranks) is Ranks:
-        waiting = [f'train.parallel = "{name}" needs torchrun: this is a single process']
-        return Parallel(ranks, model, loss), waiting if name in ("ddp", "fsdp") else []
+        parallel = Parallel(ranks, model, loss)
+        if name in ("ddp", "fsdp"):
+            needs = f'train.parallel = "{name}" needs torchrun: this is a single process'
+            parallel.described.append(needs)
+        return parallel
     needed = BYTES * sum(p.numel() for p in model.parameters())
     memory = float("inf")  # on processors, where replicas are simplest
     if torch.cuda.is_available():
@@ -610,6 +629,7 @@ def parallel_of(
     sharded = name == "fsdp" or (name == "auto" and needed > SHARE * memory)
     parallel = (Shards if sharded else Replicas)(ranks, model, loss)
     size = needed / 2**20 / (ranks.world if sharded else 1)
-    return parallel, [
+    parallel.described.append(
         f"{ranks.world} ranks, {parallel.name}: weights, gradients and moments take {size:,.1f} MiB"
-    ]
+    )
+    return parallel

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from foveate.native.kernels import (
 from foveate.system import loaded_libraries
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
+from foveate.train.checkpoint import Best, TrainState, too_few
 from foveate.train.config import Precision, TrainConfig, record, resolve
-from foveate.train.distributed import Ranks, parallel_of
+from foveate.train.distributed import Interrupt, Ranks, parallel_of
+from foveate.train.feed import MicroBatch, Plan, fingerprint, mix
 from foveate.train.journal import (
     LOG,
     SNAPSHOTS,
@@ -36,7 +39,7 @@ from foveate.train.journal import (
     read,
 )
 from foveate.train.layers import compile_layers, recompute
-from foveate.train.optim import MovingMean
+from foveate.train.optim import MovingMean, Schedule
 from foveate.train.stored import (
     WEIGHTS,
     TrainError,
@@ -44,20 +47,7 @@ from foveate.train.stored import (
     run_files,
     verify_run,
 )
-from foveate.train.trainer import (
-    Best,
-    Interrupt,
-    Job,
-    MicroBatch,
-    Plan,
-    Tools,
-    Trainer,
-    TrainState,
-    fingerprint,
-    follows_the_clock,
-    mix,
-    too_few,
-)
+from foveate.train.trainer import Job, Trainer
 
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
 
@@ -76,7 +66,7 @@ def keep_freed_memory() -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a session of training ended.
+    """The end of a training session.
 
     ``reason`` is the limit that ended it ("max_steps", "max_epochs", "max_minutes", "max_tokens",
     "patience") or "interrupted"; ``weights`` is the folder whose weights stand for the run;
@@ -101,79 +91,104 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
     config.check()
     ranks = ranks or Ranks()
     folder.mkdir(parents=True, exist_ok=True)
-    device = next(job.model.parameters()).device
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_settings(config, device))
-        if config.compile:
-            compile_layers(job.model)
-        if config.recompute:
-            recompute(job.model)
-        parallel, how = parallel_of(config.parallel, ranks, job.model, job.loss)
-        plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
-        optimizer = config.optimizer.build(job.model)
-        state, messages = resume(job, config, folder, plan, optimizer, ranks)
-        total = _total_steps(config, plan, state.batches)
-        limit = None if config.max_minutes is None else 60 * config.max_minutes
-        newest = checkpoint.path_of(folder, state.step)
-        paces = {} if job.changes else _paces(folder, state.step, ranks)  # before the log is cut
-        mean = None
-        if config.ema is not None:
-            mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
-        tools = Tools(
-            files=run_files(folder, newest),  # refused before the journal is opened
-            parallel=parallel,
-            optimizer=optimizer,
-            schedule=config.build_schedule(),
-            precision=_precision(config, state, device, ranks),
-            plan=plan,
-            journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
-            display=Display(total, limit, config.validation.every, silent=not ranks.leads),
-            interrupt=Interrupt(),
-            paces=paces,
-            mean=mean,
-        )
-        stack.callback(tools.journal.close)
-        messages += observe(job, config, folder, state.step, tools)
-        if tools.snapshots is not None:
-            stack.callback(tools.snapshots.close)
-        stack.enter_context(tools.interrupt)
-        stack.enter_context(tools.display)
-        trainer = Trainer(job, config, folder, state, tools)
-        finished, messages = state.finished(config), [*messages, *map(str, job.changes)]
-        begun = [*how, tools.precision.why, *follows_the_clock(config, tools.schedule)]
-        _say_and_record(trainer, messages if finished else messages + begun)
+        stack.enter_context(_settings(config, next(job.model.parameters()).device))
+        trainer, messages = _set_up(job, config, folder, ranks, stack)
+        messages += [*_observe(trainer, stack), *map(str, job.changes)]
+        stack.enter_context(trainer.interrupt)
+        stack.enter_context(trainer.display)
+        if (finished := trainer.state.finished(config)) is None:
+            messages += [*trainer.parallel.described, trainer.precision.why]
+            messages += follows_the_clock(config, trainer.schedule)
+        _say_and_record(trainer, messages)
         if finished is None:
             _start(trainer)
         reason = trainer.run()
         if (last := config.average) is not None and reason != "interrupted":
             ended = reason
-            reason = ranks.lead("the mean", lambda: try_average(trainer, last, ended))
+            reason = ranks.on_rank_zero("the mean", lambda: try_average(trainer, last, ended))
             trainer.agree()
         return _end(trainer, reason, finished)
 
 
-def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools) -> list[str]:
-    """Make the tools for what the config asks to be recorded besides losses; gives messages.
+def follows_the_clock(config: TrainConfig, schedule: Schedule) -> list[str]:
+    """Return a sentence where the learning rate depends on the time that steps take, else none."""
+    if config.max_minutes is None or schedule.rate_at(1, 1.0) == schedule.rate(1):
+        return []
+    return [
+        "the learning rate decays with the clock (train.max_minutes), so the same seed "
+        "gives other weights on a slower or busier machine; set train.max_steps alone to avoid it"
+    ]
 
-    Raises `TrainError` where they need weights that this process has not.
+
+def _set_up(
+    job: Job, config: TrainConfig, folder: Path, ranks: Ranks, stack: contextlib.ExitStack
+) -> tuple[Trainer, list[str]]:
+    """The trainer of a run with its state, and messages about it; the ``stack`` closes its log."""
+    if config.compile:
+        compile_layers(job.model)
+    if config.recompute:
+        recompute(job.model)
+    device = next(job.model.parameters()).device
+    loss = partial(job.objective.loss, job.task)
+    parallel = parallel_of(config.parallel, ranks, job.model, loss)
+    plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
+    optimizer = config.optimizer.build(job.model)
+    state, messages = resume(job, config, folder, plan, optimizer, ranks)
+    newest = checkpoint.path_of(folder, state.step)
+    paces = {} if job.changes else _paces(folder, state.step, ranks)  # before the log is cut
+    mean = None
+    if config.ema is not None:
+        mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
+    files = run_files(folder, newest)  # refused before the journal is opened
+    precision = _precision(config, state, device, ranks)
+    total = _total_steps(config, plan, state.batches)
+    limit = None if config.max_minutes is None else 60 * config.max_minutes
+    journal = Journal(folder, state.step, config.tensorboard) if ranks.is_rank_zero else NoJournal()
+    stack.callback(journal.close)
+    trainer = Trainer(
+        job=job,
+        config=config,
+        folder=folder,
+        state=state,
+        plan=plan,
+        parallel=parallel,
+        optimizer=optimizer,
+        schedule=config.build_schedule(),
+        precision=precision,
+        journal=journal,
+        display=Display(total, limit, config.validation.every, silent=not ranks.is_rank_zero),
+        interrupt=Interrupt(),
+        files=files,
+        paces=paces,
+        mean=mean,
+    )
+    return trainer, messages
+
+
+def _observe(trainer: Trainer, stack: contextlib.ExitStack) -> list[str]:
+    """Add to a trainer what records more than losses; return messages about the logs.
+
+    Raises `TrainError` where that needs weights which this process has not.
     """
-    cut = tools.journal.cut
+    job, config, cut = trainer.job, trainer.config, trainer.journal.cut
     messages = [f"{LOG}: {cut} lines dropped, torn or of later steps"] if cut else []
     fields = {"health_every": config.health_every, "snapshots": config.snapshots}
     for name, value in fields.items():
-        if value is not None and tools.parallel.name == "fsdp":
+        if value is not None and trainer.parallel.name == "fsdp":
             raise TrainError(f"train.{name} needs whole weights, which fsdp lacks: leave one out")
     if config.health_every is not None:
-        tools.health = Health(job.model, config.health_every, tools.journal)
-    if config.snapshots is None or not tools.parallel.ranks.leads:
+        trainer.health = Health(job.model, config.health_every, trainer.journal)
+    if config.snapshots is None or not trainer.ranks.is_rank_zero:
         return messages
     try:
-        tools.snapshots = job.snapshots(config.snapshots, folder, step)
+        trainer.snapshots = job.snapshots(config.snapshots, trainer.folder, trainer.state.step)
     except ConfigError:
         raise
     except UserError as error:
         return [*messages, f"no snapshots: {error}"]
-    if cut := tools.snapshots.cut:
+    stack.callback(trainer.snapshots.close)
+    if cut := trainer.snapshots.cut:
         messages.append(f"{SNAPSHOTS}: {cut} lines dropped, torn or of later steps")
     return messages
 
@@ -194,7 +209,7 @@ def resume(
     splits = ["train"] if config.validation.every is None else ["train", "valid"]
     data = {split: job.task.digest(split) for split in splits}
     ranks.same("examples and their order", f"{order} {data}")
-    step, messages = ranks.lead(
+    step, messages = ranks.on_rank_zero(
         "looking for checkpoints", lambda: checkpoint.newest_sound(folder, repair=True)
     )
     job.model.train()
@@ -274,10 +289,10 @@ def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]
 def _precision(
     config: TrainConfig, state: TrainState, device: torch.device, ranks: Ranks
 ) -> Precision:
-    """What the config says; "auto" is decided once, for another choice would give other weights."""
+    """Return the config's precision; "auto" is decided once, since another gives other weights."""
     begun = config.precision == "auto" and state.precision != "auto"
     requested = state.precision if begun else config.precision
-    name, _, why = ranks.lead("precision", lambda: astuple(resolve(requested, device)))
+    name, _, why = ranks.on_rank_zero("precision", lambda: astuple(resolve(requested, device)))
     state.precision = name
     if begun:
         why = f"precision {state.precision}, as when this run began"
@@ -286,7 +301,7 @@ def _precision(
 
 def _paces(folder: Path, step: int, ranks: Ranks) -> dict[int, float]:
     """The seconds that the schedule took to be over, by the steps after a checkpoint."""
-    lines = ranks.lead("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
+    lines = ranks.on_rank_zero("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
     return {line["step"]: line["seconds"] for line in lines if line["step"] > step}
 
 
@@ -322,32 +337,32 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
 
 
 def _say_and_record(trainer: Trainer, messages: list[str]) -> None:
-    job, journal = trainer.job, trainer.tools.journal
+    job = trainer.job
     for line in messages:
-        trainer.tools.display.say(line)
-    if job.changes and trainer.ranks.leads:
-        record(trainer.folder, job.toml, job.changes, journal, trainer.state.step)
-    trainer.point()  # best.json may have named a damaged checkpoint
+        trainer.display.say(line)
+    if job.changes and trainer.ranks.is_rank_zero:
+        record(trainer.folder, job.toml, job.changes, trainer.journal, trainer.state.step)
+    trainer.write_best()  # best.json may have named a damaged checkpoint
 
 
 def _start(trainer: Trainer) -> None:
-    tools, model, state = trainer.tools, trainer.job.model, trainer.state
+    state, precision = trainer.state, trainer.precision
     world, parallel = trainer.ranks.world, trainer.parallel.name
-    tools.journal.write(
+    trainer.journal.write(
         "start",
         state.step,
-        precision=tools.precision.name,
-        device=tools.precision.device,
+        precision=precision.name,
+        device=precision.device,
         threads=torch.get_num_threads(),
         torch=torch.__version__,
-        parameters=sum(p.numel() for p in model.parameters()),
+        parameters=sum(p.numel() for p in trainer.job.model.parameters()),
         **({} if world == 1 else {"ranks": world, "parallel": parallel}),
     )
     trainer.ranks.doing("the rehearsal")
     rehearse(trainer)
     trainer.parallel.volume(1)
     if machine_is_busy():
-        tools.display.say(BUSY_MACHINE)
+        trainer.display.say(BUSY_MACHINE)
     if not (checkpoint.path_of(trainer.folder, state.step) / checkpoint.STATE).is_file():
         trainer.save()  # first weights and precision are kept, and a full disk is met at once
 
@@ -361,14 +376,15 @@ def rehearse(trainer: Trainer) -> None:
     job, config = trainer.job, trainer.config
     lengths = np.asarray(job.task.lengths("train"))
     lengths = lengths.reshape(len(lengths), -1)
-    batches = [b for b in trainer.tools.plan.epoch(0) if len(b)]
+    batches = [b for b in trainer.plan.epoch(0) if len(b)]
     tokens = [len(b) * int(lengths[b].max(axis=0).sum()) for b in batches]
     longest = [int(lengths[b].max()) for b in batches]
     buffers = [(buffer, buffer.clone()) for buffer in job.model.buffers()]
     for i in sorted({int(np.argmax(tokens)), int(np.argmax(longest))}) if batches else []:
         noise = mix(job.seed, "noise", 0)
         try:
-            trainer.backward(MicroBatch(job.task.batch("train", batches[i].tolist(), noise=noise)))
+            batch = job.task.batch("train", batches[i].tolist(), noise=noise)
+            trainer.backward(MicroBatch(batch, job.seed))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -378,7 +394,7 @@ def rehearse(trainer: Trainer) -> None:
                 "train.accumulate makes up for it), or the longest example allowed"
             ) from error
         finally:
-            trainer.tools.optimizer.zero_grad(set_to_none=True)
+            trainer.optimizer.zero_grad(set_to_none=True)
     with torch.no_grad():
         for buffer, before in buffers:
             buffer.copy_(before)
@@ -386,8 +402,8 @@ def rehearse(trainer: Trainer) -> None:
 
 def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
     state, stop, folder = trainer.state, trainer.stop, trainer.folder
-    say = trainer.tools.display.say
-    trainer.tools.display.show_validation()
+    say = trainer.display.say
+    trainer.display.show_validation()
     weights = checkpoint.chosen(folder)
     if weights is None:
         raise TrainError(f"{folder} lost its checkpoints during training")
@@ -395,11 +411,11 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
     trainer.job.model.eval()
     if finished is None or read(folder)[-1].get("reason") != reason:  # else that line is there
         seconds = round(state.seconds, 3)
-        trainer.tools.journal.write("end", state.step, reason=reason, seconds=seconds)
+        trainer.journal.write("end", state.step, reason=reason, seconds=seconds)
     if reason == "interrupted":
         name = stop.name if stop else ""
-        place = checkpoint.path_of(folder, state.step)
-        say(f"stopped by {name} after step {state.step:,}; the same command resumes from {place}")
+        saved = checkpoint.path_of(folder, state.step)
+        say(f"stopped by {name} after step {state.step:,}; the same command resumes from {saved}")
     elif finished is not None:
         say(_how_to_go_on(trainer, finished))
     else:
@@ -411,7 +427,7 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
 
 
 def _how_to_go_on(trainer: Trainer, limit: str) -> str:
-    """That a training had reached a limit before, and what lets it go on."""
+    """Say that a training had reached a limit before, and what lets it continue."""
     state, folder = trainer.state, trainer.folder
     done, end = state.progress(trainer.config, state.seconds)[limit]
     key = "train.validation.patience" if limit == "patience" else f"train.{limit}"

@@ -117,7 +117,7 @@ def sound(content: bytes) -> list[Line]:
 
 
 def _is_sound(line: Line) -> bool:
-    """Whether event, step, figures and samples of a line are what `Journal` writes."""
+    """Return whether event, step, figures and samples of a line are what `Journal` writes."""
     event, step, samples = line.get("event"), line.get("step"), line.get("samples", [])
     if not isinstance(event, str) or type(step) is not int or step < 0:
         return False
@@ -472,6 +472,6 @@ def peak_memory(device: torch.device) -> float | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory has run out, on a GPU, in PyTorch or in Python."""
+    """Return whether an error says that memory has run out, on a GPU, in PyTorch or in Python."""
     known = (MemoryError, torch.OutOfMemoryError)
     return isinstance(error, known) or "can't allocate memory" in str(error)

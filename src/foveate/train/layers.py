@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.nn.attention import BaseAttention
-from foveate.nn.scores import Chooser
+from foveate.nn.normalizers import Chooser
 from foveate.train.distributed import stacks
 from foveate.train.stored import TrainError
 

@@ -4,7 +4,7 @@ A stranger may have written them, or a disk damaged them: sizes are bounded and 
 file is verified before it is used. A file of tensors (safetensors) has
 
     8 bytes     N, the length of the header (unsigned, little-endian)
-    N bytes     the header, JSON: for each tensor its dtype, shape and place
+    N bytes     the header, JSON: for each tensor its dtype, shape and position
     the rest    the tensors
 
 A tensor of which each rank holds a part (`torch.distributed.tensor.DTensor`) is seen as whole.
@@ -166,7 +166,7 @@ def verify_run(run: Path, folder: Path) -> dict[str, str]:
 
 
 def is_beside(name: str) -> bool:
-    """Whether a name that a file holds is that of a file beside it, and leads nowhere else."""
+    """Return whether a name in a file is that of a file beside it, and leads nowhere else."""
     return name not in ("", ".", "..") and Path(name).name == name
 
 
@@ -178,15 +178,15 @@ def remove(folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def clean(place: Path) -> None:
+def clean(folder: Path) -> None:
     """Undo in a folder what a killed process left half-written or half-replaced."""
-    for old in place.glob(OLD + "*"):
+    for old in folder.glob(OLD + "*"):
         target = old.with_name(old.name.removeprefix(OLD))
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
         else:
             os.replace(old, target)
-    for new in place.glob(NEW + "*"):
+    for new in folder.glob(NEW + "*"):
         if new.is_dir():
             shutil.rmtree(new, ignore_errors=True)
         else:
@@ -203,7 +203,7 @@ class Slice(Protocol):
     """A tensor of an open file, not yet read."""
 
     def get_shape(self) -> list[int]:
-        """Its sizes along each axis."""
+        """Return its sizes along each axis."""
         ...
 
 
@@ -256,7 +256,7 @@ def opened(path: Path) -> Iterator[TensorFile]:
 
 @dataclass(frozen=True)
 class Size:
-    """How many tensors a file has, and how many numbers they hold together."""
+    """The number of tensors in a file, and of the numbers in them."""
 
     tensors: int
     numbers: int
@@ -272,12 +272,12 @@ def size_of(file: TensorFile) -> Size:
 
 
 def is_shard(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether this rank holds a part of it only."""
+    """Return whether this rank holds only a part of a tensor."""
     return hasattr(tensor, "full_tensor")
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor, as a plain tensor on the same memory."""
+    """Return this rank's part of a tensor, as a plain tensor on the same memory."""
     return tensor.to_local() if is_shard(tensor) else tensor
 
 
@@ -302,11 +302,11 @@ def _names(model: nn.Module) -> dict[str, str]:
     names = {}
     state: dict[str, Tensor] = model.state_dict(keep_vars=True)
     for name, tensor in state.items():
-        place: object = id(tensor)
+        memory: object = id(tensor)
         if not is_shard(tensor):
             storage = tensor.untyped_storage().data_ptr()
-            place = storage, tensor.storage_offset(), tensor.shape
-        names[name] = first.setdefault(place, name) if tensor.numel() else name
+            memory = storage, tensor.storage_offset(), tensor.shape
+        names[name] = first.setdefault(memory, name) if tensor.numel() else name
     return names
 
 
@@ -400,7 +400,7 @@ class Within(TorchFunctionMode):
 
 
 def _numbers(size: object) -> int:
-    """How many numbers a tensor of a size has, which is given as numbers or as lists of them."""
+    """Return how many numbers a tensor of a size has, given as numbers or as lists of them."""
     if isinstance(size, Sequence):
         return math.prod(map(_numbers, size))
     return max(1, int(size)) if isinstance(size, int | float) else 1

@@ -16,7 +16,7 @@ from foveate.run.evaluation import ForecastEvaluation
 from foveate.tasks.abilities import Generates
 from foveate.tasks.base import spread
 from foveate.tasks.forecasting import Forecasting
-from foveate.tasks.objectives import predict, step_by_step, tokens_of
+from foveate.tasks.objectives import autoregressive, predict, tokens_of
 from foveate.views import view
 from foveate.views.examples import evaluated_split, exposed
 from foveate.views.options import Split
@@ -64,15 +64,16 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
     for first in range(0, len(chosen), TOGETHER):
         batch = writer.decoder_batch(model, task.batch(split, chosen[first : first + TOGETHER]))
         own = tokens_of(model, batch.memory, batch.prompt)
-        free_ids = step_by_step(own, batch.gold, own.fixed(batch.gold), "greedy")
-        numbers = torch.arange(batch.gold.shape[1], device=batch.gold.device)
-        parts = [(numbers + 1 - batch.prompt).expand(batch.gold.shape)]
-        for read in (batch.gold, free_ids):
+        free_ids = autoregressive(own, batch.inputs, own.fixed(batch.inputs), "greedy")
+        numbers = torch.arange(batch.inputs.shape[1], device=batch.inputs.device)
+        parts = [(numbers + 1 - batch.prompt).expand(batch.inputs.shape)]
+        for read in (batch.inputs, free_ids):
             logits = predict(model, read, batch.memory)
-            parts += [-token_log_probabilities(logits, batch.target)]
-            parts += [logits.argmax(dim=-1) == batch.target]
+            parts += [-token_log_probabilities(logits, batch.targets)]
+            parts += [logits.argmax(dim=-1) == batch.targets]
         columns = torch.stack([part.flatten().double() for part in parts])
-        collected.append((columns if batch.real is None else columns[:, batch.real]).cpu().numpy())
+        columns = columns if batch.counted is None else columns[:, batch.counted]
+        collected.append(columns.cpu().numpy())
     places, *errors = np.concatenate(collected, axis=1)
     at = places.astype(int)
     counts = np.bincount(at).astype(float)

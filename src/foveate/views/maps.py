@@ -22,7 +22,7 @@ from foveate.draw.drawings import Drawing
 from foveate.draw.maps import AttentionView, HeadsView, LinksView, block_in
 from foveate.draw.parts import visible
 from foveate.draw.pictures import over_picture
-from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.engine.links import read_links
 from foveate.inspect.hooks import capture
 from foveate.inspect.measure import Judge, confidence, diagonality, entropy
@@ -163,7 +163,7 @@ def without(
         record = run.forced(text, target, units).record()
         drawn = drawn_maps.attention(record, block_in(record, block), layer, head)
         title = f"{name}: {record.title}"
-        return sheet(title, drawn.array, drawn.rows, drawn.columns, least=0.0, most=1.0)
+        return sheet(title, drawn.array, drawn.rows, drawn.columns, scale=ColorScale(0.0, 1.0))
 
     before = answered("unchanged", text)
     parts = {"positions": without_positions, "scaling": without_scaling}
@@ -205,7 +205,7 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                f"queries ({record.row_means(names[0])})", "keys", 0.0, 1.0, scale_label=ALLOWED,
+                f"queries ({record.row_means(names[0])})", "keys", ColorScale(0.0, 1.0, ALLOWED),
             )
         )  # fmt: skip
     return SheetGrid(
@@ -279,8 +279,8 @@ def importance(
     sheets = [
         sheet(
             title, values, [f"layer {n}" for n in range(len(names))],
-            [f"head {n}" for n in range(values.shape[1])], least=0.0,
-            most=1.0 if title != "entropy, bits" else None, aspect=0.6, written=True,
+            [f"head {n}" for n in range(values.shape[1])], aspect=0.6, written=True,
+            scale=ColorScale(0.0, 1.0 if title != "entropy, bits" else None),
         )
         for title, values in figures.items()
     ]  # fmt: skip

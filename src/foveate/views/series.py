@@ -9,7 +9,7 @@ import numpy as np
 
 from foveate.data.series import Windows, labels
 from foveate.draw.charts import ForecastDrawing, LinesDrawing, line_chart
-from foveate.draw.sheets import SheetDrawing, sheet
+from foveate.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.run import Run
 from foveate.run.evaluation import ForecastEvaluation
 from foveate.tasks.forecasting import Forecasting
@@ -86,4 +86,4 @@ def attention_strip(
     shares[read:] = np.nan
     for begin, end, share in zip(begins, ends, weights.mean(axis=0), strict=True):
         shares[begin:end] = share / max(1, end - begin)
-    return sheet("share of attention", shares[None], least=0.0)
+    return sheet("share of attention", shares[None], scale=ColorScale(0.0))

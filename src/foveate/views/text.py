@@ -18,11 +18,12 @@ from foveate.data.corpus import read_text
 from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.constraints import Next
-from foveate.decode.search import Search, alternatives
+from foveate.decode.search import Search
+from foveate.decode.watch import alternatives
 from foveate.draw.charts import PanelGrid, line_chart
 from foveate.draw.lanes import LanesDrawing
 from foveate.draw.parts import Cell, visible
-from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.inspect.hooks import calls_of
 from foveate.run import Run
@@ -187,7 +188,7 @@ def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
     mean = f"mean p_gen {p_gen.mean():.2f}"
     return sheet(
         record.title, values, rows, ["p_gen", *columns], down="output word",
-        across="generated, or copied from", least=0.0, most=1.0, scale_label=mean,
+        across="generated, or copied from", scale=ColorScale(0.0, 1.0, mean),
     )  # fmt: skip
 
 
@@ -253,9 +254,8 @@ def by_length(
                 np.arange(1.0, 1 + len(labels)), {n: line[some] for n, line in lines.items()},
                 "source words", title, labels=labels,
                 bands={n: (low[some], high[some]) for n, (low, high) in bands.items()},
-                joined=len(labels) > 2,
                 caption="bands: 95 % bootstrap intervals over sentences",
-            )
+            ).model_copy(update={"joined": len(labels) > 2})
         )  # fmt: skip
     return PanelGrid(panels=panels, title="Scores by source length")
 
@@ -295,9 +295,8 @@ def growing(
         cells.append([*map(visible, shown), *[""] * (width - len(shown))])
     drawn = sheet(
         f"{runs[0].path.name}: {right[0]} reference words", values,
-        [words[end - 1] for end in ends], down="source, up to", across="output words",
-        least=0.0, most=1.0, aspect=0.5,
-        scale_label="1: in the reference, in order; 0: not", cells=cells,
+        [words[end - 1] for end in ends], down="source, up to", across="output words", cells=cells,
+        scale=ColorScale(0.0, 1.0, "1: in the reference, in order; 0: not"), aspect=0.5,
     )  # fmt: skip
     return SheetGrid(sheets=[drawn], title="A growing source", caption=caption, across=1)
 

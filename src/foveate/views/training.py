@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import foveate.draw.analyses as analyses
 from foveate.draw.charts import Curve, LinesDrawing, PanelGrid
 from foveate.draw.film import FilmDrawing, Snapshot
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.errors import UserError
 from foveate.inspect.perturbations import encodings
 from foveate.inspect.records import spaced, suffixes
@@ -191,8 +191,8 @@ def health(run: Run) -> SheetGrid:
         far = float(np.nanmax(np.abs(power), initial=0.1)) if zero else None
         sheets.append(
             sheet(
-                title, power, modules, steps, "", "step", None if far is None else -far,
-                far, aspect=len(steps) / (3.0 * len(modules)),
+                title, power, modules, steps, "", "step", ColorScale(far and -far, far),
+                aspect=len(steps) / (3.0 * len(modules)),
             )
         )  # fmt: skip
     return SheetGrid(sheets=sheets, title=f"Health of {run.path.name}", across=1)

@@ -16,7 +16,7 @@ from foveate.config import Config, read
 from foveate.draw.charts import LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.draw.interactive import Controls, Slider, geometric
 from foveate.draw.parts import Numbers
-from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.draw.stages import StepsDrawing, drawn
 from foveate.draw.texts import TableDrawing
 from foveate.errors import UserError
@@ -24,7 +24,8 @@ from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.feed_forward import ReLU
-from foveate.nn.scores import Dot, Hardmax, ScaledDot, Softmax
+from foveate.nn.normalizers import Hardmax
+from foveate.nn.scores import Dot, ScaledDot, Softmax
 from foveate.views.demos import demo
 from foveate.views.demos.networks import attends, bidirectional, ids, transformer
 
@@ -67,7 +68,7 @@ def lookup(
     table = sheet(
         "", torch.stack([*rows.values()]).numpy(), list(rows),
         [f"key {k} → {value:g}" for k, value in enumerate(values, start=1)],
-        least=0.0, most=1.0, aspect=0.5, scale_label=" ", written=True,
+        scale=SHARES, aspect=0.5, written=True,
     )  # fmt: skip
     return SheetGrid(
         sheets=[table], across=1, title=f"A lookup: the query asks for key {key}",
@@ -232,7 +233,7 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
 
     def seen(title: str, weights: Tensor, words: list[str]) -> SheetDrawing:
         filled = weights.masked_fill(weights == 0, torch.nan).numpy()
-        return sheet(title, filled, words, words, least=0.0, most=1.0, scale_label=" ")
+        return sheet(title, filled, words, words, scale=SHARES)
 
     upper = torch.cat((allowed(s, s, False), torch.zeros(s, t)), dim=1)
     lower = torch.cat((allowed(t, s, False), allowed(t, t, True)), dim=1)
@@ -258,8 +259,7 @@ def leak(text: Words = "[START] The chef who") -> SheetGrid:
         "with a causal mask": attends(gpt, lambda: gpt(read, None)),
     }
     drawn = [
-        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), words, words, least=0.0,
-              most=1.0, scale_label=" ")
+        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), words, words, scale=SHARES)
         for name, norm in norms.items()
     ]  # fmt: skip
     return SheetGrid(
@@ -286,8 +286,8 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
     places = [str(t) for t in range(1, length + 1)]
     few = length <= 12  # larger cells would be too narrow for numbers
     drawn = [
-        sheet(name, values, places, places, "query t", "key s", 0.0, float(length),
-              scale_label="number of the pass", cells=[
+        sheet(name, values, places, places, "query t", "key s",
+              ColorScale(0.0, float(length), "number of the pass"), cells=[
                   ["" if np.isnan(v) else f"{v:.0f}" for v in row] for row in values if few])
         for name, values in passes.items()
     ]  # fmt: skip
@@ -313,7 +313,7 @@ def weights(
         x = 1.5 * torch.randn(length, 4, generator=random)
         own = Softmax.Config().build()(x @ x.mT / 2)
         for kind, used in (("fixed", fixed), ("attention", own)):
-            drawn.append(sheet(f"{kind}, {name}", used.numpy(), least=0.0, most=1.0))
+            drawn.append(sheet(f"{kind}, {name}", used.numpy(), scale=ColorScale(0.0, 1.0)))
     return SheetGrid(
         sheets=drawn, title="The weights that mix the positions, for two inputs",
         caption="Left: a layer with fixed weights mixes every input in the same way. Right: "
@@ -378,10 +378,8 @@ def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
         matrices = scores, weights, weights @ read @ values
         for name, matrix in zip(names, matrices, strict=True):
             most = float(matrix.abs().max())
-            drawn.append(
-                sheet(name, matrix.numpy(), rows, least=-most, most=most, scale_label=" ",
-                      written=True)
-            )  # fmt: skip
+            scale = ColorScale(-most, most, " ")
+            drawn.append(sheet(name, matrix.numpy(), rows, scale=scale, written=True))
     return SheetGrid(
         sheets=drawn, across=3, title="Attention over X, and below over P X: the same, permuted",
         caption="P permutes the rows of X and so the rows and columns of the scores; softmax acts "
@@ -403,8 +401,9 @@ def heads(
         matrices |= {f"{name}: n × d/h": (split[h], range(2 * h, 2 * h + 2))
                      for h, name in enumerate(halves)}  # fmt: skip
         return SheetGrid(
-            sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)], least=0.0, most=19.0,
-                          scale_label=" ", cells=[[f"{x:.0f}" for x in row] for row in matrix])
+            sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)],
+                          scale=ColorScale(0.0, 19.0, " "),
+                          cells=[[f"{x:.0f}" for x in row] for row in matrix])
                     for name, (matrix, columns) in matrices.items()],
             across=3, title="n × d → n × h × d/h → h × n × d/h",
             caption="No number changes: each head takes d/h columns of the whole matrix.",
@@ -422,10 +421,9 @@ def heads(
     return SheetGrid(
         sheets=[
             sheet("weights of the query “ate”", torch.cat(weights, 1)[0, :, 0].numpy(),
-                  ["one head", *halves], words, least=0.0, most=1.0, scale_label=" ",
-                  written=True),
+                  ["one head", *halves], words, scale=SHARES, written=True),
             sheet("output", output.numpy(), ["one head", "two heads"],
-                  ["man", "apple", "man", "apple"], least=0.0, most=10.0, scale_label=" ",
+                  ["man", "apple", "man", "apple"], scale=ColorScale(0.0, 10.0, " "),
                   cells=[[f"{x:.1f}" for x in row] for row in output]),
         ],
         across=1, title="Who ate, and what?",

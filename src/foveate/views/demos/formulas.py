@@ -17,9 +17,10 @@ from foveate.draw.analyses import schedule, sheets
 from foveate.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.draw.interactive import Controls, Slider, geometric
 from foveate.draw.parts import Floats, Numbers
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.errors import UserError
 from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.normalizers import Hardmax, Sparsemax
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from foveate.views.demos import demo
@@ -75,7 +76,7 @@ def scores(
             "dots": [((1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1))]
         }
         drawn.append(
-            sheet(name, values, least=least, most=best, scale_label=label).model_copy(update=marked)
+            sheet(name, values, scale=ColorScale(least, best, label)).model_copy(update=marked)
         )
     weights = {
         name: Numbers.exact(next(small_score(kind).parameters()).detach().flatten().numpy())
@@ -179,7 +180,7 @@ def normalizers(
         name: config.build()(torch.tensor(scores)).double().numpy()
         for name, config in (
             ("softmax", softmax), (f"softmax, τ = {temperature:g}", tau), ("entmax", softmax),
-            ("sparsemax", kinds.Sparsemax.Config()), ("hardmax", kinds.Hardmax.Config()),
+            ("sparsemax", Sparsemax.Config()), ("hardmax", Hardmax.Config()),
         )
     }  # fmt: skip
     rows["entmax"] = entmax(np.array(scores), alpha)
@@ -187,8 +188,7 @@ def normalizers(
     weights = np.stack([*rows.values()])
     drawn = sheet(
         "", weights, names, [f"{score:g}".replace("-", "−") for score in scores],
-        across="scores of the keys",
-        least=0.0, most=1.0, aspect=0.6, scale_label=" ",
+        across="scores of the keys", scale=SHARES, aspect=0.6,
         cells=[["0" if w == 0 else f"{w:.2f}" for w in row] for row in weights],
     )  # fmt: skip
     return SheetGrid(
@@ -241,7 +241,7 @@ def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> 
     cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of the rotated (1, 0)
     turns = sheet(
         "angle of each pair", torch.atan2(sin, cos).numpy(), down="position t", across="pair i",
-        least=-np.pi, most=np.pi, aspect=pairs / length, scale_label="−π … π",
+        scale=ColorScale(-np.pi, np.pi, "−π … π"), aspect=pairs / length,
     )  # fmt: skip
     return SheetGrid(
         sheets=[turns, sheets(position, length, head_size, 1)[1]], title="Rotary positions",
@@ -314,10 +314,8 @@ def smoothing(
         loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
         [gradient] = torch.autograd.grad(loss, logits)
         rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
-    table = sheet(
-        "", torch.stack([*rows.values()]).numpy(), [*rows], words, least=0.0, most=1.0,
-        scale_label=" ", written=True,
-    )  # fmt: skip
+    shares = torch.stack([*rows.values()]).numpy()
+    table = sheet("", shares, [*rows], words, scale=SHARES, written=True)
     return SheetGrid(
         sheets=[table], across=1, title=f"The target distribution over K = {count} words",
         caption="Label smoothing takes α from the correct word and gives every word α / K, so no "

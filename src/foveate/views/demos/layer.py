@@ -9,12 +9,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
-from foveate.nn.scores import Hardmax
+from foveate.nn.normalizers import Hardmax
 from foveate.views.demos import demo
 
 WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")
@@ -127,10 +127,8 @@ def block(
         values, rows, columns = made[name]
         most = float(values.abs().max())
         title = f"{SPELLED[activation]}(x W₁ + b₁)" if name == "activation" else name
-        drawn.append(
-            sheet(title, values.numpy(), rows, columns, least=-most, most=most, scale_label=" ",
-                  written=True)
-        )  # fmt: skip
+        scale = ColorScale(-most, most, " ")
+        drawn.append(sheet(title, values.numpy(), rows, columns, scale=scale, written=True))
     return SheetGrid(
         sheets=drawn, across=len(drawn), title=f"A layer in small numbers: {part}", caption=caption
     )
@@ -167,10 +165,8 @@ def mixing(
     drawn = []
     for name, values, rows, columns in made:
         most = float(values.abs().max())
-        drawn.append(
-            sheet(name, values.numpy(), rows, columns, least=-most, most=most, scale_label=" ",
-                  written=True)
-        )  # fmt: skip
+        scale = ColorScale(-most, most, " ")
+        drawn.append(sheet(name, values.numpy(), rows, columns, scale=scale, written=True))
     return SheetGrid(
         sheets=drawn,
         across=3,

@@ -16,7 +16,7 @@ from foveate.config import ConfigError
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.draw.interactive import Controls, Slider
 from foveate.draw.parts import Floats, Numbers
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.draw.texts import TableDrawing
 from foveate.errors import UserError
 from foveate.inspect.flow import by_distance, influence
@@ -148,7 +148,7 @@ def reach(
         with np.errstate(divide="ignore"):
             s = np.log10(norm / norm.max())
         name, s = FAMILIES[family], np.where(np.isfinite(s), s, np.nan)
-        drawn.append(sheet(name, s, least=-5.0, most=0.0, scale_label="log₁₀ of the strength"))
+        drawn.append(sheet(name, s, scale=ColorScale(-5.0, 0.0, "log₁₀ of the strength")))
     return SheetGrid(
         sheets=drawn, across=3, title="Which inputs (across) an output (down) depends on",
         caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "

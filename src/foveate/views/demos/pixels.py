@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import SHARES, SheetGrid, sheet
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
 from foveate.nn.spec import Pixels
@@ -37,7 +37,7 @@ def pixels(
 ) -> SheetGrid:
     """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
     torch.manual_seed(0)
-    picture, grey = nine(), partial(sheet, least=0.0, most=1.0, scale_label=" ")
+    picture, grey = nine(), partial(sheet, scale=SHARES)
     whole = grey("picture, 16 × 16", picture.numpy())
     if part == "glimpses":
         retina = Retina(patch_size, SCALES)

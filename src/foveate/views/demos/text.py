@@ -20,10 +20,11 @@ from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
 from foveate.decode.engine import Hypothesis
-from foveate.decode.search import PartialHypothesis, Watch, map_yields, result_of
+from foveate.decode.search import Followed
+from foveate.decode.watch import PartialHypothesis, Watch
 from foveate.draw.charts import LinesDrawing, line_chart
 from foveate.draw.lanes import LanesDrawing, Node, lanes
-from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.files import split_lines
 from foveate.models.classic import BagEncoder
@@ -117,8 +118,10 @@ def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watc
     most = 2 * len(model.steps)
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
     beam = Beam.Config.parse({**fields, "max_extra": most}).build()
-    positions = beam.positions(_TableSteps(model), [1], end, end)
-    ((best, *_),) = result_of(map_yields(positions, watch.read))
+    followed = Followed(beam.positions(_TableSteps(model), [1], end, end))
+    for position in followed:
+        watch.read(position)
+    ((best, *_),) = followed.outputs
     return watch, best
 
 
@@ -173,9 +176,7 @@ def path_table(model: ToyModel, title: str, ids: Sequence[int]) -> SheetDrawing:
     cells = [[f"[{p:g}]" if k == taken else f"{p:g}" for k, p in enumerate(row)]
              for row, taken in zip(values, ids, strict=True)]  # fmt: skip
     steps = [f"step {t}" for t in range(1, len(ids) + 1)]
-    return sheet(
-        title, values, steps, model.tokens, least=0.0, most=1.0, scale_label=" ", cells=cells
-    )
+    return sheet(title, values, steps, model.tokens, scale=SHARES, cells=cells)
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
@@ -243,8 +244,7 @@ def em(
             table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
             drawn.append(
                 sheet(f"iteration {iteration}", table, ["NULL", *numbers.source],
-                      [*numbers.target], least=0.0, most=1.0, scale_label=" ",
-                      written=len(numbers.target) <= WRITTEN)
+                      [*numbers.target], scale=SHARES, written=len(numbers.target) <= WRITTEN)
             )  # fmt: skip
         corpus.step(model)
     if hard:
@@ -270,10 +270,7 @@ def linked(table: SheetDrawing, source: Sequence[str], target: Sequence[str]) ->
     columns = [table.columns.index(word) for word in target]
     t = np.nan_to_num(table.values.array[np.ix_(rows, columns)])
     values = np.where(t == t.max(axis=0), t, np.nan)
-    return sheet(
-        " ".join(target), values, source, target, least=0.0, most=1.0, scale_label=" ",
-        written=True,
-    )  # fmt: skip
+    return sheet(" ".join(target), values, source, target, scale=SHARES, written=True)
 
 
 TEXT = "the old woman closes the window and she sings in the garden ."
@@ -314,8 +311,8 @@ def targets(
     return SheetGrid(
         sheets=[
             sheet("", np.where(np.array(cells) == "", np.nan, np.array(learnt, float)), [*rows],
-                  columns, least=0.0, most=1.0, cells=cells,
-                  scale_label="blue: read; yellow: predicted, and in the loss")
+                  columns, cells=cells,
+                  scale=ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss"))
         ],
         across=1, title="Inputs and targets in training", caption=caption,
     )  # fmt: skip
@@ -392,7 +389,7 @@ def strip(
     made = encoder(torch.tensor(orders)).summary().numpy()
     apart = float(np.abs(made - made[:1]).max())
     title = f"{name}: {'identical' if apart < 1e-5 else f'up to {apart:.2f} apart'}"
-    return sheet(title, made, rows, scale_label=" ", aspect=3.0)
+    return sheet(title, made, rows, scale=ColorScale(label=" "), aspect=3.0)
 
 
 LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`

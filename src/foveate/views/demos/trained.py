@@ -21,7 +21,7 @@ from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
 from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.draw.parts import Floats
-from foveate.draw.sheets import SheetGrid, sheet
+from foveate.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.inspect.perturbations import surface
 from foveate.inspect.stages import attention_stages, capture_stages
 from foveate.models.transformer import TransformerEncoder
@@ -30,7 +30,7 @@ from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
 from foveate.run import load
 from foveate.tasks.language import Language
-from foveate.tasks.objectives import predict, second_pass, step_by_step, tokens_of
+from foveate.tasks.objectives import autoregressive, predict, second_pass, tokens_of
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 from foveate.views.demos import demo
@@ -148,11 +148,9 @@ def landscape(anew: Anew = False) -> SheetGrid:
     for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
         values = np.log10(np.array(result[name], float))
         count = minima(values)
-        drawn.append(
-            sheet(f"{title}: {count} {'minima' if count != 1 else 'minimum'}", values,
-                  least=-3.0, most=3.0, scale_label="log₁₀ of the loss",
-                  across="α", down="β")
-        )  # fmt: skip
+        title += f": {count} {'minima' if count != 1 else 'minimum'}"
+        scale = ColorScale(-3.0, 3.0, "log₁₀ of the loss")
+        drawn.append(sheet(title, values, scale=scale, across="α", down="β"))
     return SheetGrid(
         sheets=drawn, title="The loss around a trained network with 20 layers",
         caption="θ + α δ + β η, with the trained θ in the middle and α, β from −1 to 1; each row "
@@ -291,10 +289,8 @@ def coreference(anew: Anew = False) -> SheetGrid:
     for text, heads in result["maps"].items():
         words, noun = text.split(), result["nouns"][text]
         values = np.array([*heads.values()], float)
-        drawn.append(
-            sheet(f"too {words[-1]}: it → {noun}", values, [*heads], words, "layer.head",
-                  least=0.0, most=1.0, scale_label=" ")
-        )  # fmt: skip
+        title = f"too {words[-1]}: it → {noun}"
+        drawn.append(sheet(title, values, [*heads], words, "layer.head", scale=SHARES))
     return SheetGrid(
         sheets=drawn, across=1, title='Weights of the query at "it", bright: 1',
         caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
@@ -329,7 +325,7 @@ def sampling(
     if own.each is None:
         title = "Scheduled sampling in a recurrent network"
         caption = "Each step reads, at random, the true word or the model's own last word."
-        mixed = step_by_step(own, gold, shown, "greedy")[:, :-1]
+        mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
     else:
         title = "Two passes for scheduled sampling in a Transformer"
         caption = (
@@ -352,8 +348,8 @@ def sampling(
         for ids, _ in rows.values()
     ]  # fmt: skip
     drawn = sheet(
-        "", torch.cat([row.float() for _, row in rows.values()]).numpy(), [*rows], least=0.0,
-        most=1.0, cells=cells, scale_label="yellow: the model's own word, if different",
+        "", torch.cat([row.float() for _, row in rows.values()]).numpy(), [*rows], cells=cells,
+        scale=ColorScale(0.0, 1.0, "yellow: the model's own word, if different"),
     )  # fmt: skip
     caption = f"{caption} A word is true with ε = {keep:g}."
     return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)

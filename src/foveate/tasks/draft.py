@@ -1,83 +1,52 @@
-"""Writing a config for the user's own files."""
+"""Draft a config for files: its task and data by what they hold, its model and training by size."""
 
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
-
-from foveate.cli.options import DataKind, TaskName
-from foveate.config import Tree, assigned, merge, parse_tree
-from foveate.data.bilingual import languages_of_tmx
+from foveate.config import Tree, merge
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
-from foveate.data.notation import number_like
-from foveate.data.report import SplitReport, are_labels, dated, report_files
+from foveate.data.recognition import SPLITS, Ask, guessed, layout_for, patterns_of
+from foveate.data.report import Kind, SplitReport, dated, report_files
 from foveate.data.series import SeriesData, date_column
 from foveate.data.text import (
     BILINGUAL,
     UNPAIRED,
-    BadLine,
-    CSVFile,
     TextData,
     decoded_lines,
     ending_of,
     files_of,
     is_table,
-    json_records,
-    layout_of,
-    looks_like_data,
 )
-from foveate.files import replace_file
-from foveate.kinds import load_kinds
-from foveate.run import RunConfig
 
 
 class TaskDefaults(NamedTuple):
     """The verb that uses a run of a task, the kind of its data, and how it trains."""
 
     verb: str
-    data: DataKind | None
+    data: Kind | None = None
     best: str = "accuracy"  # the figure of the best checkpoint
     batch_tokens: int = 1024
     rate: str = "2e-3"  # and the weight decay, where the usual one is too little
     warmup: int = 50
     every: int = 200  # steps between checkpoints
     steps: int | None = None  # where training ends
+    objective: Sequence[str] = ()  # lines of this table
+    decode: Sequence[str] = ()
 
 
-TRANSLATE = 'echo "…" | foveate translate {run}'
-TASKS = {
-    "translation": TaskDefaults(TRANSLATE, "pairs", "bleu", 3072, warmup=400),
-    "transduction": TaskDefaults(TRANSLATE, "pairs", "exact_match", warmup=400),
-    "classification": TaskDefaults(
-        'echo "…" | foveate classify {run}', "labelled", rate="5e-3", steps=2500
-    ),
-    "language": TaskDefaults(
-        'foveate generate {run} --prompt "…"', "text", "loss", 4096, warmup=100
-    ),
-    "masked": TaskDefaults("foveate evaluate {run}", "text", "loss", 2048),
-    "forecasting": TaskDefaults(
-        "foveate forecast {run}", "series", "mse", rate="1e-3, weight_decay = 1.0", steps=3000
-    ),
-    "captioning": TaskDefaults("foveate caption {run} PICTURE", None, "bleu", rate="1e-3"),
-    "vision": TaskDefaults("foveate classify {run} PICTURE", None, batch_tokens=128, warmup=200),
-}
+_TABLES = tomllib.loads(Path(__file__).with_name("draft.toml").read_text(encoding="utf-8"))
+TASKS = {name: TaskDefaults(**fields) for name, fields in _TABLES.items()}
 FEW_LABELS = TASKS["classification"]._replace(rate="2e-3, weight_decay = 1.0", steps=1500)
-SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
 SEASONS = {"1 hour": 24, "1 day": 7, "7 days": 52, "1 month": 12, "15 minutes": 96}
 toml_value = partial(json.dumps, ensure_ascii=False)
-SAMPLE = 2000  # lines that tell the columns
 LEAST = 20  # pairs, texts or rows from which a config is written
 
 
@@ -128,53 +97,9 @@ def _inline(value: object) -> str:
     return str(toml_value(value)) if isinstance(value, str | bool) else str(value)
 
 
-def ask(question: str, guess: str, answers: Sequence[str]) -> str:
-    """What somebody at the terminal chooses of the answers; the guess where nobody sits there."""
-
-    def known(answer: str) -> str:
-        if answer not in answers:
-            raise typer.BadParameter(f"one of {', '.join(answers)}")
-        return answer
-
-    if len(answers) < 2 or not sys.stdin.isatty():
-        return guess
-    question += f" ({', '.join(answers)})"
-    return str(typer.prompt(question, guess, value_proc=known, err=True))
-
-
-def write_config(
-    task: TaskName, files: Sequence[Path], out: Path, minutes: float, force: bool
-) -> list[str]:
-    """Write a config for the files; the messages. Raises `DataError` where ``out`` exists.
-
-    A word ``KEY=VALUE`` among the files is an override of what the config says.
-    """
-    overrides = [str(word) for word in files if "=" in str(word) and not word.exists()]
-    files = [file for file in files if str(file) not in overrides]
-    if not files:
-        raise DataError("name the data file before the overrides")
-    if out.exists() and not force:
-        raise DataError(
-            f"{out} exists; choose another name with --out, or overwrite it with --force"
-        )
-    load_kinds()
-    over: Tree = {}
-    for override in overrides:
-        over = merge(over, assigned(override))
-    plan = planned(task, files, minutes, over)
-    plan.override(over)
-    text = plan.text()
-    parse_tree(RunConfig, tomllib.loads(text))
-    replace_file(out, text)
-    run, config = shlex.quote(f"runs/{out.stem}"), shlex.quote(str(out))
-    messages = [f"{out}: {plan.task}; {plan.facts}", *(f"  {reason}" for reason in plan.reasons)]
-    if plan.task not in ("captioning", "vision"):
-        messages.append(f"look at the data  foveate data report {shlex.join(map(str, files))}")
-    messages.append(f"train             foveate train {config} --run {run}")
-    return [*messages, f"use it            {TASKS[plan.task].verb.format(run=run)}"]
-
-
-def planned(task: TaskName, files: Sequence[Path], minutes: float, over: Tree) -> ConfigPlan:
+def planned(
+    task: str, files: Sequence[Path], minutes: float, over: Tree, ask: Ask = guessed
+) -> ConfigPlan:
     """The config for the files, which are read as ``over`` says.
 
     Raises `DataError` where no task fits, or they hold too little.
@@ -190,12 +115,12 @@ def planned(task: TaskName, files: Sequence[Path], minutes: float, over: Tree) -
             )
         plan = _pictures(task, files)
     else:
-        plan = _text_or_series(task, files, over)
+        plan = _text_or_series(task, files, over, ask)
     _train(plan, minutes)
     return plan
 
 
-def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> ConfigPlan:
+def _text_or_series(task: str, files: Sequence[Path], over: Tree, ask: Ask) -> ConfigPlan:
     paths = [find(file, folders=True) for file in files]
     if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise DataError(f"{files[0]} is named twice; name a different file for each side")
@@ -210,9 +135,9 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         series = SeriesData.parse({"path": files[0].as_posix(), **named}, ("task", "series"))
         if task == "forecasting" or date_column(paths[0], series) is not None:
             return _forecasting(dated(files[0], series), named)
-    patterns, splits = _patterns(files)
+    patterns, splits = patterns_of(files)
     settings = over.get("data", {})
-    layout, labelled = _layout(files_of(paths[0])[0], task, settings)
+    layout, labelled = layout_for(files_of(paths[0])[0], task, settings, ask)
     config = TextData.parse(layout | settings, ("data",))
     if task in ("language", "masked") and len(files) > 1:
         raise DataError(f"{task} reads one text file, not {len(files)}; name one")
@@ -229,7 +154,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path], over: Tree) -> Config
         pairs = "transduction" if short else "translation"
         guess = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)
         known = labelled or guess == "language"  # a label has its name, or has been asked for
-        task = guess if known else ask("the task", guess, tuple(TASKS)[:3])  # type: ignore[assignment]
+        task = guess if known else ask("the task", guess, tuple(TASKS)[:3])
     words = sum(side.total for side in train.lengths["words"])
     few = task == "classification" and len(train.labels) < 10
     facts = f"{train.pairs:,} lines, {words:,} words"
@@ -262,155 +187,6 @@ def _refuse_too_few(train: SplitReport, file: Path) -> None:
             f"{file}: {train.pairs} lines can be used; at least {LEAST} are needed{lost}; "
             "add data, or set data.columns (foveate data report shows what is read)"
         )
-
-
-LABELS = r"label|category|class|intent|topic|sentiment|tag|genre|stars|rating"
-NAMES = f"{LABELS}|text|sentence|review|comment|source|src|target|tgt|id|idx|index"
-LANGUAGES = "en|fr|de|es|it|pt|nl|ru|uk|pl|cs|sk|sv|da|nb|ro|hu|fi|el|tr|zh|ja|ko|ar|hi"
-NAMES += f"|{LANGUAGES}|english|french|german|spanish|translation"
-PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
-
-
-def _layout(file: Path, task: TaskName, settings: Tree) -> tuple[dict[str, object], bool]:
-    """Fields of [data] for the layout of a file, where it is not the default; is it labelled?
-
-    ``settings`` are what the user names. Raises `DataError` for a table under another ending.
-    """
-    ending = ending_of(file)
-    if ending in BILINGUAL:
-        return _languages(file, settings) if ending == ".tmx" else {}, False
-    if "format" in settings:
-        return {}, settings["format"] == "fasttext"
-    if layout := layout_of(file):
-        return layout, layout["format"] == "fasttext"
-    if is_table(file):
-        return _columns(file, task, settings)
-    lines = [line for line, _ in islice(decoded_lines(file), SAMPLE) if line.strip()]
-    tabs = {line.count("\t") for line in lines[:20]}
-    if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:
-        raise DataError(f"{file} holds {tabs.pop() + 1} columns between tabs: name it .tsv")
-    return {}, False
-
-
-def _languages(file: Path, settings: Tree) -> dict[str, object]:
-    """The languages of a TMX, that of its header first."""
-    known = languages_of_tmx(file)
-    if "languages" not in settings and len(known) > 1 and (len(known) == 2 or sys.stdin.isatty()):
-        source = ask("the source language", known[0], known)
-        others = [name for name in known if name != source]
-        return {"languages": [source, ask("the target language", others[0], others)]}
-    return {}
-
-
-def _table(file: Path, settings: Tree) -> tuple[list[list[str]], bool]:
-    """The first rows of a table, and whether the first names the columns, as keys of JSON do.
-
-    Raises `DataError` where none has more than one cell, and as many as the first.
-    """
-    bad: list[BadLine] = []
-    if named := ending_of(file) not in (".tsv", ".csv"):
-        records = [record for _, record in islice(json_records(file), SAMPLE)]
-        bad = [record for record in records if isinstance(record, BadLine)]
-        objects = [record for record in records if isinstance(record, dict)]
-        keys = dict.fromkeys(
-            key for each in objects for key, value in each.items() if isinstance(value, str | bool)
-        )
-        table = [[*keys], *([str(each.get(key, "")) for key in keys] for each in objects)]
-    elif ending_of(file) == ".tsv":
-        lines = list(islice(decoded_lines(file), SAMPLE))
-        bad = [BadLine(str(file), n, why) for n, (_, why) in enumerate(lines, start=1) if why]
-        table = [line.split("\t") for line, why in lines if line and not why]
-    else:
-        cells = CSVFile(file, settings.get("delimiter"))
-        rows = [row.cells for row in islice(cells, SAMPLE) if row]
-        bad = [row for row in rows if isinstance(row, BadLine)]
-        table = [row for row in rows if isinstance(row, list) and row]
-    whole = [row for row in table if table[0] and len(row) == len(table[0])]
-    if len(whole) < 2:
-        short = f"{file} has no rows, or only the names of columns" if len(table) < 2 else ""
-        short = short or f"{file}: no row has as many cells as the first"
-        reason = str(bad[0]) if bad else short
-        single = any(cell.startswith("'") for row in table[1:2] for cell in row)
-        raise DataError(reason + "; quote cells with \", not with '" * single)
-    return whole, named
-
-
-def _columns(file: Path, task: TaskName, settings: Tree) -> tuple[dict[str, object], bool]:
-    """The columns of text and label, or of both sides, by their names, else by what they hold."""
-    table, keys = _table(file, settings)
-    tabs, width = ending_of(file) == ".tsv", len(table[0])
-    if width < 2 or "columns" in settings or "keys" in settings:
-        return {}, False
-    header = table[0]
-    if keys and task != "classification" and {"source", "target"} <= {*header}:
-        return {}, False
-    again = any(row[i] == cell for row in table[1:] for i, cell in enumerate(header) if cell)
-    if tabs and not again and all(re.fullmatch(NAMES, cell, re.I) for cell in header):
-        raise DataError(
-            f"{file}:1: {', '.join(header)}: this is a row of column names, and a .tsv has none: "
-            "delete the line, or rename the file to .csv"
-        )
-    named = keys or not (tabs or again or looks_like_data(header))
-    named = bool(settings.get("header", named))
-    columns = list(zip(*table[named:], strict=True))
-    if task == "auto" and not keys and all(all(map(number_like, column)) for column in columns):
-        raise DataError(f"{file} contains only numbers, without a column of dates: name a task")
-
-    def of(names: str) -> int | None:
-        return next(
-            (i for i in range(width) if named and re.fullmatch(names, header[i], re.I)), None
-        )
-
-    names = header if named else [str(i + 1) for i in range(width)]
-    labels = task in ("auto", "classification")
-    first, second, label = of(PAIRS[0]), of(PAIRS[1]), of(LABELS) if labels else None
-    languages = [i for i in range(width) if named and re.fullmatch(LANGUAGES, header[i], re.I)]
-    if label is None and len(languages) == 2:  # as "en" and "fr" of Hugging Face's data
-        first, second = languages
-    if label is not None or first is None or second is None:
-        several = [i for i in range(width) if len({*columns[i]} - {""}) > 1]  # different texts
-        short = [i for i in several if labels and are_labels(columns[i])]
-        few = min(short, key=lambda i: (len(set(columns[i])), i), default=None)
-        second = label if label is not None else 1 if few is None else few
-        if label is None and few is None and width > 2 and not tabs and not sys.stdin.isatty():
-            raise DataError(
-                f"{file} has the columns {', '.join(header)}; none is recognised as a label, "
-                f"and none has dates beside numbers: name a task, and set "
-                + ('data.keys=["text","label"]' if keys else "data.columns=[1,2]")
-            )
-        if label is None:
-            answer = ask("the column of the label, or of the target", names[second], names)
-            label, second = few, names.index(answer)
-        rest = [i for i in range(width) if i != second]
-        longest = max(rest, key=lambda i: sum(map(len, columns[i])))
-        guess = names[longest if second == label else rest[0]]
-        first = names.index(ask("the column of the text", guess, [names[i] for i in rest]))
-    if keys:
-        return {"keys": [header[first], header[second]]}, second == label
-    layout: dict[str, object] = {} if named or tabs else {"header": False}
-    if (first, second) != (0, 1):
-        layout["columns"] = [header[i] if named else i + 1 for i in (first, second)]
-    return layout, second == label
-
-
-def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
-    """The names with {split} where valid and test lie beside train, and their names."""
-    if not all("train" in file.name for file in files):
-        return [file.as_posix() for file in files], {}
-    patterns = [file.with_name(file.name.replace("train", "{split}", 1)) for file in files]
-    splits = {}
-    for split, names in SPLITS.items():
-        for name in names:
-            try:
-                for pattern in patterns:
-                    find(str(pattern).replace("{split}", name))
-            except DataError:
-                continue
-            splits[split] = name
-            break
-    if not splits:
-        return [file.as_posix() for file in files], {}
-    return [pattern.as_posix() for pattern in patterns], splits
 
 
 def _data(
@@ -528,7 +304,7 @@ def _forecasting(data: SeriesData, settings: Tree) -> ConfigPlan:
     return plan
 
 
-def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
+def _pictures(task: str, files: Sequence[Path]) -> ConfigPlan:
     if "ubyte" in files[0].name:
         patterns = [f.as_posix().removesuffix(".gz").replace("train", "{split}") for f in files]
         plan = ConfigPlan("vision", "pictures and labels of MNIST", TASKS["vision"])
@@ -565,10 +341,10 @@ def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
 
 def _train(plan: ConfigPlan, minutes: float) -> None:
     """Steps, rate and checkpoints: the rate follows the larger share of steps and of time."""
-    task, training = plan.task, plan.training
-    if task in ("translation", "transduction", "classification", "captioning"):
-        plan.put("objective", "label_smoothing = 0.1")
-    if task != "forecasting":
+    training = plan.training
+    if training.objective:
+        plan.put("objective", *training.objective)
+    if plan.task != "forecasting":
         plan.put("train", f"batch_tokens = {training.batch_tokens}")
     every = training.every
     plan.put(
@@ -585,7 +361,5 @@ def _train(plan: ConfigPlan, minutes: float) -> None:
         f"{limit}{minutes:g} minute{'s' * (minutes != 1)}; the rate falls as a cosine to that end",
         f"the best checkpoint by {training.best}, every {every} steps",
     ]
-    if task in ("translation", "transduction"):
-        plan.put("decode", 'kind = "beam"', "beam_size = 5", "length_penalty = 0.6")
-    elif task == "language":
-        plan.put("decode", 'kind = "sample"', "temperature = 0.8")
+    if training.decode:
+        plan.put("decode", *training.decode)

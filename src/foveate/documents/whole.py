@@ -7,11 +7,11 @@ from itertools import islice
 
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import same_language
+from foveate.documents.languages import directions
 from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.translate import joined_all
 from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
 from foveate.errors import ConfigError
-from foveate.server.languages import directions
 
 
 def with_languages(run: Translator | AssistedRun, options: DocumentOptions) -> DocumentOptions:

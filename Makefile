@@ -56,7 +56,7 @@ web-alone:
 setup: $(STAMPS)/dev
 
 # What `make quickstart` needs of it: the page of the studio, if it is missing and Node is installed.
-PAGE := src/foveate/server/static/index.html
+PAGE := src/foveate/studio/static/index.html
 page:
 	@test -f $(PAGE) || if ! command -v npm >/dev/null; then \
 	    echo "The studio's page is not built, since npm is missing: install Node 20.19 or newer, then run: make page" >&2; \
@@ -180,7 +180,7 @@ models: $(STAMPS)/dev  ## train, pack and score the translators of foveate-model
 	$(BIN)/python tools/models.py all
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist models
 
-lectures: $(STAMPS)/studio  ## write docs/lectures anew, from src/foveate/lectures
+lectures: $(STAMPS)/studio  ## write docs/lectures anew, from src/foveate/studio/lectures
 	$(BIN)/python tools/lectures.py
 
 gallery: $(STAMPS)/studio  ## pages in which small models answer, in build/gallery (trains two: half an hour)
@@ -234,7 +234,7 @@ $(STAMPS)/foveate: pyproject.toml $(STAMPS)/runtime
 
 $(STAMPS)/studio: requirements-dev.lock $(STAMPS)/foveate
 	$(BIN)/python -m pip install -q --no-compile -c requirements-dev.lock --editable '.[studio]'
-	$(COMPILE) "import foveate.server.studio_api"
+	$(COMPILE) "import foveate.studio.api"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/foveate

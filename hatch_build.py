@@ -19,7 +19,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 BUILT = {  # what is built from web/, and what runs it
-    "src/foveate/server/static/index.html": "page of `foveate studio`",
+    "src/foveate/studio/static/index.html": "page of `foveate studio`",
     "src/foveate/draw/publish.js": "script of `foveate publish`",
     "src/foveate/draw/publish.css": "style of `foveate publish`",
     "src/foveate/draw/widget.js": "live views in notebooks",

@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
-from foveate.bench.machine import counting
 from foveate.decode.engine import Hypothesis
 from foveate.inspect.flow import by_distance
+from foveate.measure.machine import counting
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.mamba import MambaDecoder
 from foveate.models.presets import PRESETS
 from foveate.models.recurrent import RecurrentEncoder
-from foveate.native.kernels import without_kernels
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask, State
 from foveate.nn.efficient_attention import LinearAttention, LocalAttention, RandomFeatureAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.native.kernels import without_kernels
 from foveate.nn.normalizers import Hardmax, Sparsemax
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
 from foveate.nn.recurrent import ElmanCell, LSTMCell

@@ -26,9 +26,9 @@ from torch.nn.functional import cross_entropy
 
 import foveate
 import harness
-from foveate.bench import training
 from foveate.data import synthetic
 from foveate.data.tokenizer import EOS
+from foveate.measure import training
 from foveate.nn.context import State
 from foveate.run import Run
 from foveate.run.evaluation import examples

@@ -26,7 +26,7 @@ import torch
 import harness
 from foveate.data import synthetic
 from foveate.engine.packed import PackedModel
-from foveate.native.kernels import without_kernels
+from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run, load
 from foveate.run.evaluation import examples
 from foveate.run.pack import content

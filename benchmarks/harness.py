@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from foveate.bench import machine
+from foveate.measure import machine
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"

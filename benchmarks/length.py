@@ -23,11 +23,11 @@ import typer
 from torch import Tensor, nn
 
 import harness
-from foveate.bench.machine import START_METHOD, ceilings, describe, peak, quickest
-from foveate.bench.training import Say, mute
 from foveate.config import Tree, kinds
 from foveate.draw.charts import PanelGrid, line_chart
 from foveate.kinds import load_kinds
+from foveate.measure.machine import START_METHOD, ceilings, describe, peak, quickest
+from foveate.measure.training import Say, mute
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.recurrent import LSTMCell
@@ -64,7 +64,7 @@ def measure(
     """All variants (or those whose names hold one of ``only``) at all lengths, shortest first."""
     fresh = multiprocessing.get_context(START_METHOD)
     if START_METHOD == "forkserver":
-        fresh.set_forkserver_preload(["foveate.bench.training"])  # imports once, then forks
+        fresh.set_forkserver_preload(["foveate.measure.training"])  # imports once, then forks
     load_kinds()
     growths = {}
     for variant in variants():

@@ -42,9 +42,9 @@ from foveate.draw.stages import steps
 from foveate.engine.compiled import STAGES, CompiledSearch, Settings
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
-from foveate.export.publish import PublishedFile, publish
 from foveate.run import Run, load
 from foveate.run.pack import pack
+from foveate.studio.publish import PublishedFile, publish
 
 WEB = harness.ROOT / "web"
 SHIPPED = ("en-fr", "no-attention", "rnn", "kinds-of-sentences", "lm", "lm-lstm", "lm-rnn")

@@ -27,7 +27,7 @@ import foveate.engine.packed
 import harness
 from foveate.cli.doctor import find_browser
 from foveate.data.tokenizer import BOS, EOS, PAD
-from foveate.export.onnx import Encoding, Stepping, write_graph
+from foveate.exchange.onnx import Encoding, Stepping, write_graph
 from foveate.run import Run, load
 from foveate.run.evaluation import examples
 

@@ -16,13 +16,13 @@ import httpx
 from fastapi import FastAPI
 
 import own_loop
-from foveate.server.batching import Batching
-from foveate.server.connections import DrainingServer, uvicorn_config
-from foveate.server.keys import KeyFile
-from foveate.server.runs import RunPool, TranslationOptions
-from foveate.server.translation import Service
-from foveate.server.translation_api import application
-from foveate.server.translation_schemas import Limits
+from foveate.serve.batching import Batching
+from foveate.serve.connections import DrainingServer, uvicorn_config
+from foveate.serve.keys import KeyFile
+from foveate.serve.runs import RunPool, TranslationOptions
+from foveate.serve.translation import Service
+from foveate.serve.translation_api import application
+from foveate.serve.translation_schemas import Limits
 
 ROOT = Path(__file__).parent.parent
 NAMED = {"transformer": "en:fr", "rnn": "en:fr"}

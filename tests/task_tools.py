@@ -1,11 +1,13 @@
 """What tests of several tasks do: train on a few examples, and add up the losses of a batch."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from foveate.data.text import Corpus, Reading, TextData, collect
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, near
@@ -22,6 +24,13 @@ def fit(model: nn.Module, loss_of: Callable[[int], Loss], steps: int, rate: floa
         optimizer.step()
     model.eval()
     return loss
+
+
+def read_split(
+    source: str | Path, target: str | Path | None, split: str, config: TextData
+) -> Corpus:
+    """The pairs of a split, in memory."""
+    return collect(Reading(source, target, split, config))
 
 
 def check_losses(task: Any, model: nn.Module, count: int, noise: int = 0) -> Loss:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from foveate.config import read, with_overrides
 from foveate.data.text import TextData
-from foveate.export.base import ExchangeError
-from foveate.export.ctranslate2 import first_misfit
-from foveate.export.huggingface import fitting
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.ctranslate2 import first_misfit
+from foveate.exchange.huggingface import fitting
 from foveate.inspect.hooks import capture
 from foveate.inspect.stages import capture_stages
 from foveate.models.classifier import Classifier

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import _FAMILIES
 from foveate.run import Run, load
-from foveate.server.studio_api import application
+from foveate.studio.api import application
 from small_runs import CONFIGS, invoked
 from test_docs import blocks
 

@@ -11,15 +11,15 @@ import torch
 from typer.testing import CliRunner
 
 import length
-from foveate.bench import decoding, machine, memory, training
-from foveate.bench.decoding import Case, batches_of, forced
-from foveate.bench.machine import counting, group_of, shares
-from foveate.bench.training import SHAPES, workload
 from foveate.cli import app
 from foveate.config import ConfigError, kinds
 from foveate.data import synthetic
 from foveate.decode.engine import SearchRequest
 from foveate.kinds import load_kinds
+from foveate.measure import decoding, machine, memory, training
+from foveate.measure.decoding import Case, batches_of, forced
+from foveate.measure.machine import counting, group_of, shares
+from foveate.measure.training import SHAPES, workload
 from foveate.run import RunEngine
 from foveate.train.config import resolve
 from length import Variant, cost, exponent, variants, worth
@@ -347,7 +347,7 @@ def test_memory_now_is_no_more_than_the_peak() -> None:
     assert now is None or most is None or 0 < now <= most + 1
 
 
-# ------------------------------ ``foveate bench``: thin verbs over `foveate.bench`
+# ------------------------------ ``foveate bench``: thin verbs over `foveate.measure`
 def test_train_as_json(tiny: str) -> None:
     done = CliRunner().invoke(
         app, ["bench", "train", tiny, "--seconds", "0.1", "--quick", "--json"]

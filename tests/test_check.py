@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from foveate import config
 from foveate.cli import app
 from foveate.config import ConfigError, kinds
-from foveate.laws.check import KindReport, check, write_exercises
+from foveate.measure.laws.check import KindReport, check, write_exercises
 from small_runs import invoked
 
 ROOT = Path(__file__).parent.parent

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from foveate.bench import comparison
-from foveate.bench import lineage as lineages
-from foveate.bench.budget import Budget, ComparisonPlan, Contender, fitting, planned
-from foveate.bench.comparison import Comparison, as_table
-from foveate.bench.lineage import lineage
-from foveate.bench.quality import lengths_of_texts, of_forecasts, slope_verdict
-from foveate.bench.training import mute, workload
-from foveate.bench.training import train as measured_steps
 from foveate.data.series import labels
 from foveate.data.text import Corpus, TextData
 from foveate.errors import ConfigError
+from foveate.measure import comparison
+from foveate.measure import lineage as lineages
+from foveate.measure.budget import Budget, ComparisonPlan, Contender, fitting, planned
+from foveate.measure.comparison import Comparison, as_table
+from foveate.measure.lineage import lineage
+from foveate.measure.quality import lengths_of_texts, of_forecasts, slope_verdict
+from foveate.measure.training import mute, workload
+from foveate.measure.training import train as measured_steps
 from foveate.run.evaluation import ForecastEvaluation, examples
 from foveate.run.training import train
 from foveate.tasks.forecasting import Forecasting
@@ -290,7 +290,7 @@ def test_the_lineage_is_one_table_of_models(tmp_path: Path, monkeypatch) -> None
 def test_a_table_of_losses_marks_what_was_not_measured() -> None:
     from types import SimpleNamespace
 
-    from foveate.bench.quality import loss_chart
+    from foveate.measure.quality import loss_chart
 
     def model(name: str, steps: list[int]) -> Any:
         train = [{"event": "train", "step": s, "target_tokens": 10 * s} for s in (0, 10)]

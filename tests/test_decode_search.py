@@ -16,8 +16,8 @@ from foveate.decode.constraints import Constraints, NoRepeat
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
 from foveate.decode.search import EnsembleSteps, Followed, Search, log_mean_p
 from foveate.decode.watch import Watch
-from foveate.laws.searches import follows_search
-from foveate.laws.trial import SIZES, Sizes, Trial
+from foveate.measure.laws.searches import follows_search
+from foveate.measure.laws.trial import SIZES, Sizes, Trial
 from foveate.tasks.metrics import MinimumBayesRisk
 from laws.conftest import each
 from laws.tables import END, START, A, B, Prefix, Table, Tables, alike, limit, log_p, random_table

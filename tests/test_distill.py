@@ -7,11 +7,11 @@ import pytest
 
 import foveate
 from foveate import cli
-from foveate.cli.train import write_distilled
 from foveate.config import ConfigError, parse_tree
-from foveate.data.text import TextData, read_split
+from foveate.data.text import TextData
 from foveate.run import Run, RunConfig
-from foveate.run.training import train
+from foveate.run.training import train, write_distilled
+from task_tools import read_split
 
 SOURCES = [f"{a} {b}" for a in ("dog", "cat", "tab\there", "") for b in ("runs", "sleeps", "")]
 
@@ -50,7 +50,7 @@ def test_output_has_a_line_for_each_source_and_true_pairs(teacher: Run, tmp_path
 
 
 def test_distillation_resumes_where_it_stopped(teacher: Run, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("foveate.cli.train.CHUNK", 5)
+    monkeypatch.setattr("foveate.run.training.CHUNK", 5)
     write_distilled(teacher, tmp_path / "whole", {"beam_size": 2})
 
     def stop(done: int, of: int) -> None:

@@ -18,8 +18,8 @@ from foveate.inspect.edits import edit, silenced
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.presets import PRESETS
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
-from foveate.native.kernels import library, without_kernels
 from foveate.nn.context import Mask
+from foveate.nn.native.kernels import library, without_kernels
 from foveate.nn.positions import Position
 from foveate.run import Run, compiled
 from laws.conftest import build

@@ -15,9 +15,9 @@ from foveate.cli.engines import RunSpec
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
 from foveate.decode.engine import EngineError, SearchRequest
-from foveate.export.base import POINTER, Different, ExchangeError, export, sample_of, targets
-from foveate.export.ctranslate2 import CTranslate2, first_misfit
-from foveate.export.ctranslate2_engine import CTranslate2Engine
+from foveate.exchange.base import POINTER, Different, ExchangeError, export, sample_of, targets
+from foveate.exchange.ctranslate2 import CTranslate2, first_misfit
+from foveate.exchange.ctranslate2_engine import CTranslate2Engine
 from foveate.run import Run
 from tolerances import MODEL, near
 from variants import transformer

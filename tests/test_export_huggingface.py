@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import transformers
 
-from foveate.export.base import CheckSample, ExchangeError, export, sample_of
+from foveate.exchange.base import CheckSample, ExchangeError, export, sample_of
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from small_runs import made

@@ -16,9 +16,14 @@ from hypothesis import strategies as st
 import foveate
 from foveate.data.tokenizer import EOS, SPECIALS, Tokenizer
 from foveate.errors import ConfigError, is_for_the_user
-from foveate.export.base import CheckSample, ExchangeError, export, sample_of
-from foveate.export.huggingface import from_huggingface, import_from, read_tokenizer, to_huggingface
-from foveate.export.tokenizers import tokenizer_json
+from foveate.exchange.base import CheckSample, ExchangeError, export, sample_of
+from foveate.exchange.huggingface import (
+    from_huggingface,
+    import_from,
+    read_tokenizer,
+    to_huggingface,
+)
+from foveate.exchange.tokenizers import tokenizer_json
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.spec import Tokens

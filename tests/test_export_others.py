@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import foveate
 from foveate.cli import app
-from foveate.export.argos import MODEL, answers, unpacked
-from foveate.export.base import POINTER, Different, ExchangeError, export, sample_of, targets
+from foveate.exchange.argos import MODEL, answers, unpacked
+from foveate.exchange.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.run import Run
 from small_runs import CONFIGS, invoked, made
 from variants import at_scale, transformer, translator
@@ -174,7 +174,7 @@ def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_tokenizer_that_cuts_otherwise_is_refused(runs, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("foveate.export.argos.differing", lambda *_: [0, 1])
+    monkeypatch.setattr("foveate.exchange.argos.differing", lambda *_: [0, 1])
     with pytest.raises(Different, match="2 of 7 lines are cut differently by SentencePiece"):
         exported(
             runs["bpe"], tmp_path / "x.argosmodel", "argos", runs["bpe"], languages=("en", "fr")

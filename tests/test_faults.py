@@ -18,10 +18,10 @@ import pytest
 from safetensors import SafetensorError
 
 from foveate.errors import message_of
-from foveate.export.base import appearing
+from foveate.exchange.base import appearing
 from foveate.files import part_of, replace_file
 from foveate.run.training import average, train
-from foveate.server.keys import KeyFile, TokenBuckets
+from foveate.serve.keys import KeyFile, TokenBuckets
 from foveate.train import checkpoint
 from foveate.train.checkpoint import LOCK, BusyError, run_lock
 from foveate.train.stored import WEIGHTS, DamagedError, TrainError

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.bench.budget import Contender
-from foveate.bench.quality import likelihoods
-from foveate.cli.train import write_distilled
 from foveate.engine.packed import PackedModel
 from foveate.errors import NoOutputError, UserError
-from foveate.native.kernels import without_kernels
+from foveate.measure.budget import Contender
+from foveate.measure.quality import likelihoods
+from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run, packed_kind
 from foveate.run.pack import content
+from foveate.run.training import write_distilled
 from small_runs import CONFIGS, MORE
 
 NAMES = sorted(CONFIGS | MORE)

@@ -25,8 +25,8 @@ from safetensors.torch import load_file, save_file
 from foveate.config import read
 from foveate.data.tokenizer import BPE, Tokenizer
 from foveate.errors import is_for_the_user, message_of
-from foveate.export.base import ExchangeError
-from foveate.export.huggingface import from_huggingface
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.huggingface import from_huggingface
 from foveate.run import RunConfig, load
 from foveate.tasks.shortlist import Shortlist
 from foveate.train import checkpoint
@@ -226,7 +226,7 @@ def test_an_index_of_weights_names_files_beside_it(name: str, tmp_path: Path) ->
 
 
 def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_path: Path) -> None:
-    from foveate.export.base import CheckSample, export
+    from foveate.exchange.base import CheckSample, export
 
     (tmp_path / "secret").write_text("private", "utf-8")
     (run / "notes.txt").symlink_to(tmp_path / "secret")
@@ -356,7 +356,7 @@ import resource, sys
 from pathlib import Path
 from foveate.data.tokenizer import Tokenizer
 from foveate.errors import is_for_the_user
-from foveate.export.huggingface import import_from
+from foveate.exchange.huggingface import import_from
 from foveate.documents.formats import DocumentOptions, read_document
 from foveate.run import load
 from foveate.tasks.shortlist import Shortlist

@@ -145,7 +145,7 @@ def answered(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     monkeypatch.chdir(place)
     monkeypatch.delenv("FOVEATE_DEBUG", raising=False)
     monkeypatch.setattr(uvicorn.Server, "run", stop)
-    monkeypatch.setattr("foveate.server.connections.run_server", stop)
+    monkeypatch.setattr("foveate.serve.connections.run_server", stop)
     monkeypatch.setattr("webbrowser.open", stop)
     monkeypatch.setattr("urllib.request.urlopen", refuse)
     before = signal.signal(signal.SIGALRM, ring)

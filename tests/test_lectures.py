@@ -23,8 +23,9 @@ from fastapi.testclient import TestClient
 
 import lectures as lecture_pages
 from foveate.errors import UserError
-from foveate.server.common import RequestError
-from foveate.server.lectures import (
+from foveate.serve.common import RequestError
+from foveate.studio.api import application
+from foveate.studio.lectures import (
     FOLDER,
     Lecture,
     LectureFile,
@@ -34,10 +35,9 @@ from foveate.server.lectures import (
     present,
     written,
 )
-from foveate.server.lectures import read as read_lecture
-from foveate.server.studio_api import application
-from foveate.server.studio_schemas import Drawings
-from foveate.server.studio_state import StudioState
+from foveate.studio.lectures import read as read_lecture
+from foveate.studio.schemas import Drawings
+from foveate.studio.state import StudioState
 from foveate.views import VIEWS
 from foveate.views.demos import DEMOS, DemoEntry
 from foveate.views.options import Question

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from foveate.cli.export import TARGETS
-from foveate.export.base import targets
+from foveate.exchange.base import targets
 from foveate.run.training import train
 from small_runs import Once, made
 

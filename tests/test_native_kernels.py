@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from foveate.models.encoder_decoder import Model
-from foveate.native.kernels import (
+from foveate.nn.native.kernels import (
     X86,
     _loaded,
     flushing_denormals,
@@ -79,7 +79,7 @@ def test_denormal_numbers_are_zero_in_all_threads_for_a_while() -> None:
 
 BUSY = """
 import os, subprocess, sys, time, torch
-from foveate.native import kernels
+from foveate.nn.native import kernels
 kernels.CHECK, kernels.CALM = 0.1, 1.0
 kernels.sleep_at_barriers()
 torch.set_num_threads(2)

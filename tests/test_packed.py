@@ -30,7 +30,7 @@ from foveate.engine.loading import SETS
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
 from foveate.errors import UserError
-from foveate.native.kernels import without_kernels
+from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.run.training import train

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from foveate.engine.packed import PackedModel
-from foveate.native.kernels import without_kernels
+from foveate.nn.native.kernels import without_kernels
 from foveate.run.pack import content
 from foveate.run.training import train
 from small_runs import CLASSIFIER, TRAIN, TRANSLATOR, write_data

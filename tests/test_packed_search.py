@@ -10,7 +10,7 @@ import pytest
 from foveate.decode.search import Search
 from foveate.engine.packed import PackedModel, PackedSearch
 from foveate.errors import UserError
-from foveate.native.kernels import without_kernels
+from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.run.pack import content
 

@@ -22,9 +22,10 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import Meter, learn_tokenizer, prepare_ids, prepare_texts, sample, spans_of
 from foveate.data.report import traits_of
 from foveate.data.synthetic import write
-from foveate.data.text import Reading, TextData, read_split
+from foveate.data.text import Reading, TextData
 from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram, WordTokenizer
 from small_runs import running
+from task_tools import read_split
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
 WHOLE = (TextData(), TextData(drop_duplicates=True, drop_identical=True), TextData(holdout=0.3))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foveate.config import Config, ConfigError
-from foveate.export.huggingface_families import BART, BERT, BERT_MASKED, ROBERTA, T5, VIT_LABELS
+from foveate.exchange.huggingface_families import BART, BERT, BERT_MASKED, ROBERTA, T5, VIT_LABELS
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.presets import PRESETS

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-import foveate.export.publish as published
+import foveate.studio.publish as published
 from foveate.config import PACKAGED, ConfigError
 from foveate.engine.packed import KEY, header_of, load
-from foveate.export.publish import PublishedFile, publish
+from foveate.studio.publish import PublishedFile, publish
 
 FILE = Path(__file__).parent / "packed" / "v1" / "transformer_pre.safetensors"
 

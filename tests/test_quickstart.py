@@ -51,8 +51,8 @@ def test_what_the_studio_lacks_is_listed_with_the_remedy(tmp_path: Path, monkeyp
     packages, page = quickstart.missing_for_studio().split("\n")[1:]
     assert "pip install '.[studio]'" in packages
     assert "make page" in page
-    (tmp_path / "server/static").mkdir(parents=True)
-    (tmp_path / "server/static/index.html").touch()
+    (tmp_path / "studio/static").mkdir(parents=True)
+    (tmp_path / "studio/static/index.html").touch()
     monkeypatch.setattr(quickstart, "find_spec", str)
     assert quickstart.missing_for_studio() == ""
 
@@ -60,7 +60,7 @@ def test_what_the_studio_lacks_is_listed_with_the_remedy(tmp_path: Path, monkeyp
 NPM = """#!/bin/sh
 echo "$@" >> ../calls
 [ -z "$FAILS" ] || { echo "no network"; exit 1; }
-cd ../src/foveate/server && [ "$1" = ci ] || { mkdir static; touch static/index.html; }
+cd ../src/foveate/studio && [ "$1" = ci ] || { mkdir static; touch static/index.html; }
 """
 
 
@@ -68,7 +68,7 @@ cd ../src/foveate/server && [ "$1" = ci ] || { mkdir static; touch static/index.
 @pytest.mark.parametrize("npm", ["works", "fails", "missing"])
 def test_make_builds_the_page_of_the_studio_where_it_can(tmp_path: Path, npm: str) -> None:
     shutil.copy(Path(__file__).parent.parent / "Makefile", tmp_path)
-    for name in ("web", "bin", "src/foveate/server"):
+    for name in ("web", "bin", "src/foveate/studio"):
         (tmp_path / name).mkdir(parents=True)
     for tool in ("sh", "make", "test", "mkdir", "touch", "python3"):
         (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
@@ -80,7 +80,7 @@ def test_make_builds_the_page_of_the_studio_where_it_can(tmp_path: Path, npm: st
         options = {"cwd": tmp_path, "env": environment}
         done = subprocess.run(["make", "-s", "page"], **options, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (0, "")
-    built = (tmp_path / "src/foveate/server/static/index.html").is_file()
+    built = (tmp_path / "src/foveate/studio/static/index.html").is_file()
     assert built == (npm == "works")
     if built:
         assert (tmp_path / "calls").read_text() == "ci --no-audit --no-fund\nrun build\n"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import own_loop
 from foveate.run import Run
-from foveate.server.translation_schemas import Limits
+from foveate.serve.translation_schemas import Limits
 from serve_tools import client_of, get, post, sent, served
 from small_runs import SUBJECTS, VERBS
 from tolerances import MODEL, near
@@ -177,7 +177,7 @@ def test_other_pages(app: FastAPI) -> None:
 
 def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -> None:
     from foveate.config import ConfigError
-    from foveate.server.runs import RunPool
+    from foveate.serve.runs import RunPool
 
     with pytest.raises(ConfigError, match=r"set them with --as transformer=en:fr"):
         RunPool([run.path])

@@ -8,8 +8,8 @@ import pytest
 from fastapi import FastAPI
 
 from foveate.run import Run
-from foveate.server.runs import TranslationOptions
-from foveate.server.translation_schemas import Limits
+from foveate.serve.runs import TranslationOptions
+from foveate.serve.translation_schemas import Limits
 from serve_tools import get, post, served, upload
 from tolerances import MODEL, near
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.decode.engine import SearchStopped, Stop
-from foveate.server.batching import AnswerPlan, Batcher, Operation
-from foveate.server.common import RequestError
-from foveate.server.waiting import (
+from foveate.serve.batching import AnswerPlan, Batcher, Operation
+from foveate.serve.common import RequestError
+from foveate.serve.waiting import (
     LEAST_WINDOW,
     TURN,
     WINDOW_SECONDS,

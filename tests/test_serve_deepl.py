@@ -19,9 +19,9 @@ import own_loop
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.run.pack import pack
-from foveate.server.glossary_store import GlossaryStore
-from foveate.server.keys import KeyFile
-from foveate.server.translation_schemas import Limits
+from foveate.serve.glossary_store import GlossaryStore
+from foveate.serve.keys import KeyFile
+from foveate.serve.translation_schemas import Limits
 from serve_tools import client_of, program, running, sent, served
 from test_odt import odt
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from foveate.config import ConfigError
 from foveate.run import Run
-from foveate.server.bodies import anonymous, network
-from foveate.server.common import listen
-from foveate.server.keys import KeyFile, TokenBuckets
-from foveate.server.translation_schemas import Limits
+from foveate.serve.bodies import anonymous, network
+from foveate.serve.common import listen
+from foveate.serve.keys import KeyFile, TokenBuckets
+from foveate.serve.translation_schemas import Limits
 from serve_tools import sent, served
 
 # ------------------------------ Keys, rates and sizes: who is let in, how often, with how much

@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI
 
 from foveate.run import Run
-from foveate.server.common import ByteStore
-from foveate.server.translation_schemas import Limits
+from foveate.serve.common import ByteStore
+from foveate.serve.translation_schemas import Limits
 from serve_tools import get, post, served, upload
 
 

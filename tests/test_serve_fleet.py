@@ -10,12 +10,12 @@ import pytest
 from foveate.cli.serve import ServerEngine
 from foveate.config import ConfigError
 from foveate.documents.languages import NAMES, Direction, directions
-from foveate.export.base import ExchangeError
+from foveate.exchange.base import ExchangeError
 from foveate.run import Run, RunConfig, load
-from foveate.server.batching import TranslateLines
-from foveate.server.common import RequestError
-from foveate.server.launch import ServerOptions, application
-from foveate.server.runs import RunPool
+from foveate.serve.batching import TranslateLines
+from foveate.serve.common import RequestError
+from foveate.serve.launch import ServerOptions, application
+from foveate.serve.runs import RunPool
 from small_runs import made
 
 

@@ -12,7 +12,7 @@ from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, AssistedRun, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.run import Run
-from foveate.server.runs import RunPool, TranslationOptions
+from foveate.serve.runs import RunPool, TranslationOptions
 from serve_tools import get, post, program, served, upload
 from small_runs import made
 

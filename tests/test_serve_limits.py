@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from foveate.run import Run
-from foveate.server.deepl import DeeplBody
-from foveate.server.deepl_glossaries import GlossariesBody, GlossaryBody
-from foveate.server.translation_schemas import (
+from foveate.serve.deepl import DeeplBody
+from foveate.serve.deepl_glossaries import GlossariesBody, GlossaryBody
+from foveate.serve.translation_schemas import (
     DetectBody,
     FileBody,
     Limits,

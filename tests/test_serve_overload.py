@@ -11,8 +11,8 @@ import pytest
 
 import own_loop
 from foveate.run import Run
-from foveate.server.common import RequestError
-from foveate.server.waiting import Pace
+from foveate.serve.common import RequestError
+from foveate.serve.waiting import Pace
 from serve_tools import program, served
 from test_serve_limits import Health
 

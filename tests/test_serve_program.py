@@ -21,8 +21,8 @@ from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from foveate.cli.serve import ServerEngine
 from foveate.config import ConfigError
 from foveate.run import Run
-from foveate.server import connections, launch
-from foveate.server.translation_schemas import Limits
+from foveate.serve import connections, launch
+from foveate.serve.translation_schemas import Limits
 from serve_tools import ROOT, Program, begun, port_of, program, running, served
 from small_runs import invoked
 

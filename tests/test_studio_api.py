@@ -17,8 +17,8 @@ from foveate.data.tokenizer import EOS
 from foveate.draw.parts import Numbers
 from foveate.draw.sheets import SheetDrawing
 from foveate.run import Run, load
-from foveate.server.studio_api import application
-from foveate.server.studio_state import StudioState
+from foveate.studio.api import application
+from foveate.studio.state import StudioState
 from small_runs import CONFIGS, made
 from tolerances import MODEL, ROW, near
 
@@ -400,7 +400,7 @@ def test_a_bug_is_no_mistake_of_the_user(client: TestClient, monkeypatch, caplog
     def broken(*_: object) -> list[object]:
         return list(zip([1], [], strict=True))
 
-    monkeypatch.setattr("foveate.server.studio_api.examples", broken)
+    monkeypatch.setattr("foveate.studio.api.examples", broken)
     answer = client.get(f"{API}/runs/rnn/examples")
     assert answer.status_code == 500 and answer.json()["error"].endswith(": ValueError")
     assert "please report it" in caplog.text and "zip()" in caplog.text

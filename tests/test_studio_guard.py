@@ -8,8 +8,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from foveate.config import ConfigError
-from foveate.server.common import LOOPBACK
-from foveate.server.studio_api import StudioGuard, serve
+from foveate.serve.common import LOOPBACK
+from foveate.studio.api import StudioGuard, serve
 
 
 async def told(request: Request) -> Response:

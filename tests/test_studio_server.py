@@ -17,8 +17,8 @@ import pytest
 import uvicorn
 
 from foveate.run import Run
-from foveate.server.studio_api import application
-from foveate.server.studio_state import POLL, StudioState
+from foveate.studio.api import application
+from foveate.studio.state import POLL, StudioState
 from serve_tools import until
 from small_runs import made, running
 
@@ -183,7 +183,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_document_is_the_same_every_time() -> None:
-    from foveate.server.launch import studio_document as document
+    from foveate.serve.launch import studio_document as document
 
     first = document()
     assert first == document()

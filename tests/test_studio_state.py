@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 
-from foveate.bench.comparison import Comparison
 from foveate.draw.charts import line_chart
 from foveate.draw.drawings import Drawing
 from foveate.draw.sheets import sheet
 from foveate.draw.texts import TableDrawing
-from foveate.server.common import RequestError
-from foveate.server.studio_answers import Send
-from foveate.server.studio_api import application
-from foveate.server.studio_state import ReaderLeft, StudioState
-from foveate.server.trainings import LogTail, event, keys, samples, series, thinned, training
+from foveate.measure.comparison import Comparison
+from foveate.serve.common import RequestError
+from foveate.studio.answers import Send
+from foveate.studio.api import application
+from foveate.studio.state import ReaderLeft, StudioState
+from foveate.studio.trainings import LogTail, event, keys, samples, series, thinned, training
 from foveate.train.journal import Journal
 from foveate.views.demos import DEMOS
 from own_loop import run

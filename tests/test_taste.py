@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 FUNCTION, NESTING, ANY, CASTS = 60, 4, 166, 73
 
 # Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
-LINES = 64_862
+LINES = 64_717
 SPINE = 3_529  # of the files that docs/spine.md walks through; the bar of the house is 3,300
 
 # "file::function" → why its limits are raised.
@@ -116,14 +116,13 @@ def test_sizes_are_counted() -> None:
 
 # Files whose lines are no data of users, and why `splitlines` is right there.
 OWN_LINES = {
-    "laws/check.py": "a drawing of ours",
-    "laws/trial.py": "a matrix as printed",
+    "measure/laws/check.py": "a drawing of ours",
+    "measure/laws/trial.py": "a matrix as printed",
     "draw/texts.py": "a caption of ours",
     "draw/drawings.py": "a caption of ours",
     "draw/sheets.py": "drawings of ours",
-    "server/keys.py": "bytes, which break at LF and CR only, of JSON that escapes these",
+    "serve/keys.py": "bytes, which break at LF and CR only, of JSON that escapes these",
     "train/journal.py": "bytes of JSON lines, which escape CR",
-    "cli/train.py": "bytes, cut at whole lines that foveate wrote",
     "kinds.py": "source text",
     "train/distributed.py": "an error message",
     "cli/folders.py": "an error message",

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,6 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import portions
 from foveate.data.text import (
     BadLine,
-    Cleaning,
     CMUdict,
     ColumnWriter,
     Corpus,
@@ -27,17 +27,18 @@ from foveate.data.text import (
     TextData,
     TokenIds,
     at,
+    cleaned,
     keep,
     lines_of,
     read_lines,
     read_pairs,
-    read_split,
     smallest,
     taken,
 )
 from foveate.data.tokenizer import Character, Symbol
 from foveate.run.evaluation import read_examples
 from foveate.tasks.translation import Translation
+from task_tools import read_split
 
 SKIP = TextData(on_bad_line="skip")
 ODD_BREAKS = "\u2028 \u2029 \x0b \x0c \x1c \x1d \x1e \x85 \x00"  # str.splitlines would break here
@@ -276,11 +277,12 @@ def test_real_files_are_found_below_the_data_folder(data_folder: Path, monkeypat
 
 
 def test_cleaning_counts_what_it_leaves_out() -> None:
-    pairs = [("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c")]
-    assert all(Cleaning(TextData()).keeps(*pair) for pair in [*pairs, *pairs])
-    cleaning = Cleaning(TextData(drop_duplicates=True, drop_identical=True))
-    assert [pair for pair in pairs if cleaning.keeps(*pair)] == [("a", "b"), ("a", "d")]
-    assert cleaning.dropped == {"identical sides": 2, "duplicate pair": 1}
+    pairs = [(1, "a", "b"), (2, "c", " c"), (3, "a", "b"), (4, "a", "d"), (5, "c", "c")]
+    dropped = Counter[str]()
+    assert list(cleaned([*pairs, *pairs], TextData(), dropped)) == [*pairs, *pairs]
+    both = TextData(drop_duplicates=True, drop_identical=True)
+    assert list(cleaned(pairs, both, dropped)) == [(1, "a", "b"), (4, "a", "d")]
+    assert dropped == {"identical sides": 2, "duplicate pair": 1}
 
 
 def test_only_the_training_split_is_cleaned(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from foveate.documents.memory import aligner
 from foveate.run import Run, RunConfig
 from foveate.run.linking import word_maps
 from foveate.run.training import train
-from foveate.server.batching import AlignPairs
+from foveate.serve.batching import PairOperation
 from foveate.tasks.translation import Translation
 
 LINES = [
@@ -443,7 +443,7 @@ def test_links_count_the_words_behind_the_tag(tree: dict[str, Any], tmp_path: Pa
     assert {s for s, _ in named.alignment()} <= {0, 1}
     links = aligner(run, to="fr")([("the cat", named.hypotheses[0])])
     assert links == [sorted(run.links([("<2fr> the cat", named.hypotheses[0])])[0])]
-    (pair,) = AlignPairs("fr").answers(run, [("the cat", named.hypotheses[0])])
+    (pair,) = PairOperation("fr", links=True).answers(run, [("the cat", named.hypotheses[0])])
     assert pair == links[0]
 
 

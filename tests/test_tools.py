@@ -145,7 +145,7 @@ def test_every_row_has_an_adapter_that_does_it(peers: dict[str, ModuleType]) -> 
 
 def test_our_own_adapter_runs_on_the_data(peers, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("FOVEATE_DATA", str(tmp_path))  # nothing there: the embedded corpus
-    monkeypatch.setattr("foveate.bench.training.SYNTHETIC", {"train": 800, "valid": 8, "test": 8})
+    monkeypatch.setattr("foveate.measure.training.SYNTHETIC", {"train": 800, "valid": 8, "test": 8})
     peers["data"].write(tmp_path)
     job = peers["common"].Job("tiny", "int8", 0.01, tmp_path, tmp_path, torch.get_num_threads())
     report = peers["peer_foveate"].decode(job)

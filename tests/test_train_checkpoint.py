@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from foveate.native.kernels import X86
+from foveate.nn.native.kernels import X86
 from foveate.train import checkpoint
 from foveate.train.checkpoint import path_of, read_chosen
 from foveate.train.fit import keep_freed_memory

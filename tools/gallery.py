@@ -20,10 +20,10 @@ from pathlib import Path
 from foveate.config import PACKAGED, parse_tree
 from foveate.data.catalogue import find
 from foveate.data.text import decoded_lines
-from foveate.export.publish import PublishedFile, examples_of, packed_run, publish
 from foveate.files import replace_file
 from foveate.run import RunConfig
 from foveate.run.training import train
+from foveate.studio.publish import PublishedFile, examples_of, packed_run, publish
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 PAGES = {  # titles, and the runs of each

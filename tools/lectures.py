@@ -1,4 +1,4 @@
-"""docs/lectures: a page for each lecture of `src/foveate/lectures`, and a list of them.
+"""docs/lectures: a page for each lecture of `src/foveate/studio/lectures`, and a list of them.
 
 python tools/lectures.py    write the pages anew (make lectures)
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from foveate.server.lectures import Lecture, LectureStep, lectures
+from foveate.studio.lectures import Lecture, LectureStep, lectures
 
 PAGES = Path(__file__).parent.parent / "docs" / "lectures"
 PLAY = """\
@@ -35,9 +35,9 @@ your own, use `foveate studio runs`. Each page shows how to train them.
 | --- | --- | --- |
 {rows}
 
-The lectures are TOML files in `src/foveate/lectures`, which the studio plays; `make lectures`
-generates these pages from them. If a slide of the original lecture differs from the literature,
-the step says so.
+The lectures are TOML files in `src/foveate/studio/lectures`, which the studio plays;
+`make lectures` generates these pages from them. If a slide of the original lecture differs from
+the literature, the step says so.
 
 Each page starts from an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it
 lists the command for each run that its steps need, and how long it takes. `benchmarks/lectures.py`

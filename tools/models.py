@@ -23,9 +23,9 @@ from typing import Any
 from safetensors.numpy import save
 
 from everyday import Pair, bare, folded, lines, tatoeba, tidy
-from foveate.bench.machine import describe
 from foveate.engine import packed
 from foveate.files import replace_file
+from foveate.measure.machine import describe
 from foveate.run import load
 from foveate.run.pack import pack
 from foveate.tasks.metrics import bleu, chrf

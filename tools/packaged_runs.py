@@ -21,12 +21,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate.bench.budget import contenders
-from foveate.bench.lineage import lineage
 from foveate.config import PACKAGED, merge, parse_tree, read, shipped
 from foveate.data.catalogue import find
 from foveate.engine.packed import NAME
 from foveate.files import replace_file
+from foveate.measure.budget import contenders
+from foveate.measure.lineage import lineage
 from foveate.run import Run, RunConfig, load
 from foveate.run.pack import pack
 from foveate.run.training import train

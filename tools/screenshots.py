@@ -25,7 +25,7 @@ from PIL import Image
 from typer import Option
 
 from foveate.cli.doctor import find_browser
-from foveate.server.studio_api import application
+from foveate.studio.api import application
 
 SENTENCE = "She never smiles in the old kitchen."
 HEIGHTS = {360: 780, 1280: 900, 2560: 1440}

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from foveate.server.lectures import Lecture, lectures
+from foveate.studio.lectures import Lecture, lectures
 from screenshots import chromium, served
 
 TABLE = Path(__file__).parent.parent / "docs" / "results" / "lecture-slides.json"

@@ -262,7 +262,7 @@ def _last(bench: Bench, arguments: Sequence[object], at: Path) -> Done:
 
 def _kill_keys(bench: Bench) -> None:
     """Keys that were told to somebody are valid, whenever the next one is made."""
-    from foveate.server.keys import KeyFile
+    from foveate.serve.keys import KeyFile
 
     file, messages, lost, times = bench.folder / "keys", list[str](), list[str](), 0
     took = bench.carry_out(["serve", "keys", "add", "first", "--file", file]).seconds

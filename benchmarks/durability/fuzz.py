@@ -68,9 +68,9 @@ def targets(place: Path) -> Targets:
     from foveate.data.text import TextData, rows
     from foveate.data.tokenizer import Tokenizer
     from foveate.documents.memory import Glossary, TranslationMemory
-    from foveate.export.huggingface import import_from, read_tokenizer
+    from foveate.exchange.huggingface import import_from, read_tokenizer
     from foveate.run import RunConfig
-    from foveate.server.keys import KeyFile
+    from foveate.serve.keys import KeyFile
     from foveate.tasks.draft import planned
     from foveate.tasks.shortlist import FILE, Shortlist
     from foveate.train import checkpoint, journal
@@ -183,8 +183,8 @@ def _request(data: bytes) -> object:
     """The body of a request, its first byte saying of which kind it is."""
     from starlette.requests import Request
 
-    from foveate.server.bodies import read_fields, validated
-    from foveate.server.translation_schemas import Limits, TranslateBody
+    from foveate.serve.bodies import read_fields, validated
+    from foveate.serve.translation_schemas import Limits, TranslateBody
 
     scope = {
         "type": "http", "method": "POST", "path": "/translate", "query_string": data[:5],
@@ -279,7 +279,7 @@ class Watch:
 
     def __call__(self, data: bytes) -> None:
         from foveate.errors import is_for_the_user
-        from foveate.server.common import RequestError
+        from foveate.serve.common import RequestError
 
         self.calls += 1
         try:

@@ -31,7 +31,7 @@ from environments import BUILD, ROOT, NotThere, python_of
 from rows import GROUPS, Group, Row
 from starting import command, environment
 
-from foveate.bench.machine import ceilings, describe, product_rate
+from foveate.measure.machine import ceilings, describe, product_rate
 
 RESULTS = ROOT / "docs" / "results"
 QUIET = 0.85  # of the best product check: below it the machine was not quiet

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from foveate.bench.training import workload
+from foveate.measure.training import workload
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}
 MOST = 1000  # sentences of the test data

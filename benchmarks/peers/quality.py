@@ -28,8 +28,8 @@ import data
 from environments import BUILD, ROOT, python_of
 from starting import command, environment
 
-from foveate.bench.machine import describe
-from foveate.bench.training import workload
+from foveate.measure.machine import describe
+from foveate.measure.training import workload
 from foveate.tasks.metrics import bleu
 
 MODES = {"foveate": "auto", "joeynmt": "fp32"}  # it trains in no other on a processor

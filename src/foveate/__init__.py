@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from foveate import draw, inspect
     from foveate.config import Config
     from foveate.inspect.hooks import capture
-    from foveate.native.kernels import changed
+    from foveate.nn.native.kernels import changed
     from foveate.run import load
     from foveate.run.training import train
 
@@ -29,7 +29,7 @@ __all__ = ["Config", "__version__", "capture", "changed", "draw", "inspect", "lo
 _HOME = {
     "Config": "foveate.config",
     "capture": "foveate.inspect.hooks",
-    "changed": "foveate.native.kernels",
+    "changed": "foveate.nn.native.kernels",
     "load": "foveate.run",
     "train": "foveate.run.training",
 }

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'"
 
 import uvicorn
 
-from foveate.server.studio_api import BUILT, STATIC, application
+from foveate.studio.api import BUILT, STATIC, application
 
 
 def require_page() -> None:

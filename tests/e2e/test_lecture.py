@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pages import require_page, served, until, wait
 
-from foveate.server.lectures import LectureFile, lectures, parsed, read
+from foveate.studio.lectures import LectureFile, lectures, parsed, read
 from small_runs import made
 
 pytestmark = pytest.mark.slow

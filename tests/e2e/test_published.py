@@ -12,7 +12,7 @@ import pytest
 import foveate.engine.packed
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
-from foveate.export.publish import PublishedFile, assemble, asset, publish
+from foveate.studio.publish import PublishedFile, assemble, asset, publish
 
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from pages import require_page, served, until, visitor, wait
 
-from foveate.bench.comparison import Comparison
 from foveate.draw.charts import line_chart
 from foveate.draw.texts import TableDrawing
+from foveate.measure.comparison import Comparison
 from foveate.views.demos import DEMOS
 from small_runs import made
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from foveate.config import Config, kinds
 from foveate.inspect.hooks import capture
 from foveate.kinds import load_kinds
-from foveate.laws import layers, models, searches
-from foveate.laws.trial import LAWS, Trial
-from foveate.laws.trial import SIZES as CHECKED
+from foveate.measure.laws import layers, models, searches
+from foveate.measure.laws.trial import LAWS, Trial
+from foveate.measure.laws.trial import SIZES as CHECKED
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder

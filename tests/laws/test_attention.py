@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from foveate.config import Config
-from foveate.laws.layers import check_weights
+from foveate.measure.laws.layers import check_weights
 from foveate.nn.attention import Attention, split_heads
 from foveate.nn.context import Mask, State
 from foveate.nn.positions import Rotary

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from foveate.errors import UserError
-from foveate.native.kernels import without_kernels
 from foveate.nn import loss
 from foveate.nn.loss import linear_cross_entropy, linear_divergence, linear_taught
+from foveate.nn.native.kernels import without_kernels
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy, Distillation, Objective, RDrop
 from laws.conftest import MODELS, build, ids, real

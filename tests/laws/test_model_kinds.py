@@ -3,8 +3,8 @@
 import pytest
 
 from foveate.config import kinds
-from foveate.laws import models
-from foveate.laws.layers import WHOLE
+from foveate.measure.laws import models
+from foveate.measure.laws.layers import WHOLE
 from laws.conftest import keeps_laws
 
 

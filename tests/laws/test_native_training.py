@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from foveate.models.encoder_decoder import Decoder, Encoder
 from foveate.models.presets import PRESETS
-from foveate.native.kernels import cross_entropy_, library, without_kernels
-from foveate.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.linear import Linear
+from foveate.nn.native.kernels import cross_entropy_, library, without_kernels
+from foveate.nn.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
 from laws.conftest import build, ids, real
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")

@@ -20,6 +20,7 @@ from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward
 from foveate.nn.linear import NoNorm, Norm
+from foveate.nn.native.kernels import library
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.spec import Labels, Tokens
 from foveate.nn.ssm import SelectiveStateSpace
@@ -272,6 +273,7 @@ def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) ->
     check_training(model, method, how, trained, answered)
 
 
+@pytest.mark.skipif(library() is None, reason="no C compiler: modules compute")
 @HOWS
 @pytest.mark.parametrize("name", ["transformer", "ssru", "mamba", "recurrent"])
 def test_the_engine_in_c_computes_no_module_that_is_another(name: str, how: str) -> None:

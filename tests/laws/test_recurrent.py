@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from foveate.laws.layers import check_chunks
+from foveate.measure.laws.layers import check_chunks
 from foveate.nn.recurrent import Cell, LSTMCell, Recurrence, RecurrentStack
 from laws.conftest import each, keeps_laws, real
 from tolerances import close, differ

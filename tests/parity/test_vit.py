@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from foveate.export.base import ExchangeError
-from foveate.export.huggingface import from_huggingface, to_huggingface
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.huggingface import from_huggingface, to_huggingface
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.presets import PRESETS
 from foveate.nn.spec import Labels, Pixels

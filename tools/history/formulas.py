@@ -9,7 +9,8 @@ import torch
 from foveate.draw.analyses import schedule, sheets
 from foveate.draw.charts import LinesDrawing
 from foveate.draw.sheets import ColorScale, SheetGrid, sheet
-from foveate.nn.positions import ALiBi, T5Bias
+from foveate.nn.more_positions import T5Bias
+from foveate.nn.positions import ALiBi
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Schedule, WarmupStableDecay

@@ -23,7 +23,9 @@ highlight_language = "text"  # of blocks that are indented
 suppress_warnings = ["myst.header", "autoapi.python_import_resolution", "docutils", "ref.python"]
 
 autoapi_dirs = [str(ROOT / "src" / "foveate")]
-autoapi_ignore = [f"*/foveate/{name}/*" for name in ("bench", "cli", "laws", "native", "server")]
+autoapi_ignore = [
+    f"*/foveate/{name}/*" for name in ("cli", "measure", "nn/native", "serve", "studio")
+]
 autoapi_root = "api"
 autoapi_add_toctree_entry = False
 autoapi_options = ["members", "show-inheritance", "show-module-summary"]

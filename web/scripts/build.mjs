@@ -14,7 +14,7 @@ const ENTRIES = {
   widget: { build: one("widget", "es") },
   engine: { build: one("engine", "es") },
   publish: { plugins: [svelte()], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
-  studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/server/static", emptyOutDir: true } },
+  studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true } },
 };
 
 const wanted = process.argv.slice(2);

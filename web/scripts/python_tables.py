@@ -69,7 +69,7 @@ def demos() -> list[dict[str, Any]]:
 
 def api() -> dict[str, Any]:
     """What the studio's API takes and tells, by name."""
-    from foveate.server.studio_api import application, document
+    from foveate.studio.api import application, document
 
     found: dict[str, Any] = document(application([]))["components"]["schemas"]
     return {name: form for name, form in sorted(found.items()) if "Validation" not in name}

@@ -56,6 +56,6 @@ const all = await compile(plain({ title: "Everything", type: "object", required:
   bannerComment: "", additionalProperties: false, style: { printWidth: 100 },
 });
 writeFileSync("src/studio/api.ts",
-  `${header(said.api.of, "server")}import type { ${[...taken].sort().join(", ")} } from "../core";\n\n${all}`);
+  `${header(said.api.of, "studio")}import type { ${[...taken].sort().join(", ")} } from "../core";\n\n${all}`);
 
 writeFileSync("test/demos.json", `${JSON.stringify(said.demos.is)}\n`);

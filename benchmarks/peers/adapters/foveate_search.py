@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from common import Job
 
-from foveate.bench.decoding import WHOLE, forced
-from foveate.bench.training import workload
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.engine import SearchRequest
 from foveate.engine.packed import PackedEngine, PackedSearch
 from foveate.engine.program import compile_model
+from foveate.measure.decoding import WHOLE, forced
+from foveate.measure.training import workload
 from foveate.models.mamba import SSRUDecoder
 from foveate.models.presets import PRESETS
 from foveate.models.transformer import TransformerEncoder

@@ -16,8 +16,8 @@ import torch
 from common import Job
 from foveate_search import engine_of, forced_search, searching
 
-from foveate.bench import training
-from foveate.bench.training import workload
+from foveate.measure import training
+from foveate.measure.training import workload
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run.training import job_of

@@ -30,8 +30,8 @@ def bench_train(
     as_json: Json = False,
 ) -> None:
     """Real target tokens a second in training."""
-    from foveate.bench import training
-    from foveate.bench.training import workload
+    from foveate.measure import training
+    from foveate.measure.training import workload
 
     chosen = [*(overrides or []), *([f"train.precision={precision}"] if precision else [])]
     say([f"{shape}: its data and tokenizers"])
@@ -50,8 +50,8 @@ def bench_decode(
     as_json: Json = False,
 ) -> None:
     """Sentences a second, outputs of equal length."""
-    from foveate.bench import decoding
-    from foveate.bench.training import workload
+    from foveate.measure import decoding
+    from foveate.measure.training import workload
 
     say([f"{shape}: its data and tokenizers"])
     with workload(shape, overrides or []) as work:
@@ -64,7 +64,7 @@ def bench_memory(
     shape: Shape = "small", overrides: Overrides = None, as_json: Json = False
 ) -> None:
     """What the memory of training and decoding holds."""
-    from foveate.bench import memory
+    from foveate.measure import memory
 
     _say(memory.measure_memory(shape, overrides or [], lambda line: say([line])), as_json)
 

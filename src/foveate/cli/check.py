@@ -20,7 +20,7 @@ def check(
     ] = None,
 ) -> None:
     """Try the laws on a score, cell, … of your own."""
-    from foveate.laws.check import check, write_exercises
+    from foveate.measure.laws.check import check, write_exercises
 
     if exercises is not None:
         typer.echo("\n".join(map(str, write_exercises(exercises))) or "all of them exist already")

@@ -42,9 +42,9 @@ def compare(
     for each in paths if paths[:1] != [LINEAGE] else ():
         if not shipped(Path(each)).exists():
             raise ConfigError(f"{each}: no such config or run; make a config: foveate new")
-    from foveate.bench.budget import Budget, planned
-    from foveate.bench.comparison import compare
-    from foveate.bench.lineage import lineage
+    from foveate.measure.budget import Budget, planned
+    from foveate.measure.comparison import compare
+    from foveate.measure.lineage import lineage
 
     folder = runs or out.with_name(f"{out.stem}-runs")
     if paths[:1] == [LINEAGE]:

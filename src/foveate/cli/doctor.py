@@ -184,8 +184,8 @@ def _processor(report: MachineReport, usable: float, load: float) -> None:
 def _products(report: MachineReport, seconds: float, usable: float, load: float) -> None:
     import torch
 
-    from foveate.bench.machine import DTYPES, product_rate
-    from foveate.native.kernels import busy_now, library
+    from foveate.measure.machine import DTYPES, product_rate
+    from foveate.nn.native.kernels import busy_now, library
     from foveate.train.config import single_thread
 
     threads = torch.get_num_threads()

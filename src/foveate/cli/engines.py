@@ -156,8 +156,8 @@ def _in_int8(run: Run) -> Run:
 
 def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
     """Return the run with its searches on an export, made at the first use and cached."""
-    from foveate.export.base import export, sample_of
-    from foveate.export.ctranslate2_engine import CTranslate2Engine
+    from foveate.exchange.base import export, sample_of
+    from foveate.exchange.ctranslate2_engine import CTranslate2Engine
     from foveate.run.pack import made_of
 
     quantization = "float32" if precision == "fp32" else precision

@@ -36,7 +36,7 @@ def export(
     """Write a run for another program, and try it there."""
     if to not in TARGETS:
         raise ConfigError(f"no export to {to!r}; there are: {', '.join(TARGETS)}")
-    from foveate.export.base import export, sample_of
+    from foveate.exchange.base import export, sample_of
 
     loaded = load(run, checkpoint)
     tried, languages = sample_of(loaded, check, sample), tuple(language or ())
@@ -108,7 +108,7 @@ def publish(
 ) -> None:
     """Write a page in which models answer, without a server."""
     from foveate.config import shipped
-    from foveate.export.publish import PublishedFile, examples_of, packed_run, publish
+    from foveate.studio.publish import PublishedFile, examples_of, packed_run, publish
 
     target = single or out
     if target is None or (single and out):
@@ -135,6 +135,6 @@ def import_(
     """Make a run of a model or vocabulary of others."""
     if not source.exists():
         raise ConfigError(f"{source}: no such file or folder; give what another program has saved")
-    from foveate.export.huggingface import import_from
+    from foveate.exchange.huggingface import import_from
 
     typer.echo(import_from(source, run))

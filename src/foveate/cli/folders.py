@@ -216,7 +216,7 @@ def translate_folder(
         raise ConfigError(f"--out {target}: give a folder that is not in {folder}")
     folder, ray = folder.absolute(), spec.engine == "ray"
     if ray:
-        from foveate.export.base import need
+        from foveate.exchange.base import need
 
         need("ray", "pyarrow", extra="ray")
         spec = spec._replace(engine="torch")

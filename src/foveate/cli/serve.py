@@ -16,7 +16,7 @@ from foveate.system import processors
 
 if TYPE_CHECKING:
     from foveate.engine.answers import Translator
-    from foveate.server.launch import RunLoader
+    from foveate.serve.launch import RunLoader
 
 
 class _Serve(DefaultGroup):
@@ -73,7 +73,7 @@ class ServerEngine:
 
     def loader(self, runs: Sequence[Path]) -> RunLoader:
         """Return the server's loader, at the start if a file is named or exported: it may fail."""
-        from foveate.server.launch import RunLoader
+        from foveate.serve.launch import RunLoader
 
         at_start = self.engine == "ctranslate2" or any(run.is_file() for run in runs)
         return RunLoader(self.load, 1 + self.processes, at_start)
@@ -167,7 +167,7 @@ class Serving:
 def serve_runs(serving: Serving) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
     from foveate.config import shipped
-    from foveate.server.launch import ServerOptions, serve
+    from foveate.serve.launch import ServerOptions, serve
 
     runs = list(map(shipped, serving.runs))
     engine = ServerEngine(serving.precision, serving.engine, serving.sample, serving.processes)
@@ -192,7 +192,7 @@ def add_key(
     ] = None,
 ) -> None:
     """Make a key and print it once."""
-    from foveate.server.keys import KeyFile
+    from foveate.serve.keys import KeyFile
 
     typer.echo(KeyFile(file).add(name, rate))
 
@@ -200,7 +200,7 @@ def add_key(
 @keys.command("list")
 def list_keys(file: File) -> None:
     """List names, first characters and rates of the keys."""
-    from foveate.server.keys import KeyFile
+    from foveate.serve.keys import KeyFile
 
     for key in KeyFile(file).all():
         rate = "" if key.rate is None else f"  {key.rate:g} a minute"
@@ -210,7 +210,7 @@ def list_keys(file: File) -> None:
 @keys.command("remove")
 def remove_key(name: Annotated[str, typer.Argument(help="name of the client")], file: File) -> None:
     """Remove a key; running servers notice at once."""
-    from foveate.server.keys import KeyFile
+    from foveate.serve.keys import KeyFile
 
     KeyFile(file).remove(name)
 
@@ -228,7 +228,7 @@ def studio(
 ) -> None:
     """Open runs in the browser, or those that come with foveate."""
     from foveate.config import check_run, shipped
-    from foveate.server.launch import extra_packages, studio_document
+    from foveate.serve.launch import extra_packages, studio_document
 
     for folder in (run for run in runs or [] if not shipped(run).is_dir()):
         check_run(folder)  # a folder may hold runs
@@ -236,5 +236,5 @@ def studio(
         typer.echo(studio_document(), nl=False)
         return
     with extra_packages("the studio", "studio"):
-        from foveate.server.studio_api import serve
+        from foveate.studio.api import serve
     serve(list(map(shipped, runs or [])), port, host, token, browser, lectures)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import sys
@@ -17,13 +15,12 @@ import typer
 
 import foveate.cli.options as options
 from foveate.cli.options import load, say
-from foveate.errors import ConfigError, install, not_built
+from foveate.errors import install, not_built
 
 if TYPE_CHECKING:
     from foveate.engine.answers import TranslateOptions
     from foveate.run import Run
 
-CHUNK = 500  # sources that are searched together; `distill` continues at a whole chunk
 SENTENCES = 7  # held-out ones on the page of the quickstart
 EXPECTED = """\
 {} where two processor cores are free, longer beside other programs, and 30
@@ -59,13 +56,6 @@ def average(
     typer.echo(average(run, last))
 
 
-# A teacher's beam search gives what a student learns (Kim & Rush, 2016):
-#
-#     L(student) = −log p(ŷ | x),   ŷ ≈ argmax_y p_teacher(y | x)
-#
-# The student is trained by a plain config whose ``task.source`` is ``OUT/{split}.jsonl``.
-
-
 def distill(
     run: options.RunPath,
     out: Annotated[Path, typer.Option(metavar="DIR", help="folder of train, valid, test .jsonl")],
@@ -76,93 +66,14 @@ def distill(
     threads: options.Threads = None,
 ) -> None:
     """Write what teachers translate as data for a student."""
+    from foveate.run.training import write_distilled
+
     teacher = load(run, checkpoint, ensemble or ())
     search: TranslateOptions = {"beam_size": beam_size, "batch_tokens": batch_tokens}
     for line in write_distilled(
         teacher, out, search, lambda done, of: say([f"{done:,} of {of:,} lines"])
     ):
         typer.echo(line)
-
-
-def write_distilled(
-    run: Run,
-    out: Path,
-    search: TranslateOptions,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[str]:
-    """Write the teacher's data as ``out/train.jsonl``, and the true valid and test beside it.
-
-    As many lines as training pairs, in their order. A folder that was begun by the same teacher
-    with the same ``search`` continues; the file takes its name when it is whole. The messages of
-    what was done. Raises ``ConfigError`` where the folder holds the beginning of other data.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    done = out / "train.jsonl"
-    if done.exists():
-        raise ConfigError(f"{done} already exists; remove it, or choose another folder")
-    sources, _ = run.pairs("train")
-    part = out / "train.jsonl.part"
-    begun = _begun(part, _mark(run, search, sources))
-    cut = 0
-    with part.open("a", encoding="utf-8", newline="\n") as file:
-        for start in range(begun, len(sources), CHUNK):
-            chunk = sources[start : start + CHUNK]
-            answers = run.translate(chunk, **search)
-            cut += sum(answer.cut > 0 for answer in answers)
-            file.writelines(_json_line(answer.source, str(answer)) for answer in answers)
-            file.flush()
-            os.fsync(file.fileno())
-            if progress is not None:
-                progress(start + len(chunk), len(sources))
-    os.replace(part, done)
-    part.with_suffix(".mark").unlink()
-    messages = [f"{len(sources):,} lines in {done}"]
-    messages += [f"{cut:,} sources longer than data.max_length were cut"] if cut else []
-    messages += [f"resumed from line {begun + 1:,}"] if begun else []
-    return messages + [_write_true(run, out, split) for split in ("valid", "test")]
-
-
-def _write_true(run: Run, out: Path, split: str) -> str:
-    """Write the run's own pairs of a split."""
-    from foveate.data.catalogue import DataError
-    from foveate.files import replace_file
-
-    try:
-        pairs = list(zip(*run.pairs(split), strict=True))
-    except DataError:
-        return f"no {split} data: the run has none"
-    replace_file(out / f"{split}.jsonl", "".join(_json_line(*pair) for pair in pairs))
-    return f"{len(pairs):,} true pairs in {out / f'{split}.jsonl'}"
-
-
-def _json_line(source: str, target: str) -> str:
-    return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
-
-
-def _mark(run: Run, search: TranslateOptions, sources: Sequence[str]) -> str:
-    """Return a hash of what the data depends on: the teacher, its search, the sources."""
-    plain = [str(run.path.resolve()), run.checkpoint, sorted(search.items()), list(sources)]
-    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
-
-
-def _begun(part: Path, mark: str) -> int:
-    """Return the number of lines in whole chunks; cut off the rest."""
-    from foveate.files import replace_file
-
-    owner = part.with_suffix(".mark")
-    if not owner.exists():
-        part.unlink(missing_ok=True)
-        replace_file(owner, mark)
-    if owner.read_text(encoding="utf-8") != mark:
-        raise ConfigError(
-            f"{part} was started with another teacher, search or data; remove "
-            f"{part.parent} or choose another folder"
-        )
-    lines = part.read_bytes().splitlines(keepends=True) if part.exists() else []
-    whole = sum(line.endswith(b"\n") for line in lines) // CHUNK * CHUNK
-    if lines:
-        os.truncate(part, sum(map(len, lines[:whole])))  # what stays is never written again
-    return whole
 
 
 def shortlist(
@@ -197,7 +108,7 @@ def quickstart(
     ] = False,
 ) -> None:
     """Train a small translator and look inside."""
-    from foveate.bench.quickstart import CORPORA
+    from foveate.run.quickstart import CORPORA
 
     corpus = "short" if grammar else "everyday"
     start(folder or Path("runs") / CORPORA[corpus].name, corpus)
@@ -216,7 +127,8 @@ def start(
     """
     from rich.console import Console
 
-    from foveate.bench.quickstart import CORPORA, judge_alignment, prepared, why_poor
+    from foveate.align.heads import judge_alignment
+    from foveate.run.quickstart import CORPORA, prepared, why_poor
     from foveate.run.training import train
 
     console, own = Console(stderr=True, highlight=False, markup=False), CORPORA[corpus]
@@ -290,7 +202,7 @@ def missing_for_studio() -> str:
     lines = ""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         lines += f"\n  the studio's packages are missing; {install('studio')}"
-    if not files("foveate").joinpath("server/static/index.html").is_file():
+    if not files("foveate").joinpath("studio/static/index.html").is_file():
         lines += "\n  " + not_built("the studio's page")
     return lines
 

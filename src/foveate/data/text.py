@@ -239,15 +239,13 @@ def rows(
 
     A folder gives the rows of all its files in the formats of `BILINGUAL`.
     """
-    if target is None and config.format is None:
-        for file in files_of(source):
-            if ending_of(file) in BILINGUAL:
-                for unit in BILINGUAL[ending_of(file)](file, config):
-                    yield unit.line, unit.left_out or (unit.source, unit.target)
-            else:
-                yield from enumerate(_rows(file, None, config), start=1)
-    else:
-        yield from enumerate(_rows(source, target, config), start=1)
+    whole = target is None and config.format is None
+    for file in files_of(source) if whole else (source,):
+        if whole and ending_of(file) in BILINGUAL:
+            for unit in BILINGUAL[ending_of(file)](file, config):
+                yield unit.line, unit.left_out or (unit.source, unit.target)
+        else:
+            yield from enumerate(_rows(file, target, config), start=1)
 
 
 def files_of(source: Path) -> list[Path]:
@@ -803,9 +801,7 @@ def joined(corpora: Sequence[Corpus]) -> Corpus:
     """Join corpora into one, in order."""
     if len(corpora) == 1:
         return corpora[0]
-    dropped = Counter[str]()
-    for corpus in corpora:
-        dropped.update(corpus.dropped)
+    dropped = sum((Counter(corpus.dropped) for corpus in corpora), Counter[str]())
     several = any(corpus.alternatives is not None for corpus in corpora)
     alternatives = [
         (text,) if isinstance(text, str) else text
@@ -843,9 +839,7 @@ def read_pairs(source: str | Path, target: str | Path | None, config: TextData) 
     """
     skipped, left_out = list[BadLine](), Counter[str]()
     path = find(source, folders=True)
-    corpus = _corpus(_numbered(path, target, config, skipped, left_out), skipped, {})
-    corpus.dropped = dict(left_out)
-    return corpus
+    return _corpus(_numbered(path, target, config, skipped, left_out), skipped, left_out)
 
 
 def _numbered(
@@ -869,13 +863,13 @@ def _numbered(
             skipped += row
 
 
-def _corpus(pairs: Iterable[Pair], skipped: list[BadLine], dropped: dict[str, int]) -> Corpus:
+def _corpus(pairs: Iterable[Pair], skipped: list[BadLine], dropped: Mapping[str, int]) -> Corpus:
     sources, targets, lines = list[str](), list[str](), array("q")
     for line, source, target in pairs:
         sources.append(source)
         targets.append(target)
         lines.append(line)
-    return Corpus(sources, targets, lines, skipped, dropped)
+    return Corpus(sources, targets, lines, skipped, dict(dropped))
 
 
 class Reading:
@@ -898,19 +892,25 @@ class Reading:
         if not named or (config.holdout > 0 and split != "test"):
             self.limits = _limits(split, config, str(source), tested=named)
         self.skipped: list[BadLine] = []
-        self._cleaning = Cleaning(config)
-        self.dropped = self._cleaning.dropped
+        self.dropped = Counter[str]()
 
     def __iter__(self) -> Iterator[Pair]:
         source, target = self._sides[0], self._sides[1] if len(self._sides) > 1 else None
         left_out = self.dropped if self.split == "train" else Counter[str]()
         pairs = _numbered(source, target, self.config, self.skipped, left_out)
         if self.limits is not None:
-            belongs = _division(self.limits, self.config)
-            pairs = (pair for pair in pairs if belongs(pair[1]))
+            low, high = self.limits
+            pairs = (pair for pair in pairs if low <= self._share(pair[1]) < high)
         if self.split == "train":
-            pairs = (pair for pair in pairs if self._cleaning.keeps(*pair[1:]))
+            pairs = cleaned(pairs, self.config, self.dropped)
         return map(self.changed, pairs)
+
+    def _share(self, source: str) -> float:
+        """Return a hash of a source from 0 to 1, by which a file is divided into splits."""
+        folded = " ".join(unicodedata.normalize("NFKC", source).casefold().split())
+        key = str(self.config.holdout_seed).encode()
+        digest = hashlib.blake2b(folded.encode(), digest_size=4, key=key).digest()
+        return int.from_bytes(digest, "big") / 2**32
 
     def changed(self, pair: Pair) -> Pair:
         """Return a pair changed by the task; here unchanged."""
@@ -940,16 +940,8 @@ _READS = (  # the config fields that determine what is read
 
 def collect(reading: Reading) -> Corpus:
     """Read all pairs into memory; valid and test are converted by `to_measure`."""
-    corpus = _corpus(reading, reading.skipped, {})
-    corpus.dropped = dict(reading.dropped)
+    corpus = _corpus(reading, reading.skipped, reading.dropped)
     return corpus if reading.split == "train" else to_measure(corpus, reading.config)
-
-
-def read_split(
-    source: str | Path, target: str | Path | None, split: str, config: TextData
-) -> Corpus:
-    """Read the pairs of a split (`Reading`) into memory."""
-    return collect(Reading(source, target, split, config))
 
 
 def to_measure(corpus: Corpus, config: TextData) -> Corpus:
@@ -978,43 +970,25 @@ def _limits(split: str, config: TextData, file: str, tested: bool) -> tuple[floa
     return limits[split] if share else None
 
 
-def _division(limits: tuple[float, float], config: TextData) -> Callable[[str], bool]:
-    """Return a function that decides if a source is in a split: its hash is between two limits."""
-    (low, high), key = limits, str(config.holdout_seed).encode()
+def cleaned(pairs: Iterable[Pair], config: TextData, dropped: Counter[str]) -> Iterator[Pair]:
+    """Yield the pairs without duplicates or identical sides, if the config wants none.
 
-    def belongs(text: str) -> bool:
-        folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-        digest = hashlib.blake2b(folded.encode(), digest_size=4, key=key).digest()
-        return low <= int.from_bytes(digest, "big") / 2**32 < high
-
-    return belongs
-
-
-class Cleaning:
-    """Selects pairs if the config wants no duplicates or no identical sides.
-
-    It remembers 16 bytes of each selected pair; ``dropped`` counts the others by reason.
+    ``dropped`` counts the others by reason; 16 bytes of each pair are remembered.
     """
-
-    def __init__(self, config: TextData) -> None:
-        self.config = config
-        self.dropped = Counter[str]()
-        self._seen: set[bytes] = set()
-
-    def keeps(self, source: str, target: str) -> bool:
-        """Return whether the next pair is selected."""
-        if self.config.drop_identical and source.strip() == target.strip():
-            self.dropped["identical sides"] += 1
-            return False
-        if not self.config.drop_duplicates:
-            return True
-        name = f"{len(source)} {source}{target}".encode()
-        digest = hashlib.blake2b(name, digest_size=16).digest()
-        if digest in self._seen:
-            self.dropped["duplicate pair"] += 1
-            return False
-        self._seen.add(digest)
-        return True
+    seen = set[bytes]()
+    for pair in pairs:
+        _, source, target = pair
+        if config.drop_identical and source.strip() == target.strip():
+            dropped["identical sides"] += 1
+            continue
+        if config.drop_duplicates:
+            name = f"{len(source)} {source}{target}".encode()
+            digest = hashlib.blake2b(name, digest_size=16).digest()
+            if digest in seen:
+                dropped["duplicate pair"] += 1
+                continue
+            seen.add(digest)
+        yield pair
 
 
 def keep(
@@ -1141,13 +1115,9 @@ class ColumnWriter(AbstractContextManager["ColumnWriter"]):
         self.add(flat, np.fromiter(map(len, encoded), np.int64, len(encoded)))
         return len(flat)
 
-    def close(self) -> None:
-        """Write what is still in memory."""
+    def __exit__(self, *error: object) -> None:
         self._flat.close()
         self._offsets.close()
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def lines_of(file: Path) -> MappedTexts:

@@ -25,7 +25,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.native.layers import Attend, attends
 from foveate.nn.context import (
     AttentionContext,
     Mask,
@@ -37,6 +36,7 @@ from foveate.nn.context import (
     overridden,
 )
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
+from foveate.nn.native.layers import Attend, attends
 from foveate.nn.positions import NO_POSITION, Position
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.native.kernels import AutogradContext, cross_entropy_, divergence_, transformed
-from foveate.native.layers import apply
 from foveate.nn.linear import to_autocast_dtype
+from foveate.nn.native.kernels import AutogradContext, cross_entropy_, divergence_, transformed
+from foveate.nn.native.layers import apply
 
 Product = tuple[Float[Tensor, "N D"], Float[Tensor, "V D"]]  # vectors and the weight of the logits
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from foveate.errors import ConfigError, UserError
-from foveate.native.kernels import (
+from foveate.nn.native.kernels import (
     BUSY_MACHINE,
     flushing_denormals,
     machine_is_busy,

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of cc5b9bf9fa195c40.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of cc5b9bf9fa195c40.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

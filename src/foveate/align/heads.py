@@ -1,0 +1,52 @@
+"""Which cross-attention head of a run aligns words best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from foveate.align.aer import Gold, LinkCounts, rank_heads
+from foveate.align.ibm import AgreementAligner
+from foveate.data.words import words
+from foveate.engine.links import Maps, read_pharaoh
+from foveate.files import split_lines
+from foveate.run import Run
+
+HELD_OUT = ("valid", "test")
+LINKED = 5000  # training pairs, about, from which the statistical aligner learns
+
+
+def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:
+    """Choose the cross-attention head that aligns best on validation data; measure it on test data.
+
+    Links belong to the reference, so the model reads each reference, not its own answer. They are
+    gold links, or if there are none those of a statistical aligner.
+    """
+    gold = _gold(run, data)
+    name, head, _ = rank_heads(_explained(run, "valid"), gold["valid"])[0]
+    chosen = ({name: maps[name][head : head + 1]} for maps in _explained(run, "test"))
+    return name, head, rank_heads(chosen, gold["test"])[0][2]
+
+
+def _explained(run: Run, split: str) -> Iterator[Maps]:
+    """Yield the cross-attention maps of each pair of a split, between words."""
+    records = (run.explain(*pair, units="words") for pair in zip(*run.pairs(split), strict=True))
+    blocks = "cross_attention"
+    return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records)
+
+
+def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:
+    """Return the links of the validation and the test data."""
+    if (data / "test.align").exists():
+        texts = {name: (data / f"{name}.align").read_text("utf-8") for name in HELD_OUT}
+        links = {name: list(map(read_pharaoh, split_lines(text))) for name, text in texts.items()}
+    else:
+        pairs = {
+            name: [(words(s), words(t)) for s, t in zip(*run.pairs(name), strict=True)]
+            for name in ("train", *HELD_OUT)
+        }
+        aligner = AgreementAligner.Config().build()
+        learnt = pairs["train"][:: max(1, len(pairs["train"]) // LINKED)]
+        aligner.train([*learnt, *pairs["valid"], *pairs["test"]])
+        links = {name: aligner.align(pairs[name]) for name in HELD_OUT}
+    return {name: [Gold(each, each) for each in links[name]] for name in HELD_OUT}

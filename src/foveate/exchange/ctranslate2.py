@@ -1,0 +1,287 @@
+"""Export to CTranslate2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
+from foveate.decode.engine import SearchRequest, best
+from foveate.decode.search import Search
+from foveate.exchange.base import (
+    Checked,
+    CheckSample,
+    ExchangeError,
+    Export,
+    Pieces,
+    compare,
+    searches,
+)
+from foveate.exchange.tokenizers import write_example
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    TransformerDecoder,
+    TransformerEncoder,
+)
+from foveate.nn.attention import Attention
+from foveate.nn.feed_forward import GatedFeedForward
+from foveate.nn.linear import RMSNorm
+from foveate.nn.positions import Rotary
+from foveate.run import Run
+from foveate.tasks.translation import Translation
+
+WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 supports for each part
+    "kind": ("transformer",),
+    "norm_order": ("pre", "post"),
+    "norm": ("layer_norm", "rms_norm"),
+    "equal": (True,),
+    "position": ("none", "sinusoidal", "sinusoidal_halves", "learned", "rope"),
+    "stem": ("tokens",),
+    "attention": ("full",),
+    "score": ("scaled_dot", "dot"),
+    "normalizer": ("softmax",),
+    "temperature": (1.0,),
+    "project": (("key", "output", "query", "value"),),
+    "value_size": (None,),
+    "feed_forward": ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
+}
+
+
+Part = tuple[str, str, object]  # what a config's choice is about, its key, its value
+
+
+def transformer_parts(model: nn.Module) -> Iterator[Part]:
+    """Yield the choices that another Transformer must share, the most important ones first."""
+    if not isinstance(model, EncoderDecoder):
+        yield "kind", "model", type(model).__name__
+        return
+    sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
+    classes = {"encoder": TransformerEncoder, "decoder": TransformerDecoder}
+    for name, side in sides.items():
+        fits = type(side) is classes[name]
+        yield "kind", f"{name}.kind", "transformer" if fits else side.config.kind
+    for name, side in sides.items():
+        config = side.config
+        yield "norm_order", f"{name}.norm_order", config.norm_order
+        first = config.embedding_norm
+        yield "norm", f"{name}.norm", config.norm.kind
+        yield "equal", f"{name}.norm = embedding_norm", first is None or first == config.norm
+        for part in ("position", "stem", "feed_forward"):
+            yield part, f"{name}.{part}", getattr(config, part).kind
+        for part in ("attention", "cross_attention"):
+            if (attention := getattr(config, part, None)) is not None:
+                yield from _attention(f"{name}.{part}", attention)
+    equal = sides["encoder"].config.norm == sides["decoder"].config.norm
+    yield "equal", "encoder.norm = decoder.norm", equal
+
+
+def _attention(name: str, config: Any) -> Iterator[Part]:
+    full = type(config) is Attention.Config
+    yield "attention", name, "full" if full else config.kind
+    if full:
+        yield "score", f"{name}.score", config.score.kind
+        yield "normalizer", f"{name}.normalizer", config.normalizer.kind
+        heat = getattr(config.normalizer, "temperature", 1.0)
+        yield "temperature", f"{name}.normalizer.temperature", heat
+        yield "project", f"{name}.project", tuple(sorted(config.project))
+        yield "value_size", f"{name}.value_size", config.value_size
+
+
+# A translator of Transformer layers as a CTranslate2 model.
+
+ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of their activations
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELUTanh",
+    "silu": "SWISH",
+    "swiglu": "SWISH",
+    "geglu": "GELUTanh",
+}
+PLACES = 2048  # minimum number of rows in the position table
+
+
+EXAMPLE = """\
+# In this folder: python example.py "A black dog runs."
+import sys, ctranslate2, tokenizers
+source, target = map(tokenizers.Tokenizer.from_file, ("{source}", "{target}"))
+pieces = source.encode(sys.argv[1], add_special_tokens=False).tokens
+[result] = ctranslate2.Translator(".").translate_batch([pieces], beam_size=1, min_decoding_length=0)
+print(target.decode([target.token_to_id(piece) for piece in result.hypotheses[0]]))
+"""
+
+
+class CTranslate2(Export):
+    """A folder that ``ctranslate2.Translator`` loads."""
+
+    to = "ctranslate2"
+    packages = ("ctranslate2",)
+    precisions = ("float32", "bfloat16", "float16", "int16", "int8")
+
+    def refuse(self) -> None:
+        if not isinstance(self.run.task, Translation):
+            raise ExchangeError(
+                f"ctranslate2 takes translations, but this run has the task "
+                f"{self.run.config.task.kind}{self.instead()}"
+            )
+        if (misfit := first_misfit(self.run.model)) is not None:
+            raise ExchangeError(f"ctranslate2 has no {misfit}{self.instead()}")
+        Pieces.of(self.run)
+
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
+        place.mkdir()
+        spec = specification(self.run)
+        spec.validate()
+        spec.optimize(None if self.quantization == "float32" else self.quantization)
+        spec.save(str(place))
+        write_example(self.run, place, pointer, EXAMPLE)
+
+    def check(self, place: Path, sample: CheckSample) -> Checked:
+        from foveate.exchange.ctranslate2_engine import CTranslate2Engine
+
+        engine = CTranslate2Engine(self.run, place)
+
+        def theirs(ids: list[list[int]], search: Search) -> list[list[int]]:
+            return [best(outputs).ids for outputs in engine.outputs(ids, SearchRequest(search))]
+
+        exact = self.quantization == "float32"
+        return compare(self.run, sample, searches(self.run), theirs, exact)
+
+
+def first_misfit(model: nn.Module) -> str | None:
+    """Return the first choice of a model that CTranslate2 lacks; None if it has them all."""
+    parts = transformer_parts(model)
+    return next((f"{key} = {v!r}" for what, key, v in parts if v not in WAYS[what]), None)
+
+
+def specification(run: Run, named: Pieces | None = None) -> Any:
+    """Return our weights in CTranslate2's layout; ``named`` replaces the names of the pieces."""
+    from ctranslate2.specs import transformer_spec  # type: ignore[import-untyped]
+
+    model: EncoderDecoder = run.model
+    encoder = cast(TransformerEncoder, model.encoder)
+    decoder = cast(TransformerDecoder, model.decoder)
+    spec = transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(**_sizes(encoder)),
+        transformer_spec.TransformerDecoderSpec(**_sizes(decoder)),
+    )
+    longest, search = run.task.data.max_length, run.config.decode
+    # rows of a position table for the longest source and output
+    places = max(PLACES, longest + 1, int(search.max_ratio * longest) + search.max_extra + 1)
+    _fill_side(spec.encoder, encoder, places)
+    _fill_side(spec.decoder, decoder, places)
+    _linear(spec.decoder.projection, model.output)
+    pieces = named or Pieces.of(run)
+    spec.register_source_vocabulary(pieces.source)
+    spec.register_target_vocabulary(pieces.target)
+    attributes: dict[str, object] = {
+        "layer_norm_epsilon": encoder.config.norm.eps,
+        "add_source_eos": True,
+        "bos_token": SPECIALS[BOS],
+        "eos_token": SPECIALS[EOS],
+        "unk_token": SPECIALS[UNK],
+        "decoder_start_token": SPECIALS[BOS],
+    }
+    for key, value in attributes.items():
+        spec.config.add_attribute(key, value)
+    return spec
+
+
+def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, object]:
+    """Return the arguments of a specification."""
+    from ctranslate2.specs import common_spec
+
+    config = part.config
+    attention = cast(Attention, cast(Any, part.layers[0]).self_attention)
+    size = config.hidden_size // config.num_heads
+    sizes: dict[str, Any] = {
+        "num_layers": config.num_layers,
+        "num_heads": config.num_heads,
+        "pre_norm": config.norm_order == "pre",
+        "activation": getattr(common_spec.Activation, ACTIVATIONS[str(config.feed_forward.kind)]),
+        "layernorm_embedding": config.embedding_norm is not None,
+        "rms_norm": isinstance(config.norm, RMSNorm.Config),
+        "ffn_glu": isinstance(cast(Any, part.layers[0]).feed_forward, GatedFeedForward),
+    }
+    if attention.key_heads != attention.num_heads:
+        sizes["num_heads_kv"] = attention.key_heads
+    if attention.config.head_size is not None:
+        sizes["head_dim"] = size = attention.config.head_size
+    if isinstance(config.position, Rotary.Config):
+        turned = {"rotary_interleave": False, "rotary_base": config.position.base}
+        sizes |= {"rotary_dim": size} | turned
+    return sizes
+
+
+def _fill_side(spec: Any, part: TransformerEncoder | TransformerDecoder, places: int) -> None:
+    """Fill an encoder or a decoder, all but the projection to the vocabulary."""
+    stem: Any = part.stem
+    tables = spec.embeddings if isinstance(spec.embeddings, list) else [spec.embeddings]
+    tables[0].weight = _array(stem.embedding.weight)
+    spec.scale_embeddings = stem.scale != 1.0
+    if hasattr(spec, "position_encodings"):
+        spec.position_encodings.encodings = _table(part, places)
+    if part.config.embedding_norm is not None:
+        _norm(spec.layernorm_embedding, part.embedding_norm)
+    if part.config.norm_order == "pre":
+        _norm(spec.layer_norm, part.norm)
+    for theirs, ours in zip(spec.layer, part.layers, strict=True):
+        _layer(theirs, cast(Any, ours))
+
+
+def _table(part: TransformerEncoder | TransformerDecoder, places: int) -> object:
+    """Return the encoding of each position (T, D): learned, sinusoidal, or zeros."""
+    places = getattr(part.config.position, "max_length", places)
+    with torch.no_grad():
+        nothing = torch.zeros(1, places, part.config.hidden_size)
+        return _array(part.position.embed(nothing, torch.arange(places))[0])
+
+
+def _layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    own, *cross, feed = [cast(Any, block).norm for block in layer.blocks]
+    _norm(spec.self_attention.layer_norm, own)
+    attention = cast(Attention, layer.self_attention)
+    _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
+    _linear(spec.self_attention.linear[1], attention.output)
+    spec.self_attention.queries_scale = np.float32(attention.score.scale)
+    across = getattr(layer, "cross_attention", None)
+    if across is not None:
+        _norm(spec.attention.layer_norm, cross[0])
+        _linear(spec.attention.linear[0], across.query)
+        _linear(spec.attention.linear[1], across.key, across.value)
+        _linear(spec.attention.linear[2], across.output)
+        spec.attention.queries_scale = np.float32(across.score.scale)
+    _norm(spec.ffn.layer_norm, feed)
+    _linear(spec.ffn.linear_0, layer.feed_forward.inner)
+    _linear(spec.ffn.linear_1, layer.feed_forward.outer)
+    if isinstance(layer.feed_forward, GatedFeedForward):
+        _linear(spec.ffn.linear_0_noact, layer.feed_forward.gate)
+
+
+def _array(tensor: Tensor) -> object:
+    """Return a copy, because rounding of weights is done in place."""
+    return tensor.detach().float().cpu().numpy().copy()
+
+
+def _norm(spec: Any, module: nn.Module) -> None:
+    norm = cast(Any, module).norm
+    spec.gamma = _array(norm.weight)
+    if getattr(norm, "bias", None) is not None:
+        spec.beta = _array(norm.bias)
+
+
+def _linear(spec: Any, *modules: Any) -> None:
+    """Fill one map with linear maps of the same vector, their rows concatenated."""
+
+    def rows(name: str) -> Tensor:
+        return torch.cat([getattr(module, name).detach() for module in modules])
+
+    spec.weight = _array(rows("weight"))
+    if modules[0].bias is not None:
+        spec.bias = _array(rows("bias"))

@@ -1,0 +1,603 @@
+"""Export to, and import from, Hugging Face folders."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from foveate.config import Config
+from foveate.data.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    Symbol,
+    Tokenizer,
+    bounded,
+    is_failure,
+)
+from foveate.decode.beam import Beam, Greedy
+from foveate.decode.search import Search
+from foveate.errors import UserError
+from foveate.exchange.base import (
+    Checked,
+    CheckSample,
+    Different,
+    ExchangeError,
+    Export,
+    Ids,
+    appearing,
+    by_length,
+    compare,
+    refuse_own,
+    searches,
+    translator,
+)
+from foveate.exchange.huggingface_families import FAMILIES
+from foveate.exchange.huggingface_rules import (
+    SPECIAL_IDS,
+    Family,
+    Settings,
+    Tensors,
+    ends_of,
+    in_halves,
+    read_by,
+    wave_table,
+)
+from foveate.exchange.tokenizers import tokenizer_json
+from foveate.files import replace_file, write_text
+from foveate.models.classifier import Classifier
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.spec import Pixels, Tokens
+from foveate.run import RunConfig, load
+from foveate.run.pack import keep
+from foveate.tasks.translation import Translation
+from foveate.train import stored
+from foveate.train.checkpoint import path_of
+from foveate.train.stored import WEIGHTS, Size, opened, save_weights, sealed_folder, write_tensors
+
+CONFIG, HUB_WEIGHTS = "config.json", "model.safetensors"
+STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
+AGAIN = "write it again with save_pretrained of transformers"
+
+
+def from_huggingface(folder: str | Path) -> nn.Module:
+    """Return our model of a folder, ready for use, with its weights in fp32.
+
+    GPT-2 and Llama give a `LanguageModel`; T5, BART, Marian and Pegasus an `EncoderDecoder`; BERT
+    and RoBERTa a `MaskedLanguageModel`, ViT a `Classifier`, or a `TransformerEncoder` if the folder
+    has no such head. Other heads are left out with a warning that lists them. Raises
+    `ExchangeError` for files that are missing, of another family, or do not fit.
+    """
+    folder = Path(folder)
+    settings = _read_settings(folder / CONFIG)
+    families = _families(str(settings.get("model_type")), folder / CONFIG)
+    tensors = {}
+    for name, tensor in _read_tensors(folder).items():  # older files use these names for a norm
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+        tensors[name.replace("LayerNorm.beta", "LayerNorm.bias")] = tensor
+    there = Size(len(tensors), sum(tensor.numel() for tensor in tensors.values()))
+    family = next(f for f in families if f.head is None or f.head in tensors)
+    try:
+        settings = family.completed(settings, tensors)
+        config = family.read_config(settings)
+        stored.refuse_larger(config.tree(), there, "the model")
+        with stored.Within(there, "the config"):
+            model: nn.Module = config.build(*family.ends(settings))
+    except STRANGE as error:
+        raise ExchangeError(f"{folder / CONFIG}: {error}") from error
+    try:
+        _fill(model, family, settings, tensors, folder / HUB_WEIGHTS)
+    except ExchangeError:
+        raise
+    except STRANGE as error:
+        raise ExchangeError(f"{folder / HUB_WEIGHTS}: {error}; {AGAIN}") from error
+    return model.eval()
+
+
+def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | None = None) -> Path:
+    """Write one of our models so that `transformers` loads it and computes the same.
+
+    The translation models of this library become a Marian (post-norm) or a Pegasus (pre-norm).
+
+    ``architecture`` is a ``model_type`` such as "bart"; None means the first that supports
+    everything in the model. Special tokens are those of our vocabularies, labels those of
+    the model. Raises `ExchangeError` with the unsupported parts.
+    """
+    folder = Path(folder)
+    refuse_own(model.modules(), "huggingface")
+    config, weights = in_halves(model)
+    family, written = fitting(config.plain(), architecture)
+    written = family.finish(written | ends_of(model))
+    written = {"model_type": family.name, "architectures": [family.architecture]} | written
+    written = {**written, "dtype": "float32", "torch_dtype": "float32"}
+    tensors: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        theirs, form = family.their_name(name, written)
+        value = form.write(weight.float(), tensors.get(theirs), written)
+        tensors[theirs] = value.contiguous()
+    for theirs in family.optional:
+        tensors.setdefault(theirs, torch.zeros(1, written["vocab_size"]))
+    for theirs in family.waves:
+        tensors[theirs] = wave_table(written["max_position_embeddings"], written["d_model"])
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(tensors, folder / (stored.NEW + HUB_WEIGHTS))
+    os.replace(folder / (stored.NEW + HUB_WEIGHTS), folder / HUB_WEIGHTS)
+    replace_file(folder / CONFIG, json.dumps(written, indent=2, sort_keys=True) + "\n")
+    return folder
+
+
+def _read_settings(path: Path) -> Settings:
+    """Return the JSON object in a file that transformers wrote."""
+    if not path.is_file():
+        raise ExchangeError(
+            f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
+        )
+    if not isinstance(settings := _json(path, AGAIN), dict):
+        raise ExchangeError(f"{path}: not a JSON object; {AGAIN}")
+    return settings
+
+
+def _families(name: str, path: Path) -> list[Family]:
+    """Return the families of a ``model_type``."""
+    families = [family for family in FAMILIES if family.name == name]
+    if not families:
+        have = ", ".join(dict.fromkeys(family.name for family in FAMILIES))
+        raise ExchangeError(
+            f"{path}: model_type = {name!r} is not a supported architecture; there are: {have}"
+        )
+    return families
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Return all tensors in model.safetensors, or in the shards that its index lists."""
+    index = folder / f"{HUB_WEIGHTS}.index.json"
+    names = [HUB_WEIGHTS]
+    if not (folder / HUB_WEIGHTS).is_file() and index.is_file():
+        names = _shards(index)
+    tensors: dict[str, Tensor] = {}
+    for path in (folder / name for name in names):
+        if not path.is_file():
+            raise ExchangeError(
+                f"{path}: no such file; weights in other formats are not read: {AGAIN}"
+            )
+        try:
+            with opened(path) as file:
+                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except stored.DamagedError as error:
+            why = str(error).removeprefix(f"{path} ")
+            raise ExchangeError(f"{path}: damaged ({why}); {AGAIN}, or fetch it again") from None
+    return tensors
+
+
+def _shards(index: Path) -> list[str]:
+    """Return the files listed in an index. Raises `ExchangeError` for one that is not beside it."""
+    try:
+        names = sorted(set(_read_settings(index)["weight_map"].values()))
+        strange = [name for name in names if not stored.is_beside(name)]
+    except (LookupError, AttributeError, TypeError) as error:
+        raise ExchangeError(f"{index}: no index of weights ({error!r}); {AGAIN}") from None
+    if strange:
+        raise ExchangeError(f"{index} names {strange[0]!r}, which is not a file beside it; {AGAIN}")
+    return names
+
+
+def _fill(
+    model: nn.Module, family: Family, settings: Settings, tensors: Tensors, path: Path
+) -> None:
+    """Copy every tensor to its parameter, and account for those that have none."""
+    used = set()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            theirs, form = family.their_name(name, settings)
+            own = _stored(theirs, family.prefix, tensors)
+            if own is None and theirs in family.optional:
+                parameter.zero_()
+                continue
+            if own is None:
+                raise ExchangeError(
+                    f"{path}: no tensor {theirs!r} (our {name}): the file is damaged or not of "
+                    f"the {family.name} that {CONFIG} describes; {AGAIN}"
+                )
+            value = form.read(tensors[own], settings)
+            if value.shape != parameter.shape:
+                raise ExchangeError(
+                    f"{path}: {own} is {tuple(tensors[own].shape)}, which is "
+                    f"{tuple(value.shape)} here, but {CONFIG} asks for {tuple(parameter.shape)}: "
+                    "the two files belong to different models; take both from the same folder"
+                )
+            parameter.copy_(value)
+            used.add(own)
+    _account(family, {name: t for name, t in tensors.items() if name not in used}, tensors, path)
+
+
+def _stored(theirs: str, prefix: str, tensors: Tensors) -> str | None:
+    """Return the name under which a tensor is stored: models without a head omit the prefix."""
+    names = (theirs, prefix + theirs, theirs.removeprefix(prefix))
+    return next((name for name in names if name in tensors), None)
+
+
+def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> None:
+    """Warn of unused tensors, and refuse those that might change what is computed."""
+    heads, unknown = [], []
+    for name, tensor in left.items():
+        if name.endswith(family.computed or ("\n",)):
+            continue
+        first = _stored(family.copies.get(name, "\n"), family.prefix, tensors)
+        if first is not None:
+            if not torch.equal(tensor, tensors[first]):
+                unknown.append(f"{name} (differs from {first}, to which {CONFIG} ties it)")
+        elif name.startswith(family.heads or ("\n",)):
+            heads.append(name)
+        else:
+            unknown.append(name)
+    if unknown:
+        raise ExchangeError(
+            f"{path}: {len(unknown)} tensors do not fit our {family.name}, so it would not "
+            f"compute the same: {', '.join(sorted(unknown)[:4])}; save the plain "
+            f"{family.architecture}"
+        )
+    if heads:
+        warnings.warn(
+            f"{path}: {len(heads)} tensors of heads are ignored: {', '.join(sorted(heads))}",
+            stacklevel=3,
+        )
+
+
+def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Settings]:
+    """Return the family that supports the whole config, and its config.json."""
+    chosen = list(FAMILIES)
+    if architecture is not None:
+        chosen = _families(architecture, Path("to_huggingface"))
+    reasons = []
+    for family in chosen:
+        if not isinstance(config, type(family.config)):
+            continue
+        try:
+            return family, family.write_config(config)
+        except ExchangeError as error:
+            reasons.append(str(error))
+    nearest = min(reasons, key=len, default="none is of this kind")
+    raise ExchangeError(f"no architecture fits {type(config).__qualname__}; {nearest}")
+
+
+# Export a run as a folder that `from_pretrained` of `transformers` loads, with its tokenizer.
+#
+#     tokenizer = AutoTokenizer.from_pretrained(out)
+#     AutoModelForSeq2SeqLM.from_pretrained(out).generate(**tokenizer(text, return_tensors="pt"))
+
+CLASSES = {  # our models and the class that loads their equivalents
+    EncoderDecoder: "AutoModelForSeq2SeqLM",
+    LanguageModel: "AutoModelForCausalLM",
+    MaskedLanguageModel: "AutoModelForMaskedLM",
+    Classifier: "AutoModelForImageClassification",
+}
+ROWS = 8  # random inputs on which models without text output are compared
+CLOSE = 1e-3  # how far apart their scores may be
+
+
+class HuggingFace(Export):
+    """A folder of config.json, model.safetensors, tokenizer.json and their companions."""
+
+    to = "huggingface"
+    packages = ("transformers",)
+
+    def refuse(self) -> None:
+        if type(self.run.model) not in CLASSES:
+            raise ExchangeError(
+                f"transformers has no {type(self.run.model).__name__} like ours; translation, "
+                "language and masked models and classifiers of pictures of Transformer layers "
+                "have a place there; safetensors takes any run"
+            )
+        for side, part in self.run.model.named_children():
+            stack = type(part) in (TransformerEncoder, TransformerDecoder)
+            if side in ("encoder", "decoder") and not stack:
+                raise ExchangeError(
+                    f"transformers has no {side} of the kind {cast(Config, part.config).kind} like "
+                    "ours: it takes transformer, or export to safetensors"
+                )
+        try:
+            fitting(in_halves(self.run.model)[0].plain())
+        except ExchangeError:
+            raise
+        except UserError as error:
+            name = type(self.run.model).__name__
+            raise ExchangeError(
+                f"no architecture fits this {name}: {error}; safetensors takes any run"
+            ) from None
+        if len(self._tokenizers()) > 1:
+            raise ExchangeError(
+                "transformers has one vocabulary for both sides: train with task.joint = true"
+            )
+        for tokenizer in self._tokenizers():
+            tokenizer_json(tokenizer)
+
+    def _tokenizers(self) -> list[Tokenizer]:
+        """Return the tokenizers of source and target, or the only one, or none."""
+        return list(dict.fromkeys(self.run.task.tokenizers_by_name().values()))
+
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
+        place.mkdir()
+        to_huggingface(self.run.model, place)
+        start = isinstance(self.run.model, LanguageModel)
+        for tokenizer in self._tokenizers():
+            _write_json(place / "tokenizer.json", tokenizer_json(tokenizer, start))
+            _write_json(place / "tokenizer_config.json", _settings(self._longest()))
+        if isinstance(self.run.model, EncoderDecoder | LanguageModel):
+            _write_json(place / "generation_config.json", self._generation())
+
+    def _longest(self) -> int:
+        return int(getattr(self.run.config.data, "max_length", 1 << 30))
+
+    def _generation(self) -> Settings:
+        """Return how `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
+        search = self.run.config.decode
+        longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
+        settings: Settings = SPECIAL_IDS | {"num_beams": 1, "do_sample": False}
+        settings["max_new_tokens"] = longest
+        if isinstance(self.run.model, EncoderDecoder):
+            return settings | {"decoder_start_token_id": BOS}
+        return settings | {"suppress_tokens": [PAD, BOS]}
+
+    def check(self, place: Path, sample: CheckSample) -> Checked:
+        import transformers
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the library for its own developers
+            logging: Any = transformers.utils.logging
+            logging.set_verbosity_error()
+            logging.disable_progress_bar()
+            name = CLASSES[type(self.run.model)]
+            model = getattr(transformers, name).from_pretrained(str(place)).eval()
+            if not isinstance(self.run.model, EncoderDecoder):
+                return self._scores(model)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(place))
+            return self._texts(model, tokenizer, sample)
+
+    def _texts(self, model: Any, tokenizer: Any, sample: CheckSample) -> Checked:
+        """Compare complete translations, from text to text."""
+        task = translator(self.run)
+        limit = task.data.max_length
+        for line in sample.sources:
+            ours = [*task.source_tokenizer.encode_ids([line])[0], EOS]
+            if line.strip() and len(ours) <= limit and tokenizer(line)["input_ids"] != ours:
+                raise Different(f"the new tokenizer cuts {line!r} differently; nothing was written")
+
+        def theirs(sources: list[Ids], search: Search) -> list[Ids]:
+            outputs: list[Ids] = [[] for _ in sources]
+            for numbers in by_length(sources).values():
+                generated = _generated(model, [sources[n] for n in numbers], search)
+                for number, ids in zip(numbers, generated, strict=True):
+                    outputs[number] = ids
+            for ids in outputs:
+                text = tokenizer.decode(ids, skip_special_tokens=True)
+                if text != task.target_tokenizer.decode(ids):
+                    raise Different(f"the new tokenizer reads {text!r} in {ids}")
+            return outputs
+
+        # α = 0, because the library's length penalty is a different score
+        tried: dict[str, Search] = {
+            name: search.config.model_copy(update={"length_penalty": 0.0}).build()
+            if isinstance(search, Beam)
+            else search
+            for name, search in searches(self.run).items()
+        }
+        return compare(self.run, sample, tried, theirs, exact=True)
+
+    @torch.no_grad()
+    def _scores(self, model: Any) -> Checked:
+        """Compare scores of all tokens or labels on random inputs, for models without output."""
+        inputs = drawn(self.run.model)
+        name = "pixel_values" if inputs.is_floating_point() else "input_ids"
+        theirs, ours = model(**{name: inputs}).logits, self.run.model(inputs)
+        far = float((theirs - ours).abs().max())
+        if not far < CLOSE:
+            raise Different(
+                f"scores on drawn inputs are {far:.2g} apart, more than {CLOSE:g}; nothing was "
+                "written"
+            )
+        places = ours.shape[:-1].numel()
+        return Checked(len(inputs), [f"scores {far:.1g} apart on drawn inputs"], places)
+
+
+def drawn(model: nn.Module) -> Tensor:
+    """Return inputs of a model's kind from a fixed seed."""
+    generator = torch.Generator().manual_seed(0)
+    source = read_by(model)
+    if isinstance(source, Pixels):
+        return torch.rand(ROWS, source.channels, source.height, source.width, generator=generator)
+    assert isinstance(source, Tokens)
+    return torch.randint(UNK + 4, source.vocab_size, (ROWS, 16), generator=generator)
+
+
+@torch.no_grad()
+def _generated(model: Any, sources: list[Ids], search: Search) -> list[Ids]:
+    """Return the outputs for sources of one length."""
+    read = torch.tensor([[*ids, EOS] for ids in sources])
+    outputs = model.generate(
+        input_ids=read,
+        attention_mask=torch.ones_like(read),
+        num_beams=search.width,
+        do_sample=False,
+        length_penalty=0.0 if search.width > 1 else 1.0,
+        early_stopping=search.width > 1,  # stop once as many outputs have ended as there are beams
+        max_new_tokens=search.limits([len(sources[0])])[0],
+    )
+    written = (output[1:] for output in outputs.tolist())
+    return [ids[: ids.index(EOS)] if EOS in ids else ids for ids in written]
+
+
+def _settings(longest: int) -> dict[str, object]:
+    names = dict(zip(("unk_token", "pad_token", "bos_token", "eos_token"), SPECIALS, strict=True))
+    return names | {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": min(longest, math.inf),
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # a user's </s> is text
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+
+
+def _write_json(path: Path, tree: dict[str, object]) -> None:
+    replace_file(path, json.dumps(tree, ensure_ascii=False, indent=2) + "\n")
+
+
+# Import models and vocabularies of others: ``foveate import``. No network, nothing unpickled.
+#
+# A folder of `transformers` (config.json, model.safetensors, tokenizer.json) becomes a run; a
+# vocabulary of CTranslate2 (JSON) or OpenNMT-py (text, a piece per line, counts after a tab)
+# becomes a tokenizer of pieces separated by spaces.
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz")
+NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
+
+
+def import_from(source: Path, out: Path) -> str:
+    """Make a run of a folder, or a tokenizer of a vocabulary; return a description of it.
+
+    Raises `ExchangeError` with the remedy for what cannot be read, and ``FileExistsError`` if
+    ``out`` exists.
+    """
+    if source.is_dir():
+        return _run(source, out)
+    if not source.is_file():
+        raise ExchangeError(
+            f"{source}: no such file or folder; foveate downloads nothing: fetch it yourself, and "
+            "give its folder"
+        )
+    if source.suffix in PICKLES:
+        raise ExchangeError(
+            f"{source} may hold a pickle, which could run any code, so it is not opened: write it "
+            "again where you trust it, model.save_pretrained(folder, safe_serialization=True), and "
+            "import that folder"
+        )
+    return _vocabulary(source, out)
+
+
+def _run(source: Path, out: Path) -> str:
+    model = from_huggingface(source)
+    if not isinstance(model, EncoderDecoder):
+        raise ExchangeError(
+            f"{source} is a {type(model).__name__}: only translators become runs; in Python "
+            f"foveate.exchange.huggingface.from_huggingface gives you the model, and "
+            "[start] the weights of a run of yours"
+        )
+    tokenizer = read_tokenizer(source / "tokenizer.json")
+    if tokenizer.vocab_size != len(model.output.weight):
+        raise ExchangeError(
+            f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
+            f"{len(model.output.weight)}: take both from the same folder"
+        )
+    _check_ends(source)
+    task = Translation.Config(
+        source="{split}.source", target="{split}.target", tokenizer=tokenizer.config
+    )
+    config = RunConfig(task=task, model=model.config, decode=Greedy.Config())
+    with appearing(out) as place:
+        place.mkdir()
+        write_text(place / "config.toml", config.toml())
+        for side in ("source", "target"):
+            tokenizer.save(place / f"{side}.tokenizer.json")
+        first = path_of(place, 0)  # only weights, from which training begins
+        with sealed_folder(first, stored.run_files(place, first)) as folder:
+            save_weights(model, folder / WEIGHTS)
+        load(place)
+    keep(load(out))
+    return (
+        f"{out}: a run of {source}, {tokenizer.vocab_size:,} pieces; to train it further: foveate "
+        f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
+        "train.max_steps=1000 (the names of your files)"
+    )
+
+
+def _check_ends(source: Path) -> None:
+    """Raise `ExchangeError` unless outputs start and end with the tokens of our translators."""
+    ends: Settings = SPECIAL_IDS | {"decoder_start_token_id": BOS, "forced_bos_token_id": None}
+    for path in (source / "config.json", source / "generation_config.json"):
+        settings = _json(path, "save the model again") if path.is_file() else {}
+        for key, right in ends.items() if isinstance(settings, dict) else ():
+            if settings.get(key) not in (None, right, [right]):
+                expected = "none" if right is None else f"{right} ({SPECIALS[right]})"
+                raise ExchangeError(
+                    f"{path}: {key} = {settings[key]}, but a run of foveate has {expected}: its "
+                    "answers would differ from this model's; from_huggingface reads only the "
+                    "weights"
+                )
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """Read a tokenizer.json with pieces over bytes and our four special pieces.
+
+    Raises `ExchangeError` with the differences.
+    """
+    again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
+    tree = _json(path, again)
+    try:
+        kind = str(tree.get("model", {}).get("type", "none")).lower()
+        listed = tree.get("model", {}).get("vocab", {})
+        pieces = enumerate(listed) if isinstance(listed, list) else ()
+        ids = {str(p): i for i, (p, _) in pieces} or dict(listed)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {again}") from None
+    others = [name for i, name in enumerate(SPECIALS) if ids.get(name) != i]
+    if kind not in ("bpe", "unigram") or others:
+        raise ExchangeError(
+            f"{path}: a tokenizer of the kind {kind} in which {', '.join(others) or 'nothing'} "
+            f"stands elsewhere: ours have {', '.join(SPECIALS)} as pieces 0 to 3 of a bpe or "
+            "unigram over bytes; from_huggingface reads the weights alone"
+        )
+    rest = tree | {"post_processor": None, "added_tokens": []}
+    config = {"kind": kind, "vocab_size": max(len(ids), 4 + 256)}
+    tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
+    try:
+        tokenizer._restore(rest)
+        same = tokenizer.decode(tokenizer.encode("an élan ☃").ids) == "an élan ☃"
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
+    if not same:
+        raise ExchangeError(f"{path}: texts do not come back unchanged; it is not over bytes")
+    return tokenizer
+
+
+def _json(path: Path, remedy: str) -> Any:
+    if not path.is_file():
+        raise ExchangeError(f"{path}: no such file; {remedy}")
+    try:
+        return json.loads(bounded(path))
+    except (ValueError, RecursionError) as error:
+        raise ExchangeError(f"{path}: no JSON ({error}); {remedy}") from None
+
+
+def _vocabulary(source: Path, out: Path) -> str:
+    """Read a JSON list (CTranslate2), or lines with counts after a tab (OpenNMT-py)."""
+    if source.suffix == ".json":
+        pieces = _json(source, "give the vocabulary of a CTranslate2 model")
+    else:
+        try:
+            lines = bounded(source).decode().split("\n")
+        except ValueError as error:
+            raise ExchangeError(
+                f"{source}: no vocabulary ({error}); give one of UTF-8 lines"
+            ) from None
+        pieces = [line.split("\t")[0] for line in lines if line]
+    if not (pieces and isinstance(pieces, list) and all(isinstance(p, str) for p in pieces)):
+        raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, one piece per line")
+    own = [piece for piece in dict.fromkeys(pieces) if piece not in NAMES]
+    tokenizer = Symbol(Symbol.Config())
+    tokenizer._restore(own)
+    with appearing(out) as place:
+        tokenizer.save(place)
+        Tokenizer.load(place)
+    return f"{out}: {len(own):,} pieces between blanks, and the four special ones"

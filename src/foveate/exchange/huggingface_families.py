@@ -1,0 +1,614 @@
+"""The families of Hugging Face models: decoders, encoders, encoder–decoders, vision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.huggingface_rules import (
+    AFTER_TWO,
+    TRANSPOSED,
+    Family,
+    Form,
+    Key,
+    Rule,
+    Settings,
+    Tensors,
+    headed,
+    inside,
+    rules,
+    sides,
+    third,
+)
+from foveate.models.classifier import Classifier, First
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.attention import Attention
+from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
+from foveate.nn.feed_forward import GELU, GELUTanh, ReLU, SwiGLU
+from foveate.nn.linear import LayerNorm, RMSNorm
+from foveate.nn.more_positions import T5Bias, T5CausalBias
+from foveate.nn.positions import Learned, Rotary, SinusoidalHalves
+
+ACTIVATIONS = {  # of several names for one activation, the first is written
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+TIED = {True: "target", False: "none"}
+
+
+GPT2 = Family(
+    name="gpt2",
+    architecture="GPT2LMHeadModel",
+    config=LanguageModel.Config(
+        decoder=TransformerDecoder.Config(
+            stem=TokenStem.Config(), position=Learned.Config(), feed_forward=GELUTanh.Config()
+        )
+    ),
+    keys=(
+        Key("vocab_size", 50257, ()),
+        Key("n_embd", 768, ("decoder.hidden_size",)),
+        Key("n_head", 12, ("decoder.num_heads",)),
+        Key("n_layer", 12, ("decoder.num_layers",)),
+        Key("n_inner", None, ("decoder.ffn_size",)),
+        Key("n_positions", 1024, ("decoder.position.max_length",)),
+        Key("layer_norm_epsilon", 1e-5, ("decoder.norm.eps",)),
+        Key("activation_function", "gelu_new", ("decoder.feed_forward.kind",), ACTIVATIONS),
+        Key("embd_pdrop", 0.1, ("decoder.dropout",)),
+        Key("resid_pdrop", 0.1, ("decoder.dropout",)),
+        Key("attn_pdrop", 0.1, ("decoder.attention.dropout",)),
+        Key("tie_word_embeddings", True, ("tie",), TIED),
+    ),
+    only={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+    },
+    prefix="transformer.",
+    rules=rules(
+        {
+            "decoder.stem.embedding": "transformer.wte",
+            "decoder.position.table": "transformer.wpe",
+            "decoder.norm.norm": "transformer.ln_f",
+            "output": "lm_head",
+            "decoder.layers.*.self_attention.query": ("transformer.h.*.attn.c_attn", third(0)),
+            "decoder.layers.*.self_attention.key": ("transformer.h.*.attn.c_attn", third(1)),
+            "decoder.layers.*.self_attention.value": ("transformer.h.*.attn.c_attn", third(2)),
+            "decoder.layers.*.self_attention.output": ("transformer.h.*.attn.c_proj", TRANSPOSED),
+            "decoder.layers.*.feed_forward.{inner,outer}": (
+                "transformer.h.*.mlp.{c_fc,c_proj}",
+                TRANSPOSED,
+            ),
+            "decoder.layers.*.blocks.{0,1}.norm.norm": "transformer.h.*.{ln_1,ln_2}",
+        }
+    ),
+    copies={"lm_head.weight": "transformer.wte.weight"},
+    computed=(".attn.bias", ".attn.masked_bias"),  # the causal mask
+    complete=lambda settings, tensors: (
+        settings | {"n_inner": settings.get("n_inner") or 4 * settings.get("n_embd", 768)}
+    ),
+)
+
+
+def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
+    """Return settings with the rotation's base, in newer files in a table, and head sizes."""
+    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ExchangeError(f"rope_type = {kind!r}: only the default rotation is supported")
+    heads = settings.get("num_attention_heads", 32)
+    return settings | {
+        "rope_theta": rope.get("rope_theta", settings.get("rope_theta", 10_000.0)),
+        "num_key_value_heads": settings.get("num_key_value_heads") or heads,
+        "head_dim": settings.get("head_dim") or settings.get("hidden_size", 4096) // heads,
+    }
+
+
+LLAMA = Family(
+    name="llama",
+    architecture="LlamaForCausalLM",
+    config=LanguageModel.Config(
+        decoder=TransformerDecoder.Config(
+            dropout=0.0,
+            norm=RMSNorm.Config(),
+            stem=TokenStem.Config(),
+            position=Rotary.Config(),
+            attention=Attention.Config.parse({"bias": False}),
+            feed_forward=SwiGLU.Config.parse({"bias": False}),
+        )
+    ),
+    keys=(
+        Key("vocab_size", 32000, ()),
+        Key("hidden_size", 4096, ("decoder.hidden_size",)),
+        Key("intermediate_size", 11008, ("decoder.ffn_size",)),
+        Key("num_hidden_layers", 32, ("decoder.num_layers",)),
+        Key("num_attention_heads", 32, ("decoder.num_heads",)),
+        Key("num_key_value_heads", None, ("decoder.attention.key_heads",)),
+        Key("head_dim", None, ("decoder.attention.head_size",)),
+        Key("rms_norm_eps", 1e-6, ("decoder.norm.eps",)),
+        Key("rope_theta", None, ("decoder.position.base",)),
+        Key("attention_bias", False, ("decoder.attention.bias",)),
+        Key("mlp_bias", False, ("decoder.feed_forward.bias",)),
+        Key("attention_dropout", 0.0, ("decoder.attention.dropout",)),
+        Key("tie_word_embeddings", False, ("tie",), TIED),
+    ),
+    only={"hidden_act": "silu"},
+    prefix="model.",
+    rules=(
+        Rule("output", "lm_head"),
+        *rules({"stem.embedding": "embed_tokens", "norm.norm": "norm"}, "decoder.", "model."),
+        *rules(
+            {
+                "self_attention.{query,key,value,output}": "self_attn.{q,k,v,o}_proj",
+                "feed_forward.{inner,gate,outer}": "mlp.{gate,up,down}_proj",
+                "blocks.{0,1}.norm.norm": "{input,post_attention}_layernorm",
+            },
+            "decoder.layers.*.",
+            "model.layers.*.",
+        ),
+    ),
+    copies={"lm_head.weight": "model.embed_tokens.weight"},
+    computed=(".rotary_emb.inv_freq",),
+    complete=_rope_and_heads,
+    finish=lambda settings: (
+        settings
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": settings["rope_theta"]}}
+    ),
+)
+
+
+# Encoder-only families: BERT and RoBERTa, alone or with the head that predicts masked words.
+#
+# Other heads are left out.
+
+SIZES = (
+    Key("hidden_size", 768, ("hidden_size",)),
+    Key("num_hidden_layers", 12, ("num_layers",)),
+    Key("num_attention_heads", 12, ("num_heads",)),
+    Key("intermediate_size", 3072, ("ffn_size",)),
+    Key("hidden_act", "gelu", ("feed_forward.kind",), ACTIVATIONS),
+)
+KEYS = (
+    *SIZES,
+    Key("vocab_size", 30522, ()),
+    Key("type_vocab_size", 2, ("stem.num_segments",)),
+    Key("layer_norm_eps", 1e-12, ("norm.eps", "embedding_norm.eps")),
+    Key("hidden_dropout_prob", 0.1, ("dropout",)),
+    Key("attention_probs_dropout_prob", 0.1, ("attention.dropout",)),
+)
+RULES = (
+    *rules({"stem.{embedding,segment}": "embeddings.{word,token_type}_embeddings"}),
+    Rule("embedding_norm.norm", "embeddings.LayerNorm"),
+    *rules(
+        {
+            "self_attention.{query,key,value}": "attention.self.{query,key,value}",
+            "self_attention.output": "attention.output.dense",
+            "feed_forward.{inner,outer}": "{intermediate,output}.dense",
+            "blocks.{0,1}.norm.norm": "{attention.output,output}.LayerNorm",
+        },
+        "layers.*.",
+        "encoder.layer.*.",
+    ),
+)
+TABLE = "position.table", "embeddings.position_embeddings"
+PLACES = Key("max_position_embeddings", 512, ("position.max_length",))
+
+BERT_ENCODER = TransformerEncoder.Config(
+    norm_order="post",
+    stem=SegmentStem.Config(),
+    position=Learned.Config(),
+    embedding_norm=LayerNorm.Config(),
+    feed_forward=GELU.Config(),
+)
+ROBERTA_ENCODER = BERT_ENCODER.model_copy(update={"stem": SegmentStem.Config(num_segments=1)})
+
+BERT = Family(
+    name="bert",
+    architecture="BertModel",
+    config=BERT_ENCODER,
+    keys=(*KEYS, PLACES),
+    only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+    prefix="bert.",
+    rules=(*RULES, Rule(*TABLE)),
+    heads=("bert.pooler.", "pooler.", "cls.", "classifier.", "qa_outputs."),
+    computed=("embeddings.position_ids",),
+)
+
+# RoBERTa counts positions from the id of the padding + 1, which is 2: earlier rows are unused.
+ROBERTA = replace(
+    BERT,
+    name="roberta",
+    architecture="RobertaModel",
+    config=ROBERTA_ENCODER,
+    keys=(
+        *(replace(key, default=50265) if key.theirs == "vocab_size" else key for key in KEYS),
+        replace(PLACES, shift=2),
+    ),
+    only={**BERT.only, "pad_token_id": 1},
+    prefix="roberta.",
+    rules=(*RULES, Rule(*TABLE, AFTER_TWO)),
+    heads=("roberta.pooler.", "pooler.", "lm_head.", "classifier.", "qa_outputs."),
+)
+
+
+TIED_SOURCE = Key("tie_word_embeddings", True, ("tie",), {True: "source"})
+
+BERT_MASKED = headed(
+    BERT,
+    keys=(TIED_SOURCE,),
+    rules=rules(
+        {"{transform,norm.norm}": "transform.{dense,LayerNorm}", "output.bias": "bias"},
+        theirs="cls.predictions.",
+    ),
+    also={"layer_norm_eps": ("norm.eps",), "hidden_act": ("activation",)},
+    architecture="BertForMaskedLM",
+    config=MaskedLanguageModel.Config(encoder=BERT_ENCODER),
+    head="cls.predictions.transform.dense.weight",
+    heads=("bert.pooler.", "cls.seq_relationship."),
+    copies={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+)
+
+# RoBERTa's head is the same, but always has GELU, whatever the encoder has.
+ROBERTA_MASKED = headed(
+    ROBERTA,
+    keys=(TIED_SOURCE,),
+    rules=rules({"{transform,norm.norm,output.bias}": "lm_head.{dense,layer_norm,bias}"}),
+    also={"layer_norm_eps": ("norm.eps",)},
+    architecture="RobertaForMaskedLM",
+    config=MaskedLanguageModel.Config(encoder=ROBERTA_ENCODER),
+    head="lm_head.dense.weight",
+    heads=("roberta.pooler.",),
+    copies={
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+)
+
+
+# Encoder–decoder families: T5, BART, Marian and Pegasus.
+
+
+def both(field: str) -> tuple[str, ...]:
+    """Return the paths of a field in the encoder and in the decoder."""
+    return f"encoder.{field}", f"decoder.{field}"
+
+
+def _scale(settings: Settings) -> float:
+    return float(settings["d_model"] ** -0.5) if settings["scale_decoder_outputs"] else 1.0
+
+
+# The last norm of a T5 whose logits are W (h / √D): γ / √D expresses the factor.
+SCALED = Form(
+    lambda theirs, settings: theirs * _scale(settings),
+    lambda ours, there, settings: ours / _scale(settings),
+)
+
+
+def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
+    """Return settings with defaults filled in; T5 1.1 has its own, unscaled output table."""
+    proj = str(settings.get("feed_forward_proj", "relu"))
+    act = "gelu_new" if proj == "gated-gelu" else proj.removeprefix("gated-")
+    for key, value in {"dense_act_fn": act, "is_gated_act": proj.startswith("gated-")}.items():
+        if settings.get(key, value) != value:
+            raise ExchangeError(f"{key} = {settings[key]!r} contradicts feed_forward_proj = {proj}")
+    own = tensors.get("lm_head.weight")
+    tied = own is None or torch.equal(own, tensors.get("shared.weight", own))
+    scaled = settings.get("scale_decoder_outputs", settings.get("tie_word_embeddings", True))
+    return settings | {
+        "tie_word_embeddings": tied,
+        "scale_decoder_outputs": scaled,
+        "num_decoder_layers": settings.get("num_decoder_layers") or settings.get("num_layers", 6),
+    }
+
+
+T5_PARTS: dict[str, Any] = {
+    "norm": RMSNorm.Config(),
+    "stem": TokenStem.Config(),
+    "attention": Attention.Config.parse({"score": "dot", "bias": False}),
+    "feed_forward": ReLU.Config.parse({"bias": False}),
+}
+
+
+def _t5_feed_forward(settings: Settings) -> tuple[Rule, ...]:
+    """Return the rules for feed-forward layers: a gate is wi_1, and what it gates is then wi_0."""
+    inner = "wi_0" if str(settings["feed_forward_proj"]).startswith("gated") else "wi"
+    names: dict[str, str | tuple[str, Form]] = {"{inner,gate,outer}": f"{{{inner},wi_1,wo}}"}
+    return (
+        *rules(names, "encoder.layers.*.feed_forward.", "encoder.block.*.layer.1.DenseReluDense."),
+        *rules(names, "decoder.layers.*.feed_forward.", "decoder.block.*.layer.2.DenseReluDense."),
+    )
+
+
+_BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias"
+
+T5 = Family(
+    name="t5",
+    architecture="T5ForConditionalGeneration",
+    config=EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(position=T5Bias.Config(), **T5_PARTS),
+        decoder=TransformerDecoder.Config(position=T5CausalBias.Config(), **T5_PARTS),
+    ),
+    keys=(
+        Key("vocab_size", 32128, ()),
+        Key("d_model", 512, both("hidden_size")),
+        Key("d_kv", 64, both("attention.head_size")),
+        Key("d_ff", 2048, both("ffn_size")),
+        Key("num_layers", 6, ("encoder.num_layers",)),
+        Key("num_decoder_layers", None, ("decoder.num_layers",)),
+        Key("num_heads", 8, both("num_heads")),
+        Key("relative_attention_num_buckets", 32, both("position.num_buckets")),
+        Key("relative_attention_max_distance", 128, both("position.max_distance")),
+        Key("layer_norm_epsilon", 1e-6, both("norm.eps")),
+        Key(
+            "feed_forward_proj",
+            "relu",
+            both("feed_forward.kind"),
+            {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"},
+        ),
+        Key(
+            "dropout_rate",
+            0.1,
+            (*both("dropout"), *both("attention.dropout"), *both("feed_forward.dropout")),
+        ),
+        Key("tie_word_embeddings", True, ("tie",), {True: "all", False: "inputs"}),
+    ),
+    rules=(
+        *rules(
+            {
+                "encoder.stem.embedding": "shared",
+                "output.weight": "lm_head.weight",
+                "{encoder,decoder}.position.table": f"{{encoder,decoder}}.{_BIAS}",
+                "encoder.norm.norm": "encoder.final_layer_norm",
+                "decoder.norm.norm": ("decoder.final_layer_norm", SCALED),
+            }
+        ),
+        *rules(
+            {
+                "self_attention.{query,key,value,output}": "0.SelfAttention.{q,k,v,o}",
+                "blocks.{0,1}.norm.norm": "{0,1}.layer_norm",
+            },
+            "encoder.layers.*.",
+            "encoder.block.*.layer.",
+        ),
+        *rules(
+            {
+                "self_attention.{query,key,value,output}": "0.SelfAttention.{q,k,v,o}",
+                "cross_attention.{query,key,value,output}": "1.EncDecAttention.{q,k,v,o}",
+                "blocks.{0,1,2}.norm.norm": "{0,1,2}.layer_norm",
+            },
+            "decoder.layers.*.",
+            "decoder.block.*.layer.",
+        ),
+    ),
+    rules_of=_t5_feed_forward,
+    only={"is_encoder_decoder": True},
+    copies=dict.fromkeys(
+        ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
+        "shared.weight",
+    ),
+    computed=("layer.1.EncDecAttention.relative_attention_bias.weight",),  # never read
+    complete=_t5_complete,
+    finish=lambda settings: settings | {"scale_decoder_outputs": settings["tie_word_embeddings"]},
+)
+
+
+_LAYER = {
+    "self_attention.{query,key,value,output}": "self_attn.{q,k,v,out}_proj",
+    "cross_attention.{query,key,value,output}": "encoder_attn.{q,k,v,out}_proj",
+    "feed_forward.{inner,outer}": "{fc1,fc2}",
+}
+_NORMS = {
+    "encoder": {"blocks.{0,1}.norm.norm": "{self_attn,final}_layer_norm"},
+    "decoder": {"blocks.{0,1,2}.norm.norm": "{self_attn,encoder_attn,final}_layer_norm"},
+}
+_SIDES = (
+    Rule("encoder.stem.embedding", "model.shared"),
+    Rule("output.bias", "final_logits_bias", inside(1)),
+    *rules(_LAYER | _NORMS["encoder"], "encoder.layers.*.", "model.encoder.layers.*."),
+    *rules(_LAYER | _NORMS["decoder"], "decoder.layers.*.", "model.decoder.layers.*."),
+)
+_KEYS = (
+    Key("d_model", 1024, both("hidden_size")),
+    Key("encoder_layers", 12, ("encoder.num_layers",)),
+    Key("decoder_layers", 12, ("decoder.num_layers",)),
+    Key("encoder_attention_heads", 16, ("encoder.num_heads",)),
+    Key("decoder_attention_heads", 16, ("decoder.num_heads",)),
+    Key("encoder_ffn_dim", 4096, ("encoder.ffn_size",)),
+    Key("decoder_ffn_dim", 4096, ("decoder.ffn_size",)),
+    Key("activation_function", "gelu", both("feed_forward.kind"), ACTIVATIONS),
+    Key("scale_embedding", False, both("stem.scale"), {True: "sqrt", False: "none"}),
+    Key("dropout", 0.1, both("dropout")),
+    Key("attention_dropout", 0.0, both("attention.dropout")),
+    Key("activation_dropout", 0.0, both("feed_forward.dropout")),
+    Key("tie_word_embeddings", True, ("tie",), {True: "all"}),
+)
+_COPIES = {
+    "lm_head.weight": "model.shared.weight",
+    "model.encoder.embed_tokens.weight": "model.shared.weight",
+    "model.decoder.embed_tokens.weight": "model.shared.weight",
+}
+_OLDER = {
+    "normalize_before": False, "add_final_layer_norm": False, "add_bias_logits": False,
+    "static_position_embeddings": False,
+}  # fmt: skip
+
+
+BART_PARTS: dict[str, Any] = {
+    "norm_order": "post",
+    "stem": TokenStem.Config(),
+    "position": Learned.Config(),
+    "embedding_norm": LayerNorm.Config(),
+    "feed_forward": GELU.Config(),
+}
+
+BART = Family(
+    name="bart",
+    architecture="BartForConditionalGeneration",
+    config=EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(**BART_PARTS),
+        decoder=TransformerDecoder.Config(**BART_PARTS),
+        output_bias=True,
+    ),
+    keys=(
+        Key("vocab_size", 50265, ()),
+        *_KEYS,
+        Key("max_position_embeddings", 1024, both("position.max_length")),
+    ),
+    only={"is_encoder_decoder": True},
+    older={"normalize_embedding": True} | _OLDER,
+    prefix="model.",
+    rules=(
+        *_SIDES,
+        *rules(
+            {
+                "{encoder,decoder}.position.table": (
+                    "model.{encoder,decoder}.embed_positions",
+                    AFTER_TWO,
+                ),
+                "{encoder,decoder}.embedding_norm.norm": (
+                    "model.{encoder,decoder}.layernorm_embedding"
+                ),
+            }
+        ),
+    ),
+    copies=_COPIES,
+    optional=("final_logits_bias",),
+)
+
+
+MARIAN_PARTS = BART_PARTS | {"position": SinusoidalHalves.Config(), "embedding_norm": None}
+
+MARIAN = Family(
+    name="marian",
+    architecture="MarianMTModel",
+    config=EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(**MARIAN_PARTS),
+        decoder=TransformerDecoder.Config(**MARIAN_PARTS),
+        output_bias=True,
+    ),
+    keys=(Key("vocab_size", 58101, ()), *_KEYS),
+    only={"share_encoder_decoder_embeddings": True, "is_encoder_decoder": True},
+    older=_OLDER | {"normalize_embedding": False, "static_position_embeddings": True},
+    prefix="model.",
+    rules=_SIDES,
+    copies=_COPIES,
+    computed=("embed_positions.weight",),
+    optional=("final_logits_bias",),
+    finish=lambda settings: settings | {"decoder_vocab_size": settings["vocab_size"]},
+)
+
+# Marian with the norm before each sub-layer, and so another norm at the end of each side.
+PEGASUS = replace(
+    MARIAN,
+    name="pegasus",
+    architecture="PegasusForConditionalGeneration",
+    config=EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(**MARIAN_PARTS | {"norm_order": "pre"}),
+        decoder=TransformerDecoder.Config(**MARIAN_PARTS | {"norm_order": "pre"}),
+        output_bias=True,
+    ),
+    keys=(Key("vocab_size", 50265, ()), Key("max_position_embeddings", 1024, ()), *_KEYS),
+    waves=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+    only={"is_encoder_decoder": True},
+    older={**MARIAN.older, "normalize_before": True, "add_final_layer_norm": True},
+    rules=(*_SIDES, *rules({"{encoder,decoder}.norm.norm": "model.{encoder,decoder}.layer_norm"})),
+    finish=dict,
+)
+
+
+# Families for pictures: the Vision Transformer, alone or with the head that predicts labels.
+
+
+def _places(settings: Settings) -> int:
+    """Return the number of positions: the patches of a picture and the class token."""
+    height, width = sides(settings.get("image_size", 224))
+    patch: Any = settings.get("patch_size", 16)
+    if not isinstance(patch, int):
+        raise ExchangeError(f"patch_size = {patch!r}: only square patches (one number) fit")
+    return (height // patch) * (width // patch) + 1
+
+
+def _complete(settings: Settings, tensors: Tensors) -> Settings:
+    """Return settings in which unnamed labels have numbers."""
+    numbered = {n: f"LABEL_{n}" for n in range(settings.get("num_labels", 2))}
+    return {"id2label": numbered} | settings | {"places": _places(settings)}
+
+
+def _finish(settings: Settings) -> Settings:
+    """Return settings without the number of positions, which follows from the picture."""
+    places, needed = settings["places"], _places(settings)
+    if places != needed:
+        raise ExchangeError(
+            f"vit has no place for encoder.position.max_length = {places}: a picture of "
+            f"{settings['image_size']} has {needed} places, the class token included"
+        )
+    return {name: value for name, value in settings.items() if name != "places"}
+
+
+ENCODER = TransformerEncoder.Config(
+    stem=PatchStem.Config(class_token=True), position=Learned.Config(), feed_forward=GELU.Config()
+)
+
+VIT = Family(
+    name="vit",
+    architecture="ViTModel",
+    config=ENCODER,
+    keys=(
+        Key("image_size", 224, ()),
+        Key("num_channels", 3, ()),
+        Key("patch_size", 16, ("stem.patch_size",)),
+        Key("places", None, ("position.max_length",)),
+        *SIZES,
+        Key("layer_norm_eps", 1e-12, ("norm.eps",)),
+        Key("hidden_dropout_prob", 0.0, ("dropout",)),
+        Key("attention_probs_dropout_prob", 0.0, ("attention.dropout",)),
+    ),
+    only={"qkv_bias": True},
+    prefix="vit.",
+    rules=(
+        Rule("stem.class_token", "embeddings.cls_token", inside(2)),
+        Rule("stem.patches", "embeddings.patch_embeddings.projection"),
+        Rule("position.table.weight", "embeddings.position_embeddings", inside(1)),
+        Rule("norm.norm", "layernorm"),
+        *rules(
+            {
+                "self_attention.{query,key,value}": "attention.attention.{query,key,value}",
+                "self_attention.output": "attention.output.dense",
+                "feed_forward.{inner,outer}": "{intermediate,output}.dense",
+                "blocks.{0,1}.norm.norm": "layernorm_{before,after}",
+            },
+            "layers.*.",
+            "encoder.layer.*.",
+        ),
+    ),
+    heads=("pooler.", "vit.pooler.", "vit.embeddings.mask_token", "decoder."),
+    complete=_complete,
+    finish=_finish,
+)
+
+VIT_LABELS = headed(
+    VIT,
+    keys=(Key("id2label", {0: "LABEL_0", 1: "LABEL_1"}, ()),),
+    rules=(Rule("output", "classifier"),),
+    also={},
+    architecture="ViTForImageClassification",
+    config=Classifier.Config(encoder=ENCODER, pooling=First.Config(), dropout=0.0),
+    head="classifier.weight",
+    heads=("vit.pooler.",),
+)
+
+FAMILIES = (  # for one model_type those with a head come first
+    *(GPT2, LLAMA, BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
+    *(T5, BART, MARIAN, PEGASUS, VIT_LABELS, VIT),
+)

@@ -1,0 +1,112 @@
+"""Glossaries that clients store in the server: in memory, or in files that survive it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from foveate.config import ConfigError
+from foveate.files import replace_file
+from foveate.serve.common import RequestError
+
+Entries = dict[str, str]  # translation by term
+
+
+@dataclass(frozen=True)
+class StoredGlossary:
+    """A client's glossary: a dictionary for each language pair, such as "en:fr"."""
+
+    id: str
+    name: str
+    owner: str  # the client; "" on a server without keys
+    created: str
+    dictionaries: dict[str, Entries] = field(default_factory=dict)
+
+    def entries(self, pair: str) -> Entries:
+        """Return the dictionary of a pair. Raises `RequestError` (404) if there is none."""
+        if pair not in self.dictionaries:
+            known = ", ".join(self.dictionaries) or "none"
+            raise RequestError(404, f"the glossary has no dictionary {pair}; there are: {known}")
+        return self.dictionaries[pair]
+
+    def having(self, dictionaries: Mapping[str, Entries], name: str = "") -> StoredGlossary:
+        """Return the same glossary with other dictionaries, and perhaps another name."""
+        return replace(self, name=name or self.name, dictionaries=dict(dictionaries))
+
+
+STORED = TypeAdapter(StoredGlossary)
+
+
+class GlossaryStore:
+    """The glossaries of all clients, who see only their own; ``folder`` stores them as files."""
+
+    def __init__(self, most: int, folder: Path | None = None) -> None:
+        """Raise ``ConfigError`` for a file in the folder that is not a glossary."""
+        self.most, self.folder = most, folder
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"--glossaries {folder}: {error.strerror}") from None
+        self._lock = threading.Lock()
+        self._stored: dict[str, StoredGlossary] = {}
+        for path in sorted(folder.glob("*.json")) if folder is not None else ():
+            try:
+                glossary = STORED.validate_json(path.read_bytes())
+            except ValueError:
+                raise ConfigError(f"{path} is not a glossary of a server; remove it") from None
+            self._stored[glossary.id] = glossary
+
+    def new(self, name: str, owner: str, dictionaries: Mapping[str, Entries]) -> StoredGlossary:
+        """Store a glossary. Raises `RequestError` (456) if there are too many."""
+        created = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        id = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
+        with self._lock:
+            if len(self._stored) >= self.most:
+                message = f"the server has {self.most:,} glossaries already; delete one"
+                raise RequestError(456, message)
+            return self._put(StoredGlossary(id, name, owner, created, dict(dictionaries)))
+
+    def change(
+        self, id: str, owner: str, change: Callable[[StoredGlossary], StoredGlossary]
+    ) -> StoredGlossary:
+        """Store the changed glossary of a client, and return it; changes are serialised.
+
+        Raises `RequestError` (404) if the client has no glossary with this id.
+        """
+        with self._lock:
+            return self._put(change(self.get(id, owner)))
+
+    def _put(self, glossary: StoredGlossary) -> StoredGlossary:
+        if self.folder is not None:
+            content = json.dumps(asdict(glossary), ensure_ascii=False, indent=1)
+            replace_file(self.folder / f"{glossary.id}.json", content + "\n", mode=0o600)
+        self._stored[glossary.id] = glossary
+        return glossary
+
+    def get(self, id: str, owner: str) -> StoredGlossary:
+        """Return a client's glossary. Raises `RequestError` (404) if it has none with this id."""
+        glossary = self._stored.get(id)
+        if glossary is None or glossary.owner != owner:
+            raise RequestError(404, "no glossary has this id: GET /v2/glossaries lists them")
+        return glossary
+
+    def of(self, owner: str) -> list[StoredGlossary]:
+        """Return all glossaries of a client, the oldest first."""
+        return [glossary for glossary in list(self._stored.values()) if glossary.owner == owner]
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a glossary. Raises `RequestError` (404) if the client has none with this id."""
+        with self._lock:
+            self.get(id, owner)
+            del self._stored[id]
+            if self.folder is not None:
+                (self.folder / f"{id}.json").unlink(missing_ok=True)

@@ -1,0 +1,536 @@
+"""The translation service: from the texts of a request to queued sentences, and back to texts.
+
+`Service` is shared by all routes; the functions below it are the steps of a translation. The
+routes are in `foveate.serve.translation_api`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter as Counts
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.requests import Request
+
+from foveate.documents.html import html_passage
+from foveate.documents.languages import Detected, Detector, Direction
+from foveate.documents.memory import AssistanceCounts, Glossary, holds
+from foveate.documents.spans import Rules
+from foveate.documents.translate import Passage, text_passage
+from foveate.engine.answers import TextAnswer
+from foveate.engine.calibration import Calibration
+from foveate.serve.assistance import RequestOptions, assistance_of, options_of
+from foveate.serve.batching import Links, PairOperation, TranslateLines
+from foveate.serve.common import (
+    CLIENT_LEFT,
+    ByteStore,
+    JsonObject,
+    JsonValue,
+    RequestError,
+    RequestRecord,
+)
+from foveate.serve.document_processes import DocumentProcesses
+from foveate.serve.glossary_store import GlossaryStore
+from foveate.serve.keys import KeyFile, TokenBuckets
+from foveate.serve.runs import RunPool, ServedRun
+from foveate.serve.translation_schemas import Limits, StreamBody, TranslateBody
+from foveate.serve.waiting import ENTRANCE, Answers, Pace, Pair
+
+T = TypeVar("T")
+AUTO = "auto"
+SHORT = 2_000  # characters of a request that is prepared and joined in the event loop itself
+THREADS = 16  # for tasks that wait: files, links of words
+SHARE = 50  # sentences of a stream that are sent without a pause
+COMPUTING = 2  # threads for work that would block the event loop, which waits for each in turn
+LEFT = "left"  # in a request's state: a future that is done once the client closed the connection
+BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """The figures of one application for Prometheus, in its own registry."""
+
+    def __init__(self, pool: RunPool) -> None:
+        self._pool = pool
+        self.registry = own = CollectorRegistry()
+        self.requests = Counter(
+            "foveate_requests", "requests", ["method", "route", "status"], registry=own
+        )
+        self.seconds = Histogram(
+            "foveate_request_seconds", "from the head to the last byte", ["route"], registry=own
+        )
+        self.characters = Counter("foveate_characters", "characters translated", registry=own)
+        self.cut = Counter("foveate_cut_tokens", "tokens cut from long sentences", registry=own)
+        self.batch_items = Histogram(
+            "foveate_batch_items", "items of a batch", ["run"], buckets=BATCH_SIZES, registry=own
+        )
+        self.batch_seconds = Histogram(
+            "foveate_batch_seconds", "time of a batch", ["run"], registry=own
+        )
+        self._queue = Gauge("foveate_queue_characters", "that wait", ["run"], registry=own)
+        self._loaded = Gauge("foveate_loaded", "1 where it is in memory", ["run"], registry=own)
+        self._loads = Gauge("foveate_loads", "how often it was loaded", ["run"], registry=own)
+        self._known = Gauge(
+            "foveate_memory_hits", "sentences that the memory knew", ["run", "by"], registry=own
+        )
+        self._terms = Gauge(
+            "foveate_terms", "glossary terms requested", ["run", "state"], registry=own
+        )
+        for name, served in pool.runs.items():
+            served.batcher.observe = partial(self._observe_batch, name)
+
+    def _observe_batch(self, run: str, size: int, seconds: float) -> None:
+        self.batch_items.labels(run).observe(size)
+        self.batch_seconds.labels(run).observe(seconds)
+
+    def _set_counts(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
+        """Set the counts for a run's glossaries and memories, including those of requests."""
+        self._known.labels(run, "exact").set(sum(count.exact for count in counts))
+        self._known.labels(run, "likeness").set(sum(count.fuzzy for count in counts))
+        missing = sum(count.missed for count in counts)
+        self._terms.labels(run, "missing").set(missing)
+        self._terms.labels(run, "present").set(sum(count.terms for count in counts) - missing)
+
+    def text(self) -> bytes:
+        """Return all figures in the text format of Prometheus."""
+        for name, run in self._pool.runs.items():
+            self._queue.labels(name).set(run.batcher.characters)
+            self._loaded.labels(name).set(run.run is not None)
+            self._loads.labels(name).set(run.loads)
+            self._set_counts(name, [run.requested, *(own.done for own in run.assistance.values())])
+        return generate_latest(self.registry)
+
+
+class Service:
+    """The parts of an application that translates: runs, limits, keys, metrics, files, threads."""
+
+    def __init__(
+        self,
+        pool: RunPool,
+        limits: Limits,
+        keys: KeyFile | None = None,
+        rules: Rules | None = None,
+        glossaries: Path | None = None,
+    ) -> None:
+        """``rules`` protect spans in all texts; ``glossaries`` is a folder."""
+        self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
+        self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
+        self.glossaries = GlossaryStore(limits.glossaries, glossaries)
+        self.usage = Counts[str]()  # characters by the owners of keys
+        self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
+        self.closing, self.pace = False, Pace(ENTRANCE * pool.batching.max_wait)
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
+        self.computing = ThreadPoolExecutor(COMPUTING, thread_name_prefix="compute")
+        self.documents = DocumentProcesses()
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Return the result of a function that waits."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    async def computed(self, work: Callable[[], T], size: float = inf) -> T:
+        """Return the result of a function for ``size`` characters; the event loop stays free."""
+        if size <= SHORT:
+            await self.pace.resume()
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self.computing, work)
+
+    async def for_client(self, request: Request, work: Coroutine[None, None, T]) -> T:
+        """Return the result of the work, if the client waits for it and the time allows.
+
+        Raises `RequestError` (499) when the client leaves, ``TimeoutError`` after the time limit.
+        """
+        task = asyncio.ensure_future(work)
+        left: asyncio.Future[None] = request.scope["state"].get(LEFT) or asyncio.Future()
+
+        def cancel(left: asyncio.Future[None]) -> None:
+            task.cancel()
+
+        left.add_done_callback(cancel)
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await task
+        except asyncio.CancelledError:
+            if left.done():
+                raise RequestError(CLIENT_LEFT, "the client closed the connection") from None
+            raise
+        finally:
+            left.remove_done_callback(cancel)
+
+    async def links(self, route: Route, client: Client, pairs: Sequence[Pair]) -> list[Links]:
+        """Return the links of pairs; none if the run cannot align, or the pair is too long."""
+        if route.run is None or not pairs:
+            return []
+        operation, none = PairOperation(route.direction.to, links=True), list[tuple[int, int]]()
+        submit = route.run.batcher.submit
+        return await results(submit(client.name, operation, pairs, none, admitted=True))
+
+    def close(self, seconds: float) -> bool:
+        """Answer accepted requests; return whether that was done in time."""
+        self.closing = True
+        done = self.pool.close(seconds)
+        for threads in (self.threads, self.computing):
+            threads.shutdown(wait=False, cancel_futures=True)
+        self.documents.close()
+        return done
+
+
+async def results(answers: Answers[T]) -> list[T]:
+    """Return the answers to all items; the first error is raised, and the other items cancelled."""
+    return await asyncio.wrap_future(answers.future)
+
+
+@dataclass(frozen=True)
+class Client:
+    """The name of a client in queues, and the record of its request."""
+
+    name: str
+    record: RequestRecord
+
+    @property
+    def owner(self) -> str:
+        """The key that owns characters and glossaries, or "" without one."""
+        return self.name if self.name.startswith("key:") else ""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way to translate a text: by a run, or not at all if ``run`` is None."""
+
+    run: ServedRun | None
+    direction: Direction
+    detected: Detected | None = None
+
+
+@dataclass
+class PendingTranslation:
+    """A text, and the answers to its sentences from ``first`` on; None if it stays unchanged.
+
+    `join` sets the ``versions`` of the translation, best first. ``untranslated`` counts sentences
+    in the first one that stay in the source language, since no translation of them preserved
+    their markup or protected texts.
+    """
+
+    text: str
+    route: Route
+    passage: Passage
+    options: RequestOptions
+    operation: TranslateLines | None = None
+    answers: Answers[TextAnswer] | None = None
+    first: int = 0
+    versions: list[str] = field(default_factory=list)
+    untranslated: int = 0
+
+    @property
+    def done(self) -> list[TextAnswer]:
+        """The answers to its sentences, once they are complete."""
+        if self.answers is None:
+            return []
+        return self.answers.future.result()[self.first : self.first + len(self.passage.sentences)]
+
+    @property
+    def cut(self) -> int:
+        """The number of tokens that were truncated."""
+        return sum(answer.cut for answer in self.done)
+
+    def give_up(self) -> None:
+        """Cancel its sentences, and those of texts that were sent with it."""
+        if self.answers is not None:
+            self.answers.future.cancel()
+
+
+async def translate(service: Service, body: TranslateBody, client: Client) -> JsonObject:
+    """Return the response to /translate: one translation for each text, in order."""
+    texts = [body.q] if isinstance(body.q, str) else body.q
+    if body.alternatives > service.limits.alternatives:
+        raise RequestError(400, f"alternatives: at most {service.limits.alternatives}")
+    pending = await start(service, texts, body, client, 1 + body.alternatives)
+    await join(service, pending, client)
+    size = sum(map(len, texts)) if body.glossary == "" else inf
+    return await service.computed(lambda: _response(service, body, pending), size)
+
+
+def _response(
+    service: Service, body: TranslateBody, pending: Sequence[PendingTranslation]
+) -> JsonObject:
+    columns: dict[str, Sequence[JsonValue]] = {}
+    columns["translatedText"] = [text.versions[0] for text in pending]
+    if body.alternatives:
+        columns["alternatives"] = [text.versions[1:] for text in pending]
+    if body.source == AUTO:
+        detected = [part.route.detected for part in pending]
+        columns["detectedLanguage"] = [language.json() for language in detected if language]
+    if body.quality:
+        columns["quality"] = [qualities(service, text.route, text.done) for text in pending]
+    single = isinstance(body.q, str)
+    response = {name: values[0] if single else values for name, values in columns.items()}
+    return response | losses(pending)
+
+
+def losses(pending: Sequence[PendingTranslation]) -> JsonObject:
+    """Return the fields of a response about what translations lack; those without are omitted."""
+    fields: JsonObject = {
+        "cut": sum(text.cut for text in pending),
+        "untranslated": sum(text.untranslated for text in pending),
+        "missingTerms": missing_terms(pending),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> list[JsonObject]:
+    """Return log p of each sentence's translation, and the chrF that it predicts.
+
+    The prediction is None for a sentence from the memory, and for a model without calibration.
+    """
+    run = route.run
+    calibration = None if run is None else service.pool.run(run).calibration
+    return [_quality(answer, calibration) for answer in answers]
+
+
+def _quality(answer: TextAnswer, calibration: Calibration | None) -> JsonObject:
+    quality: JsonObject = {"source": answer.source, "translation": str(answer)}
+    if not answer.outputs:
+        return {**quality, "logProbability": None, "tokens": None, "estimate": None}
+    best = answer.outputs[0]
+    tokens, log_p = 1 + len(best.ids), best.log_probability
+    estimate = None if calibration is None else round(calibration.estimate(log_p, tokens), 1)
+    return {**quality, "logProbability": log_p, "tokens": tokens, "estimate": estimate}
+
+
+def missing_terms(pending: Sequence[PendingTranslation]) -> list[str]:
+    """Return terms of the request's glossary missing in translations, by their first variant."""
+    if not pending or not pending[0].options.glossary:
+        return []
+    glossary = Glossary(dict(pending[0].options.glossary))
+    missing = (
+        variants[0]
+        for text in pending
+        for answer in text.done
+        for variants in glossary.variants(answer.source)
+        if not holds(str(answer), variants)
+    )
+    return list(dict.fromkeys(missing))
+
+
+async def start(
+    service: Service,
+    texts: Sequence[str],
+    body: TranslateBody | StreamBody,
+    client: Client,
+    versions: int = 1,
+) -> list[PendingTranslation]:
+    """Add texts to the queues of their runs; errors of the request are raised before that."""
+    check_size(service, texts, client, service.limits.characters, service.limits.items)
+    routes = await find_routes(service, body.source, body.target, texts)
+    for route in set(routes):
+        if route.run is not None:
+            route.run.batcher.check(client.name, time.perf_counter() - client.record.began)
+    size = sum(map(len, texts)) if not body.assists else inf
+    prepare = partial(_prepared, service, body, texts, routes, versions)
+    pending = await service.computed(prepare, size)
+    submit(service, pending, client)
+    return pending
+
+
+def _prepared(
+    service: Service,
+    body: TranslateBody | StreamBody,
+    texts: Sequence[str],
+    routes: Sequence[Route],
+    versions: int,
+) -> list[PendingTranslation]:
+    """Return the texts split into sentences, each with its operation."""
+    options = options_of(body, service.limits)
+    rules = options.rules(service.rules, texts)
+    cut = partial(html_passage if body.format == "html" else text_passage, rules=rules)
+    operations = {
+        route: operation_of(route, options, versions)
+        for route in dict.fromkeys(routes)
+        if route.run is not None
+    }
+    return [
+        PendingTranslation(text, route, cut(text), options, operations.get(route))
+        for text, route in zip(texts, routes, strict=True)
+    ]
+
+
+async def stream_sentences(
+    service: Service, pending: PendingTranslation, until: float, quality: bool
+) -> AsyncIterator[JsonObject]:
+    """Yield each sentence and its translation in order, as soon as it is available.
+
+    Raises ``TimeoutError`` if one is not available ``until`` a time of the loop.
+    """
+    loop, changed, answers = asyncio.get_running_loop(), asyncio.Event(), pending.answers
+    count = 0 if answers is None else len(answers.items)
+
+    def changes() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(changed.set)
+
+    for number in range(count):
+        assert answers is not None
+        answers.changed = changes
+        while (answer := answers.values.get(number)) is None and not answers.over:
+            changed.clear()
+            async with asyncio.timeout_at(until):
+                await changed.wait()
+        answer = answer or answers.future.result()[number]
+        sentence: JsonObject = {
+            "index": number,
+            "count": count,
+            "source": answer.source,
+            "translatedText": str(answer),
+        }
+        if quality:
+            sentence["quality"] = qualities(service, pending.route, [answer])[0]
+        yield sentence
+        if not number % SHARE:
+            await asyncio.sleep(0)  # let others run
+
+
+def check_size(
+    service: Service, texts: Sequence[str], client: Client, characters: int, items: int
+) -> None:
+    """Count texts and characters. Raises `RequestError` (413) for more than are allowed."""
+    size = sum(map(len, texts))
+    if len(texts) > items:
+        raise RequestError(413, f"{len(texts):,} texts at once; at most {items:,}")
+    if size > characters:
+        raise RequestError(413, f"{size:,} characters at once; at most {characters:,}")
+    client.record.add(texts=len(texts), characters=size)
+    service.metrics.characters.inc(size)
+    service.usage[client.owner] += size
+
+
+async def find_routes(
+    service: Service, source: str, target: str, texts: Sequence[str]
+) -> list[Route]:
+    """Return the route of each text. Raises `RequestError` (400) with the supported languages."""
+    table = service.pool.table()
+    sources = [code for code, targets in table.items() if target in targets]
+    known = list(dict.fromkeys(code for targets in table.values() for code in targets))
+    same = source == target and source in {*table, *known}
+    if not sources and not same:
+        there = f"there are: {', '.join(known)}"
+        raise RequestError(400, f"target: {target} is not supported; {there}")
+
+    def route(source: str, detected: Detected | None = None) -> Route:
+        served = service.pool.find(source, target)
+        if served is None:  # from a language to itself
+            return Route(None, Direction(source, target), detected)
+        return Route(*served, detected)
+
+    if source == AUTO:
+        best = partial(service.detector.best, among=list(dict.fromkeys((*sources, target))))
+        languages = await service.computed(lambda: list(map(best, texts)))
+        return [route(detected.language, detected) for detected in languages]
+    if source not in sources and not same:
+        message = f"source: {source} is not supported; there are: {', '.join(table)}"
+        if source in table:
+            there = f"there are: {', '.join(table[source])}"
+            message = f"target: {target} is not available from {source}; {there}"
+        raise RequestError(400, message)
+    return [route(source)] * len(texts)
+
+
+def operation_of(route: Route, options: RequestOptions, versions: int = 1) -> TranslateLines:
+    """Return the operation for a route's run, with the server's and the request's assistance."""
+    assert route.run is not None
+    assistance = assistance_of(route.run, route.direction, options)
+    return TranslateLines(route.direction.to, versions, assistance)
+
+
+def submit(service: Service, pending: Sequence[PendingTranslation], client: Client) -> None:
+    """Add the sentences of all texts, or of none, to the queues of their runs."""
+    groups: dict[tuple[str, TranslateLines], list[PendingTranslation]] = {}
+    for text in pending:
+        if text.route.run is not None and text.operation is not None:
+            groups.setdefault((text.route.run.name, text.operation), []).append(text)
+    try:
+        for (name, operation), group in groups.items():
+            lines = list[str]()
+            for text in group:
+                text.first = len(lines)
+                lines += text.passage.sentences
+            client.record.add(sentences=len(lines))
+            answers = service.pool.runs[name].batcher.submit(client.name, operation, lines)
+            for text in group:
+                text.answers = answers
+    except RequestError:
+        for text in pending:
+            text.give_up()
+        raise
+
+
+async def translate_lines(
+    service: Service, lines: Sequence[str], route: Route, client: Client, options: RequestOptions
+) -> list[str]:
+    """Return the best translation of each line; truncated tokens are counted."""
+    assert route.run is not None
+    client.record.add(sentences=len(lines))
+    operation = await service.computed(lambda: operation_of(route, options))
+    answers = await results(route.run.batcher.submit(client.name, operation, lines))
+    both = lambda: (sum(a.cut for a in answers), [a.hypotheses[0] for a in answers])  # noqa: E731
+    cut, best = await service.computed(both, len(lines))
+    _count_cut(service, client, cut)
+    return best
+
+
+def _count_cut(service: Service, client: Client, tokens: int) -> None:
+    if tokens:
+        client.record.add(cut=tokens)
+        service.metrics.cut.inc(tokens)
+
+
+async def join(service: Service, pending: Sequence[PendingTranslation], client: Client) -> None:
+    """Wait until the texts are translated, and set their versions; count truncated tokens."""
+    try:
+        for answers in dict.fromkeys(text.answers for text in pending):
+            if answers is not None:
+                await results(answers)
+        plain = all(text.passage.plain for text in pending)
+        size = sum(len(line) for text in pending for line in text.passage.sentences)
+        chosen = await service.computed(
+            lambda: list(map(_versions, pending)), size if plain else inf
+        )
+        links = await asyncio.gather(
+            *(
+                service.links(text.route, client, pairs)
+                for text, (_, pairs) in zip(pending, chosen, strict=True)
+            )
+        )
+        placed = lambda: list(map(_place, pending, chosen, links))  # noqa: E731
+        await service.computed(placed, size if plain else inf)
+    finally:
+        for text in pending:
+            text.give_up()
+    _count_cut(service, client, sum(text.cut for text in pending))
+
+
+Versions = list[tuple[str, ...]]  # a translation of each sentence
+
+
+def _versions(text: PendingTranslation) -> tuple[Versions, list[Pair]]:
+    """Return a text's translations, sentence by sentence, and pairs whose words need links."""
+    outputs = [answer.hypotheses for answer in text.done]
+    count = max(map(len, outputs), default=1)
+    lines = ([own[min(k, len(own) - 1)] for own in outputs] for k in range(count))
+    versions = list(dict.fromkeys(map(tuple, lines))) if text.answers else []
+    return versions, [pair for own in versions for pair in text.passage.pairs(own)]
+
+
+def _place(
+    text: PendingTranslation, chosen: tuple[Versions, list[Pair]], links: Sequence[Links]
+) -> None:
+    rest, passage = iter(links), text.passage
+    placed = [(passage.placed(own, rest), len(passage.stayed)) for own in chosen[0]]
+    versions, stayed = zip(*placed, strict=True) if placed else ((text.text,), (0,))
+    text.versions, text.untranslated = list(dict.fromkeys(versions)), stayed[0]

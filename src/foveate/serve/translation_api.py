@@ -1,0 +1,551 @@
+"""The translation API: LibreTranslate's routes, and scores, alignments, streams under /v1."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import mimetypes
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from html import escape
+from pathlib import PurePath
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match, Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from foveate.documents.formats import ENDINGS
+from foveate.documents.languages import name_of
+from foveate.engine.answers import PairScore
+from foveate.serve import deepl, deepl_glossaries
+from foveate.serve.assistance import options_of
+from foveate.serve.batching import Links, PairOperation
+from foveate.serve.bodies import (
+    MULTIPART,
+    Upload,
+    authenticate,
+    body_of,
+    client_of,
+    key_in_head,
+    request_body,
+    service_of,
+    validated,
+)
+from foveate.serve.common import (
+    CLIENT_LEFT,
+    EVENT_STREAM,
+    LOOPBACK,
+    BytesInFlight,
+    Error,
+    Guard,
+    JsonObject,
+    OpenApi,
+    RequestError,
+    RequestRecord,
+    Responses,
+    event_response,
+    event_text,
+    new_application,
+    openapi_document,
+    refusal,
+)
+from foveate.serve.document_processes import file_of
+from foveate.serve.translation import (
+    AUTO,
+    Client,
+    PendingTranslation,
+    Service,
+    check_size,
+    find_routes,
+    join,
+    losses,
+    results,
+    start,
+    stream_sentences,
+    translate,
+    translate_lines,
+)
+from foveate.serve.translation_schemas import (
+    BODIES,
+    Aligned,
+    DetectBody,
+    DetectedLanguage,
+    FileBody,
+    PairsBody,
+    Scored,
+    ServedLanguage,
+    ServerStatus,
+    StreamBody,
+    TranslateBody,
+    Translated,
+    TranslatedFile,
+)
+
+ALWAYS = ("/health", "/ready", "/metrics")  # paths that are answered under any load
+FILE_PATHS = ("/translate_file",)  # whose bodies contain a file
+HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, in addition to its page
+METHODS = frozenset(
+    ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+)  # counted by name; clients invent others
+FILE_SAMPLE = 4096  # characters from which the language of a file is detected
+MOST_DETECTED, LEAST_CONFIDENCE = 5, 1.0  # languages that /detect returns, and their per cent
+ERRORS: Responses = {
+    status: {"model": Error, "description": description}
+    for status, description in {
+        400: "the request is not valid",
+        403: "no valid key, or a forbidden origin",
+        404: "not found",
+        408: "the body did not arrive",
+        413: "too much in one request",
+        429: "too often, or the queue is full: see Retry-After",
+        500: "an internal server error",
+        503: "not now",
+        504: "it took too long",
+    }.items()
+}
+
+DEEPL_BODIES: tuple[type[BaseModel], ...] = (
+    deepl.DeeplBody,
+    deepl_glossaries.GlossaryBody,
+    deepl_glossaries.GlossariesBody,
+    deepl_glossaries.DictionaryBody,
+)
+log = logging.getLogger("foveate.serve")
+
+
+class TranslationGuard(Guard):
+    """The guard of the translation API: it logs and counts every request."""
+
+    public = True
+    wrong_host = "this server does not have that host name; see --allow-host"
+    wrong_origin = "pages of other sites may not use this server; see --cors"
+
+    def __init__(
+        self, app: ASGIApp, service: Service, hosts: Iterable[str] | None, origins: Iterable[str]
+    ) -> None:
+        super().__init__(app, hosts, origins)
+        self.service, limits = service, service.limits
+        self.known, self.unknown = BytesInFlight(limits.in_flight), BytesInFlight(limits.unknown)
+
+    async def check(self, scope: Scope, headers: Headers) -> tuple[int, BytesInFlight]:
+        """Return the limits of bodies, which are lower in total for clients without a key."""
+        if scope["path"] not in ALWAYS:
+            await self.service.pace.begin()
+        limits = self.service.limits
+        known = self.service.keys is None or bool(key_in_head(Request(scope)))
+        most = limits.file if scope["path"] in FILE_PATHS else limits.body
+        return most, self.known if known else self.unknown
+
+    def error_body(self, path: str, error: RequestError) -> JsonObject | None:
+        return deepl.error_body(path, error)
+
+    def log(self, scope: Scope, record: RequestRecord) -> None:
+        """Count the request, and write a log line."""
+        seconds = time.perf_counter() - record.began
+        route = scope["route"].path if "route" in scope else "other"
+        status = record.status or CLIENT_LEFT
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        metrics = self.service.metrics
+        metrics.requests.labels(method, route, str(status)).inc()
+        metrics.seconds.labels(route).observe(seconds)
+        fields = {"id": record.id, "method": method, "route": route, "status": status}
+        fields |= {"ms": round(1000 * seconds, 1), "client": record.client, **record.numbers}
+        log.info("request", extra=fields)
+
+
+router = APIRouter(responses=ERRORS)
+
+
+@router.post(
+    "/translate",
+    response_model=Translated,
+    openapi_extra=body_of(TranslateBody),
+    tags=["translate"],
+)
+async def translate_texts(request: Request) -> Response:
+    """Translate a text or several, plain or HTML."""
+    service, body, client = await request_body(request, TranslateBody)
+    work = translate(service, body, client)
+    return JSONResponse(await service.for_client(request, work))
+
+
+@router.post(
+    "/detect",
+    response_model=list[DetectedLanguage],
+    openapi_extra=body_of(DetectBody),
+    tags=["translate"],
+)
+async def detect(request: Request) -> Response:
+    """Detect the language of a text; the most probable first."""
+    service, body, client = await request_body(request, DetectBody)
+    limits = service.limits
+    check_size(service, [body.q], client, limits.characters, limits.items)
+    ranked = await service.computed(lambda: service.detector.rank(body.q))
+    likely = [best for best in ranked[:MOST_DETECTED] if best.confidence >= LEAST_CONFIDENCE]
+    likely = likely or [service.detector.best("", list(service.pool.table()))]
+    return JSONResponse([detected.json() for detected in likely])
+
+
+@router.get("/languages", tags=["about"])
+async def languages(request: Request) -> list[ServedLanguage]:
+    """All languages that can be translated from, and to which."""
+    return [
+        ServedLanguage(code=code, name=name_of(code), targets=targets)
+        for code, targets in sorted(service_of(request).pool.table().items())
+    ]
+
+
+@router.get("/frontend/settings", tags=["about"])
+async def settings(request: Request) -> dict[str, Any]:
+    """What pages and clients want to know."""
+    service = service_of(request)
+    table, limits = service.pool.table(), service.limits
+    source = next(iter(table))
+    sides = {"source": source, "target": table[source][0]}
+    return {
+        "apiKeys": service.keys is not None,
+        "charLimit": limits.characters,
+        "batchLimit": limits.items,
+        "filesTranslation": True,
+        "frontendTimeout": 500,
+        "keyRequired": service.keys is not None,
+        "language": {side: {"code": c, "name": name_of(c)} for side, c in sides.items()},
+        "suggestions": False,
+        "supportedFilesFormat": list(ENDINGS),
+    }
+
+
+@router.get("/health", tags=["about"])
+async def health() -> ServerStatus:
+    """Whether the process runs."""
+    return ServerStatus(status="ok")
+
+
+@router.get("/ready", response_model=ServerStatus, tags=["about"])
+async def ready(request: Request) -> Response:
+    """Whether requests are accepted."""
+    service = service_of(request)
+    if service.closing:
+        raise RequestError(503, "the server is shutting down", retry_after=1)
+    if not service.pool.alive:
+        raise RequestError(503, "a queue has stopped: restart the server")
+    return JSONResponse({"status": "ready"})
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}, "description": "Prometheus"}},
+    tags=["about"],
+)
+async def metrics(request: Request) -> Response:
+    """Figures for Prometheus; where keys are required, with one as bearer."""
+    service = service_of(request)
+    if service.keys is not None:
+        client_of(request, service, key_in_head(request))
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.post(
+    "/translate_file",
+    response_model=TranslatedFile,
+    openapi_extra=body_of(FileBody, MULTIPART),
+    tags=["files"],
+)
+async def translate_file(request: Request) -> Response:
+    """Translate a file; its name ends in that of its format."""
+    service, fields, client = await authenticate(request)
+    upload = fields.get("file")
+    if not isinstance(upload, Upload):
+        raise RequestError(400, "invalid request: file is missing: send a form with a file")
+    body = validated(FileBody, fields | {"file": ""})
+    if (suffix := PurePath(upload.name).suffix.lower()) not in ENDINGS:
+        message = f"file: {suffix or 'no ending'} is not supported; there are: "
+        raise RequestError(400, message + ", ".join(ENDINGS))
+    client.record.add(bytes=len(upload.data))
+    work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
+    translated, untranslated = await service.for_client(request, work)
+    key = service.files.put(_file_name(upload.name, body.target), translated)
+    response: JsonObject = {"translatedFileUrl": f"{request.base_url}download_file/{key}"}
+    return JSONResponse(response | ({"untranslated": untranslated} if untranslated else {}))
+
+
+def _file_name(name: str, target: str) -> str:
+    """Return a random name that ends in a file's own and the target language."""
+    own = PurePath(name.replace("\\", "/"))
+    stem = re.sub(r"[^\w-]+", "_", own.stem)[:60] or "file"
+    return f"{secrets.token_urlsafe(16)}.{stem}_{target}{own.suffix.lower()}"
+
+
+async def _translated_file(
+    service: Service, kind: str, data: bytes, body: FileBody, client: Client
+) -> tuple[bytes, int]:
+    """Return the document with its passages translated, and the number of untranslated sentences.
+
+    Raises `RequestError` (400) for a document that cannot be read.
+    """
+    source = None if body.source == AUTO else body.source
+    options = await service.computed(lambda: options_of(body, service.limits))
+    rules = options.rules(service.rules)
+    most = service.limits.file_characters
+    file, documents = file_of(kind, data, rules, source, body.target, most), service.documents
+    sentences = await documents.sentences(file)
+    check_size(service, sentences, client, most, len(sentences))
+    sample = " ".join(sentences)[:FILE_SAMPLE]
+    [route] = await find_routes(service, body.source, body.target, [sample])
+    if route.run is None:
+        raise RequestError(400, f"the file is in {body.target} already")
+    lines = await translate_lines(service, sentences, route, client, options)
+    pairs = await documents.pairs(file, lines)
+    return await documents.written(file, lines, await service.links(route, client, pairs))
+
+
+@router.get(
+    "/download_file/{name}",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}, "description": "the file"}},
+    tags=["files"],
+)
+async def download_file(name: str, request: Request) -> Response:
+    """Fetch a translated file, as long as it is stored."""
+    data = service_of(request).files.get(name)
+    if data is None:
+        raise RequestError(404, "file not found, or no longer kept")
+    own_name = name.partition(".")[2]
+    kind = mimetypes.guess_type(own_name)[0] or "application/octet-stream"
+    ascii_name = own_name.encode("ascii", "replace").decode().replace("?", "_")
+    headers = {"Cache-Control": "no-store"}
+    headers["Content-Disposition"] = f'attachment; filename="{ascii_name}"'
+    return Response(data, media_type=kind, headers=headers)
+
+
+@router.post(
+    "/v1/score", response_model=list[Scored], openapi_extra=body_of(PairsBody), tags=["v1"]
+)
+async def score(request: Request) -> Response:
+    """Score translations of texts."""
+    scores: list[PairScore] = await _answer_pairs(request, links=False)
+    return JSONResponse(
+        [
+            {
+                "logProbability": pair.log_probability,
+                "tokens": pair.tokens,
+                "tokenLogProbabilities": pair.token_log_probabilities,
+            }
+            for pair in scores
+        ]
+    )
+
+
+@router.post(
+    "/v1/align", response_model=list[Aligned], openapi_extra=body_of(PairsBody), tags=["v1"]
+)
+async def align(request: Request) -> Response:
+    """Link the words of texts and their translations."""
+    aligned: list[Links] = await _answer_pairs(request, links=True)
+    return JSONResponse([{"links": links} for links in aligned])
+
+
+async def _answer_pairs(request: Request, links: bool) -> list[Any]:
+    service, body, client = await request_body(request, PairsBody)
+    sources = [body.q] if isinstance(body.q, str) else body.q
+    targets = [body.t] if isinstance(body.t, str) else body.t
+    if len(sources) != len(targets):
+        raise RequestError(400, f"{len(sources)} texts in q but {len(targets)} in t")
+    if any("\n" in text or "\r" in text for text in [*sources, *targets]):
+        raise RequestError(400, "q and t are single lines; send lists for several")
+    if AUTO in (body.source, body.target) or body.source == body.target:
+        raise RequestError(400, "source and target must be two languages")
+    limits = service.limits
+    check_size(service, [*sources, *targets], client, limits.characters, limits.items)
+    [route] = await find_routes(service, body.source, body.target, [""])
+    assert route.run is not None
+    pairs = list(zip(sources, targets, strict=True))
+    operation = PairOperation(route.direction.to, links)
+    answers = route.run.batcher.submit(client.name, operation, pairs)
+    return await service.for_client(request, results(answers))
+
+
+@router.post(
+    "/v1/stream",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "events: sentence, done, error", "content": {EVENT_STREAM: {}}}
+    },
+    openapi_extra=body_of(StreamBody),
+    tags=["v1"],
+)
+async def translate_stream(request: Request) -> Response:
+    """Translate a text sentence by sentence: server-sent events, ``done`` with the whole."""
+    service, body, client = await request_body(request, StreamBody)
+    [pending] = await start(service, [body.q], body, client)
+    return event_response(_events(service, pending, client, body))
+
+
+async def _events(
+    service: Service, pending: PendingTranslation, client: Client, body: StreamBody
+) -> AsyncIterator[str]:
+    until = asyncio.get_running_loop().time() + service.limits.seconds
+    try:
+        async for sentence in stream_sentences(service, pending, until, body.quality):
+            yield _event("sentence", sentence)
+        async with asyncio.timeout_at(until):
+            await join(service, [pending], client)
+        response: JsonObject = {"translatedText": pending.versions[0]}
+        response |= await service.computed(lambda: losses([pending]))
+        detected = pending.route.detected
+        response |= {"detectedLanguage": detected.json()} if detected else {}
+        yield _event("done", response)
+    except Exception as error:
+        yield _event("error", {"error": refusal(error, public=True).message})
+    finally:
+        pending.give_up()
+
+
+def _event(name: str, tree: JsonObject) -> str:
+    return event_text(name, json.dumps(tree, ensure_ascii=False))
+
+
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}
+body{{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}}
+code{{font-size:.95em}}table{{border-collapse:collapse;margin:.3rem 0 1rem}}
+td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
+<h1>{title}</h1><p>A server that translates {pairs}. Programs use the routes below, which
+<a href="openapi.json">openapi.json</a> describes for them.</p>
+{body}</html>
+"""
+
+
+def document(app: FastAPI) -> OpenApi:
+    """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
+    tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
+    service: Service = app.state.service
+    table = service.pool.table()
+    targets = list(dict.fromkeys(code for codes in table.values() for code in codes))
+    for model in BODIES:
+        fields = tree["components"]["schemas"][model.__name__]["properties"]
+        if "source" in fields:
+            auto = [] if "t" in fields else [AUTO]
+            fields["source"]["enum"] = [*auto, *table]
+            fields["target"]["enum"] = targets
+        if "alternatives" in fields:
+            fields["alternatives"]["maximum"] = service.limits.alternatives
+    return tree
+
+
+def page(app: FastAPI) -> str:
+    """Return the document for people, without scripts: every route, what it does, its fields."""
+    tree = document(app)
+    parts = []
+    for path, methods in tree["paths"].items():
+        for method, route in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
+            parts.append(f"<p>{escape(route.get('description', ''))}</p>")
+            parts += _table(tree, route.get("requestBody", {}).get("content", {}))
+    service: Service = app.state.service
+    pairs = [f"{name_of(d.source)} to {name_of(d.target)}" for _, d in service.pool.directions()]
+    title, known = (escape(text) for text in (tree["info"]["title"], ", ".join(pairs)))
+    return PAGE.format(title=title, pairs=known, body="\n".join(parts))
+
+
+def _table(tree: OpenApi, content: OpenApi) -> list[str]:
+    if not content:
+        return []
+    reference = next(iter(content.values()))["schema"]["$ref"]
+    schema = tree["components"]["schemas"][reference.rpartition("/")[2]]
+    required = schema.get("required", [])
+    rows = []
+    for name, field in schema["properties"].items():
+        default = "needed" if name in required else f"default {field.get('default')!r}"
+        row = (field.get("description", ""), default)
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        rows.append(f"<tr><td><code>{escape(name)}</code></td>{cells}</tr>")
+    return ["<table>", *rows, "</table>", f"<p>Sent as {', '.join(map(escape, content))}.</p>"]
+
+
+class LazyStudio:
+    """The studio as an application that is made at its first request, and imports PyTorch then."""
+
+    def __init__(self, make: Callable[[], FastAPI]) -> None:
+        self._make, self._lock = make, asyncio.Lock()
+        self._application: FastAPI | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        async with self._lock:
+            if self._application is None:
+                self._application = await asyncio.to_thread(self._make)
+        await self._application(scope, receive, send)
+
+    def close(self) -> None:
+        """Stop its computations."""
+        if self._application is not None:
+            self._application.state.studio.queue.close(0)
+
+
+class HomeMount(Mount):
+    """The studio for its own paths: errors for other paths have the form of this API."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match as `Mount` does, for these paths."""
+        own = scope["path"] == "/" or scope["path"].startswith(HOME)
+        return super().matches(scope) if own else (Match.NONE, {})
+
+
+def application(
+    service: Service,
+    version: str,
+    hosts: Iterable[str] | None = LOOPBACK,
+    origins: Sequence[str] = (),
+    home: LazyStudio | None = None,
+    drain: float = 30.0,
+) -> FastAPI:
+    """Return the translation API as an ASGI application.
+
+    ``hosts`` are the names under which it may be reached (None: any), ``origins`` the sites whose
+    pages may use it; ``home``, such as the studio, answers other paths. Accepted requests have
+    ``drain`` seconds when the server ends.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await service.in_thread(lambda: service.pool.close(drain))
+        if home is not None:
+            home.close()
+        service.close(0)
+
+    app = new_application("foveate serve", version, lifespan, document, "/openapi.json")
+    app.state.service = service
+    app.include_router(router)
+    app.include_router(deepl.router)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        return HTMLResponse(page(app), headers={"Content-Security-Policy": policy})
+
+    if home is not None:
+        app.router.routes.append(HomeMount("/", home, name="home"))
+    else:
+        app.add_api_route("/", docs, include_in_schema=False)
+    app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["*"],
+        )
+    return app

@@ -1,0 +1,269 @@
+"""Descriptions of runs and their models, for the lists, pickers and forms of the studio.
+
+All of it comes from the configs, logs, tasks and models themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from pydantic import Field
+
+import foveate.views.examples as examples
+from foveate.config import PACKAGED, Config, kinds
+from foveate.decode.search import Search
+from foveate.errors import is_for_the_user, message_of
+from foveate.run import Run, device, task_of
+from foveate.serve.runs import StoredRun
+from foveate.studio.schemas import StudioResponse
+from foveate.studio.state import StudioRuns
+from foveate.tasks.abilities import Classifies
+from foveate.tasks.base import Gives, Reads
+from foveate.tasks.forecasting import Forecasting
+from foveate.tasks.text_to_text import TextToText
+from foveate.train import journal
+from foveate.train.journal import Line
+from foveate.views import VIEWS, ViewEntry, file_fields
+from foveate.views.demos import DEMOS
+from foveate.views.options import Question
+
+CAN = {  # what a page can do with a run, by the output of its task
+    "text": ("stream", "beam", "sample", "force"),
+    "label": ("classify",),
+    "words": ("fill",),
+    "forecast": ("forecast",),
+}
+NO_MEASURES = {"step", "epoch", "seconds", "best"}  # in a validation's log line
+
+
+class ViewField(StudioResponse):
+    """A field of the question that a view reads; ``form`` is its JSON Schema."""
+
+    name: str
+    description: str
+    form: dict[str, object]
+
+
+class ViewInfo(StudioResponse):
+    """A view, and whether it fits the run; ``reason`` says why not.
+
+    It takes from ``least`` to ``most`` runs in one picture (any number where ``most`` is absent).
+    """
+
+    name: str
+    summary: str
+    fields: list[ViewField]
+    fits: bool
+    reason: str = ""
+    least: int = 1
+    most: int | None = 1
+
+
+class RunInfo(StudioResponse):
+    """A run: whether it ships with foveate, what it reads and gives, its size, its figures."""
+
+    id: str
+    name: str
+    packaged: bool = False
+    task: str
+    model: str
+    reads: Reads
+    gives: Gives
+    parameters: int | None = None
+    step: int | None = None
+    figures: dict[str, float | None] = Field(default_factory=dict)
+
+
+class SearchInfo(StudioResponse):
+    """The run's own search, the other kinds of search, and their fields."""
+
+    kind: str
+    fields: dict[str, object]
+    kinds: dict[str, dict[str, object]]
+
+
+class RunDetail(RunInfo):
+    """All that a page shows of a run; it has been loaded.
+
+    ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
+    """
+
+    can: list[str]
+    languages: list[str] = Field(default_factory=list)
+    layers: int | None = None
+    heads: int | None = None
+    hidden_size: int | None = None
+    vocabulary: dict[str, int] = Field(default_factory=dict)
+    labels: list[str] = Field(default_factory=list)
+    channels: list[str] = Field(default_factory=list)
+    most_tokens: int | None = None
+    search: SearchInfo | None = None
+    views: list[ViewInfo]
+    device: str
+    checkpoint: str
+
+
+class RunList(StudioResponse):
+    """The runs of the studio, and why some of them cannot be shown."""
+
+    runs: list[RunInfo]
+    left_out: dict[str, str] = Field(default_factory=dict)
+
+
+class DemoInfo(StudioResponse):
+    """A demo and its options; those that name files are left out."""
+
+    name: str
+    summary: str
+    fields: list[ViewField]
+
+
+class DemoList(StudioResponse):
+    """All demos."""
+
+    demos: list[DemoInfo]
+
+
+def run_list(store: StudioRuns) -> RunList:
+    """Return all runs; an unreadable one is left out, with the reason."""
+    infos, left_out = [], {}
+    for name in store.names():
+        try:
+            infos.append(info(store.find(name)))
+        except Exception as error:
+            if not is_for_the_user(error):
+                raise
+            left_out[name] = message_of(error)
+    return RunList(runs=infos, left_out=left_out)
+
+
+def info(stored: StoredRun[Run]) -> RunInfo:
+    """Describe a run by its config and its log alone."""
+    config, log = stored.config, journal.read(stored.folder)
+    task = task_of(config)
+    return RunInfo(
+        id=stored.name,
+        name=stored.folder.name,
+        packaged=stored.folder.parent == PACKAGED,
+        task=str(config.task.kind),
+        model=str(config.model.kind),
+        reads=task.reads,
+        gives=task.gives,
+        parameters=_last(log, "start").get("parameters"),
+        step=max((line.get("step", 0) for line in log), default=None),
+        figures=figures(_last(log, "valid")),
+    )
+
+
+def figures(line: Line) -> dict[str, float | None]:
+    """Return the measures in a validation's log line."""
+    return {
+        key: value
+        for key, value in line.items()
+        if key not in NO_MEASURES and isinstance(value, int | float)
+    }
+
+
+def _last(log: Sequence[Line], event: str) -> Line:
+    return next((line for line in reversed(log) if line.get("event") == event), {})
+
+
+def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
+    """Describe a run with its model, its task, its search and its views."""
+    task = run.task
+    tags = task.source_tokenizer.tags if isinstance(task, TextToText) else []
+    return RunDetail(
+        **dict(info(stored)),
+        can=abilities(run),
+        languages=[tag[2:-1] for tag in tags],
+        **shape(run),
+        vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},
+        labels=list(task.label_names) if isinstance(task, Classifies) else [],
+        channels=list(task.names) if isinstance(task, Forecasting) else [],
+        most_tokens=task.data.max_length if task.reads == "text" else None,
+        search=searches(run) if task.gives == "text" else None,
+        views=[view_info(run, entry) for entry in VIEWS.values()],
+        device=device(),
+        checkpoint=run.checkpoint,
+    )
+
+
+def abilities(run: Run) -> list[str]:
+    """Return what can be done with a run, in the names that the page uses."""
+    attention = ("attention", "silence") if examples.attends(run) is None else ()
+    gates = ("gates",) if examples.recurs(run) is None else ()
+    return [*CAN[run.task.gives], *attention, *gates, "evaluate"]
+
+
+def shape(run: Run) -> dict[str, int | None]:
+    """Return layers, heads and the hidden size, if the config has them anywhere."""
+    sizes: dict[str, int] = {}
+    _collect(run.config.model.tree(), sizes)
+    return {
+        "layers": sizes.get("num_layers"),
+        "heads": sizes.get("num_heads"),
+        "hidden_size": sizes.get("hidden_size"),
+    }
+
+
+def _collect(tree: object, sizes: dict[str, int]) -> None:
+    """Collect the first number under each name, the outermost table first."""
+    if not isinstance(tree, dict):
+        return
+    for key, value in tree.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            sizes.setdefault(key, value)
+    for value in tree.values():
+        _collect(value, sizes)
+
+
+def searches(run: Run) -> SearchInfo:
+    """Describe the run's search, and the fields of each kind with their defaults."""
+    own = run.config.decode
+    fields = {key: value for key, value in own.tree().items() if key != "kind"}
+    others = {
+        name: {
+            key: field.get_default(call_default_factory=True)
+            for key, field in config.model_fields.items()
+            if isinstance(field.default, int | float | None)
+        }
+        for name, config in kinds(Search.Config.family)["search"].items()
+    }
+    return SearchInfo(kind=str(own.kind), fields=fields, kinds=others)
+
+
+def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
+    """Describe a view, and whether it fits the run."""
+    reason = entry.unfit(run)
+    least, most = entry.runs
+    return ViewInfo(
+        name=entry.name,
+        summary=entry.summary,
+        fields=form_fields(Question, entry.reads),
+        fits=reason is None,
+        reason=reason or "",
+        least=least,
+        most=None if most == float("inf") else int(most),
+    )
+
+
+def form_fields(form: type[Config], names: Iterable[str]) -> list[ViewField]:
+    """Return the fields of a form with their JSON Schemas, without those for files."""
+    schemas, files = form.model_json_schema()["properties"], file_fields(form)
+    return [
+        ViewField(name=name, description=schemas[name].pop("description", ""), form=schemas[name])
+        for name in names
+        if name not in files
+    ]
+
+
+@cache
+def demo_list() -> DemoList:
+    """Return all demos with their options."""
+    demos = []
+    for entry in DEMOS.values():
+        form = entry.options
+        fields = form_fields(form, form.model_fields)
+        demos.append(DemoInfo(name=entry.name, summary=entry.summary, fields=fields))
+    return DemoList(demos=demos)

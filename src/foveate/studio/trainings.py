@@ -1,0 +1,295 @@
+"""Training runs by their logs: curves, samples, and the new lines of a log that still grows.
+
+`foveate.train.journal` writes the logs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from foveate.draw.parts import listed
+from foveate.serve.common import RequestError
+from foveate.studio.schemas import StudioResponse
+from foveate.train.journal import LOG, Line, sound
+
+RECENT = 180.0  # seconds since the last line after which a training run counts as over
+CURVES = ("train", "valid")  # the events whose numbers are curves
+Floats = NDArray[np.float64]
+Position = tuple[int, int]  # in a log: a step, and which of its lines
+START: Position = (-1, -1)
+LARGE = 10**9  # more lines than a step has
+NO_CURVES = {"step", "epoch", "seconds"}
+SAMPLE = ("source", "reference", "output")
+
+
+class TrainingInfo(StudioResponse):
+    """A training: its progress, and the curves of its log."""
+
+    id: str
+    name: str
+    running: bool
+    step: int
+    max_steps: int | None = None
+    epoch: int | None = None
+    seconds: float | None = None
+    parameters: int | None = None
+    device: str = ""
+    keys: list[str] = Field(default_factory=list)
+    has_samples: bool = False
+
+
+class TrainingList(StudioResponse):
+    """The trainings of the studio's runs."""
+
+    trainings: list[TrainingInfo]
+
+
+class CurveOf(StudioResponse):
+    """A key of a log over steps and over seconds of training; gaps are null."""
+
+    key: str
+    steps: list[int]
+    seconds: list[float | None]
+    values: list[float | None]
+
+
+class SeriesOf(StudioResponse):
+    """Curves of a training up to the step ``last``; ``points`` is how many there were of each."""
+
+    curves: list[CurveOf]
+    last: int
+    points: dict[str, int] = Field(default_factory=dict)
+
+
+class SampleAt(StudioResponse):
+    """One example at one step: its source, its reference, the output."""
+
+    step: int
+    source: str
+    reference: str
+    output: str
+
+
+class SamplesOf(StudioResponse):
+    """Samples of all validations, in the order of the log."""
+
+    samples: list[SampleAt]
+
+
+class TrainingEvent(StudioResponse):
+    """A line of a log: "start", "train", "valid", "average"; or "cut", where lines after ``step``
+    are gone because a training continued from a checkpoint, or "ping", where nothing is new.
+    """
+
+    event: str
+    step: int
+    epoch: int | None = None
+    seconds: float | None = None
+    values: dict[str, float | None] = Field(default_factory=dict)
+    samples: list[SampleAt] = Field(default_factory=list)
+
+
+def training(name: str, folder: Path, max_steps: int | None, log: Sequence[Line]) -> TrainingInfo:
+    """Return the progress of a training run."""
+    path = folder / LOG
+    start: Line = next((line for line in log if line.get("event") == "start"), {})
+    last = [line for line in log if line.get("event") in CURVES]
+    recent = path.is_file() and time.time() - path.stat().st_mtime < RECENT
+    ended = bool(log) and log[-1].get("event") == "end"
+    step = max((int(line.get("step", 0)) for line in log), default=0)
+    return TrainingInfo(
+        id=name,
+        name=folder.name,
+        running=recent and not ended and not (max_steps is not None and step >= max_steps),
+        step=step,
+        max_steps=max_steps,
+        epoch=last[-1].get("epoch") if last else None,
+        seconds=last[-1].get("seconds") if last else None,
+        parameters=start.get("parameters"),
+        device=str(start.get("device", "")),
+        keys=keys(log),
+        has_samples=any(line.get("samples") for line in log),
+    )
+
+
+def keys(log: Iterable[Line]) -> list[str]:
+    """Return the curves in a log as ``train.loss``, in order of appearance."""
+    return list(
+        dict.fromkeys(
+            f"{line['event']}.{key}"
+            for line in log
+            if line.get("event") in CURVES
+            for key, value in line.items()
+            if _is_number(value) and key not in NO_CURVES
+        )
+    )
+
+
+def series(log: Sequence[Line], chosen: Sequence[str], after: int, most: int) -> SeriesOf:
+    """Return the curves of some keys (none: all) with the steps after ``after``, thinned out."""
+    curves, points = [], {}
+    for key in chosen or keys(log):
+        event, _, name = key.partition(".")
+        lines = [
+            line
+            for line in log
+            if line.get("event") == event and name in line and line.get("step", 0) > after
+        ]
+        x = np.array([float(line["step"]) for line in lines])
+        y = np.array([_value(line[name]) for line in lines])
+        chosen_points = thinned(x, y, most)
+        seconds = np.array([_value(line.get("seconds")) for line in lines])
+        points[key] = len(lines)
+        curves.append(
+            CurveOf(
+                key=key,
+                steps=[int(step) for step in x[chosen_points]],
+                seconds=listed(seconds[chosen_points]),
+                values=listed(y[chosen_points]),
+            )
+        )
+    last = max((int(line.get("step", 0)) for line in log), default=0)
+    return SeriesOf(curves=curves, last=last, points=points)
+
+
+def samples(log: Sequence[Line]) -> SamplesOf:
+    """Return the samples of every validation."""
+    every = [
+        SampleAt(step=line["step"], **{key: str(sample.get(key, "")) for key in SAMPLE})
+        for line in log
+        for sample in line.get("samples") or []
+    ]
+    return SamplesOf(samples=every)
+
+
+def event(line: Line) -> TrainingEvent:
+    """Return a line of a log in the form sent."""
+    return TrainingEvent(
+        event=str(line.get("event", "")),
+        step=int(line.get("step", 0)),
+        epoch=line.get("epoch"),
+        seconds=line.get("seconds"),
+        values={k: v for k, v in line.items() if _is_number(v) and k not in NO_CURVES},
+        samples=samples([line]).samples,
+    )
+
+
+class LogTail:
+    """Reads the new lines of a log that may still grow, each with its position ``step.n``.
+
+    ``n`` counts the lines of one step from 0. Lines up to ``after`` (a position, or a step: all of
+    its lines) are not repeated. A run that resumes from a checkpoint rewrites its log without the
+    lines after it: the reader then gets an event "cut".
+    """
+
+    def __init__(self, path: Path, after: str = "") -> None:
+        """Raise `RequestError` (422) if ``after`` is not a position."""
+        self.path, self.position = path, _position(after)
+        self._inode: int | None = None  # a rewritten log is another file
+        self._read, self._last = 0, START
+        self._sent: dict[Position, str] = {}
+
+    def news(self) -> Iterator[tuple[str, Line]]:
+        """Yield the new complete lines, with their positions."""
+        if not self.path.is_file():
+            return
+        file = self.path.stat()
+        rewritten = file.st_ino != self._inode or file.st_size < self._read
+        if rewritten:
+            self._inode, self._read, self._last = file.st_ino, 0, START
+        lines = self._complete_lines()
+        if rewritten and (common := self._common(lines)) < self.position:
+            self.position = common
+            self._sent = {place: line for place, line in self._sent.items() if place <= common}
+            yield _written(common), {"event": "cut", "step": max(0, common[0])}
+        for position, line in lines:
+            if position > self.position:
+                self.position, self._sent[position] = position, repr(line)
+                yield _written(position), line
+
+    def _common(self, lines: Sequence[tuple[Position, Line]]) -> Position:
+        """Return the position up to which a log has the lines sent; the reader's, if it has all."""
+        last = START
+        for position, line in lines:
+            if position > self.position:
+                return self.position
+            if self._sent.get(position, repr(line)) != repr(line):
+                return last
+            last = position
+        complete = last == self.position or self.position == (last[0], LARGE)
+        return self.position if complete else last
+
+    def _complete_lines(self) -> list[tuple[Position, Line]]:
+        """Return the complete lines that were not read yet."""
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            content = file.read()
+        content = content[: content.rfind(b"\n") + 1]
+        self._read += len(content)
+        lines = []
+        for line in sound(content):
+            step = int(line.get("step", 0))
+            number = self._last[1] + 1 if step == self._last[0] else 0
+            self._last = step, number
+            lines.append((self._last, line))
+        return lines
+
+
+def _position(text: str) -> Position:
+    step, dot, number = text.partition(".")
+    if not text:
+        return START
+    if not (step.isdecimal() and (number.isdecimal() or not dot)):
+        raise RequestError(422, f"{text!r} is not a position in a log: expected STEP or STEP.N")
+    return int(step), int(number) if dot else LARGE
+
+
+def _written(position: Position) -> str:
+    return f"{max(0, position[0])}.{max(0, position[1])}"
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _value(value: object) -> float:
+    return float(value) if _is_number(value) else np.nan
+
+
+def thinned(x: Floats, y: Floats, most: int) -> NDArray[np.int64]:
+    """Return which of N points to draw, at most ``most``: first, last, and one of each bucket.
+
+    In a bucket it is the point that makes the largest triangle with the one chosen before it and
+    the mean of the next bucket (Steinarsson, 2013); NaN counts as the last value before it.
+    """
+    count = len(x)
+    if count <= most or most < 3:
+        return np.arange(count)[: None if count <= most else most]
+    filled = _filled(y)
+    edges = np.linspace(1, count - 1, most - 1).astype(int)
+    chosen = [0]
+    for bucket in range(most - 2):
+        start, end = edges[bucket], edges[bucket + 1]
+        after = slice(end, edges[bucket + 2] if bucket + 2 < len(edges) else count)
+        mean_x, mean_y = float(x[after].mean()), float(filled[after].mean())
+        last = chosen[-1]
+        area = np.abs(
+            (x[last] - mean_x) * (filled[start:end] - filled[last])
+            - (x[last] - x[start:end]) * (mean_y - filled[last])
+        )
+        chosen.append(int(start + area.argmax()))
+    return np.array([*chosen, count - 1])
+
+
+def _filled(y: Floats) -> Floats:
+    known = np.where(np.isfinite(y), np.arange(len(y)), -1)
+    last = np.maximum.accumulate(known)
+    first = y[np.isfinite(y)][:1]
+    return np.where(last >= 0, y[last], first[0] if len(first) else 0.0)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.choosing import PENALTY, chosen
+from foveate.decode.choosing import OFFSET, PENALTY, chosen
 from foveate.decode.constraints import (
     Constrained,
     Next,
@@ -47,6 +47,8 @@ class Beam(Search):
         beam_size: int = Field(5, ge=1, le=1000)  # hypotheses that are kept at each position
         length_penalty: float = Field(PENALTY, ge=0, le=50)
         """Exponent of the length by which scores are divided."""
+        length_offset: float = Field(OFFSET, ge=0, le=1000)
+        """o in lp = ((o + |y|) / (o + 1))^α: 5 as in Google's translator, 0 for |y|^α."""
 
     config: Config
 
@@ -64,8 +66,12 @@ class Beam(Search):
         return log_p[:, None], token[:, None], parent[:, None]
 
     def penalty(self, length: int) -> float:
-        """Return lp(y) = ((5 + |y|) / 6)^α for an output of ``length`` tokens, its end included."""
-        return float(((5 + length) / 6) ** self.config.length_penalty)
+        """Return lp(y) = ((o + |y|) / (o + 1))^α of an output of ``length`` tokens with its end.
+
+        o = 5 (Wu et al., 2016); with o = 0 it is |y|^α, as in Marian, transformers, CTranslate2.
+        """
+        offset = self.config.length_offset
+        return float(((offset + length) / (offset + 1)) ** self.config.length_penalty)
 
 
 def best(

@@ -16,6 +16,7 @@ DRAWN = (  # fields of sampling
     "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "num_samples",
 )  # fmt: skip
 PENALTY = 0.6  # of a beam that replaces another search
+OFFSET = 5.0  # added to lengths before the penalty (Wu et al., 2016)
 
 
 def chosen(own: Tree, beam_size: int | None, length_penalty: float | None) -> Tree:

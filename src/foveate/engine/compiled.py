@@ -63,7 +63,8 @@ class _Settings(ctypes.Structure):
             "sampling", "width", "start", "end", "best", "room", "reach", "ruled", "shortest",
             "no_repeat", "top_k")),
         *((name, ctypes.c_float) for name in (
-            "length_penalty", "temperature", "top_p", "min_p", "repetition_penalty")),
+            "length_penalty", "length_offset", "temperature", "top_p", "min_p",
+            "repetition_penalty")),
         ("seed", ctypes.c_uint64),
         ("never", ctypes.c_void_p),
         ("nevers", ctypes.c_int32),
@@ -108,6 +109,7 @@ class Settings:
     width: int = 1  # hypotheses of a source
     best: int = 1  # outputs returned for each source
     length_penalty: float = 0.0
+    length_offset: float = 5.0
     room: int = 16  # hypotheses computed together, so that their caches stay close
     min_length: int = 0
     no_repeat: int = 0  # no n-gram of this many tokens occurs twice
@@ -215,8 +217,8 @@ class CompiledSearch:
         fields = (
             *(settings.sampling is not None, settings.width, settings.start, settings.end),
             *(settings.best, settings.room, settings.reach, ruled, settings.min_length),
-            *(settings.no_repeat, drawn.top_k, settings.length_penalty, drawn.temperature),
-            *(drawn.top_p, drawn.min_p, drawn.repetition_penalty, drawn.seed % 2**64),
+            *(settings.no_repeat, drawn.top_k, settings.length_penalty, settings.length_offset),
+            *(drawn.temperature, drawn.top_p, drawn.min_p, drawn.repetition_penalty, drawn.seed % 2**64),
             *(self._never.ctypes.data, len(self._never)),
             *(None if table is None else table.ctypes.data for table in self._tables),
         )

@@ -32,10 +32,11 @@ from safetensors.numpy import save
 
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
+import foveate.data.sentencepiece  # noqa: F401 (registers its kind)
 from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
-from foveate.decode.choosing import COMMON, DRAWN, chosen, continuing, widened
+from foveate.decode.choosing import COMMON, DRAWN, OFFSET, chosen, continuing, widened
 from foveate.decode.engine import (
     Ability,
     EngineError,
@@ -114,6 +115,7 @@ class PackedSearch(Config):
     sampling: bool = False
     beam_size: int = Field(1, ge=1, le=10_000)
     length_penalty: float = Field(0.0, ge=0, le=50)
+    length_offset: float = Field(OFFSET, ge=0, le=1000)
     max_ratio: float = Field(2.0, ge=0, le=1000)
     max_extra: int = Field(20, ge=1, le=1_000_000)
     min_length: int = Field(0, ge=0)
@@ -172,7 +174,7 @@ class PackedSearch(Config):
     def config(self) -> Tree:
         """The tree of its config, of which it is made by `of`."""
         rules = {"no_repeat": ("size", self.no_repeat), "min_length": ("length", self.min_length)}
-        sizes = {"beam": ("beam_size", "length_penalty"), "sample": DRAWN}.get(self.name, ())
+        sizes = {"beam": ("beam_size", "length_penalty", "length_offset"), "sample": DRAWN}.get(self.name, ())
         own = {name: value for name, value in vars(self).items() if name in (*COMMON, *sizes)}
         own |= {"num_samples": self.beam_size} if self.name == "sample" else {}
         own["rules"] = [{"kind": kind, of: n} for kind, (of, n) in rules.items() if n]
@@ -574,7 +576,7 @@ class PackedEngine(ModelEngine):
         writes = self.tokenizers[-1]
         return Settings(
             EOS if self._continues else BOS, end, search.beam_size, count, search.length_penalty,
-            min_length=search.min_length, no_repeat=search.no_repeat, never=never,
+            search.length_offset, min_length=search.min_length, no_repeat=search.no_repeat, never=never,
             room=16 if self.compiled.bytes < NEAR else 64,
             sampling=sampling if search.sampling else None,
             reach=self.reach or 0,

@@ -11,7 +11,7 @@ typedef struct { /* of all sources of a search */
     int32_t ruled;             /* whether one of the next two, or `forbid`, is used */
     int32_t shortest, no_repeat; /* tokens before the end; no n-gram occurs twice, 0: any may */
     int32_t top_k;             /* 0: all */
-    float length_penalty, temperature, top_p, min_p, repetition_penalty;
+    float length_penalty, length_offset, temperature, top_p, min_p, repetition_penalty;
     uint64_t seed;
     const int32_t *never;      /* ids that are never written */
     int32_t nevers;
@@ -97,7 +97,8 @@ static int32_t id_of(const Source *s, int32_t place) {
 
 /* lp(y) = ((5 + |y|) / 6)^α for an output of so many tokens with its end. */
 static float penalty(const Search *q, int length) {
-    return q->is.sampling ? 1 : (float)pow((5 + length) / 6.0f, q->is.length_penalty);
+    const float offset = q->is.length_offset;
+    return q->is.sampling ? 1 : (float)pow((offset + length) / (offset + 1), q->is.length_penalty);
 }
 
 /* Keep an output: what a hypothesis has written, and for one that ended nothing more. */
@@ -748,6 +749,7 @@ static int is_sound(const Settings *is, const Model *model) {
            (int64_t)is->width * model->vocabulary <= INT32_MAX && is->reach >= 0 &&
            is->no_repeat >= 0 && is->top_k >= 0 && is->top_p > 0 && is->min_p >= 0 &&
            is->temperature > 0 && is->repetition_penalty > 0 && fabsf(is->length_penalty) < INFINITY &&
+           is->length_offset >= 0 &&
            in_bounds(is->never, is->nevers, model->vocabulary) &&
            in_bounds(ids, model->has_decoder ? 2 : 0, model->vocabulary);
 }

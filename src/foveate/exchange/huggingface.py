@@ -52,6 +52,7 @@ from foveate.exchange.huggingface_rules import (
     read_by,
     wave_table,
 )
+from foveate.exchange.published import Vocabulary, marian_vocabulary, renumbered, search_of
 from foveate.exchange.tokenizers import tokenizer_json
 from foveate.files import replace_file, write_text
 from foveate.models.classifier import Classifier
@@ -492,29 +493,40 @@ def _run(source: Path, out: Path) -> str:
             f"foveate.exchange.huggingface.from_huggingface gives you the model, and "
             "[start] the weights of a run of yours"
         )
-    tokenizer = read_tokenizer(source / "tokenizer.json")
-    if tokenizer.vocab_size != len(model.output.weight):
+    settings, generation = _read_settings(source / CONFIG), source / "generation_config.json"
+    if (source / "source.spm").is_file():
+        own = marian_vocabulary(source, settings)
+        model = renumbered(model, own.order)
+        also = _read_settings(generation) if generation.is_file() else {}
+        search = search_of(settings, also)
+    else:
+        tokenizer, search = read_tokenizer(source / "tokenizer.json"), Greedy.Config()
+        own = Vocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
+        _check_ends(source)
+    if len(own.order) != len(model.output.weight):
         raise ExchangeError(
-            f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
+            f"{source}: the tokenizer has {len(own.order)} pieces, the weights "
             f"{len(model.output.weight)}: take both from the same folder"
         )
-    _check_ends(source)
     task = Translation.Config(
-        source="{split}.source", target="{split}.target", tokenizer=tokenizer.config
+        source="{split}.source",
+        target="{split}.target",
+        tokenizer=own.source.config,
+        joint=own.source.text() == own.target.text(),
     )
-    config = RunConfig(task=task, model=model.config, decode=Greedy.Config())
+    config = RunConfig(task=task, model=model.config, decode=search)
     with appearing(out) as place:
         place.mkdir()
         write_text(place / "config.toml", config.toml())
-        for side in ("source", "target"):
-            tokenizer.save(place / f"{side}.tokenizer.json")
+        own.source.save(place / "source.tokenizer.json")
+        own.target.save(place / "target.tokenizer.json")
         first = path_of(place, 0)  # only weights, from which training begins
         with sealed_folder(first, stored.run_files(place, first)) as folder:
             save_weights(model, folder / WEIGHTS)
         load(place)
     keep(load(out))
     return (
-        f"{out}: a run of {source}, {tokenizer.vocab_size:,} pieces; to train it further: foveate "
+        f"{out}: a run of {source}, {own.source.vocab_size:,} pieces; to train it further: foveate "
         f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
         "train.max_steps=1000 (the names of your files)"
     )

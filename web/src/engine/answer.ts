@@ -64,10 +64,10 @@ class Beam {
   readonly steps: Node[][] = [];
   readonly #nodes = new Map<string, Node>(); // by the ids of their paths
 
-  constructor(readonly model: PackedModel, readonly prompt: readonly number[], readonly lengthPenalty: number) {}
+  constructor(readonly model: PackedModel, readonly prompt: readonly number[], readonly penalty: (length: number) => number) {}
 
   add(column: readonly Hypothesis[]): BeamStep {
-    this.steps.push(column.map(({ ids, logP }) => this.#node(ids, logP, logP / ((5 + ids.length) / 6) ** this.lengthPenalty, "live")));
+    this.steps.push(column.map(({ ids, logP }) => this.#node(ids, logP, logP / this.penalty(ids.length), "live")));
     return this.step(this.steps.length - 1);
   }
 
@@ -131,7 +131,7 @@ export function* answer(model: PackedModel, run: string, request: Request): Gene
   const choices = { beamSize: beamSize ?? undefined, lengthPenalty: lengthPenalty ?? undefined, count: request.hypotheses, prefix: request.prefix, to };
   const room = reach ? Math.max(SHORT, reach - 1 - prompt.length) : LENGTH; // past its reach a model begins anew
   const steps = task === "language" ? model.continuing(text, Math.min(maxExtra ?? LENGTH, room), { ...choices, temperature: temperature ?? undefined, seed: seed ?? undefined }) : model.translating(text, choices);
-  const beam = new Beam(model, prompt, model.lengthPenalty(choices));
+  const beam = new Beam(model, prompt, model.penalty(choices));
   for (;;) {
     const { done, value } = steps.next();
     if (!done) {

@@ -22,6 +22,7 @@ export interface Settings {
   width: number;
   best: number;
   lengthPenalty: number;
+  lengthOffset: number;
   minLength: number;
   noRepeat: number;
   reach: number; // tokens that a language model reads at once, 0: any number
@@ -42,7 +43,7 @@ const REFUSALS: Record<number, string> = {
   0: "an id that the model does not know", [-1]: "no room: there is too little memory", [-2]: "scores that are not finite",
   [-3]: "more tokens than the model has positions", [-4]: "a model of another kind, or with other labels",
 };
-const TENSOR = 24, SETTINGS = 88, TAP = 32, POSITIONS = 1 << 20, ROOM = 16;
+const TENSOR = 24, SETTINGS = 96, TAP = 32, POSITIONS = 1 << 20, ROOM = 16;
 const WITH_SIMD = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11);
 
 function check(answer: number, begin: string): void {
@@ -161,12 +162,12 @@ export class CompiledSearch {
     this.#tables = [never, after];
     const ruled = own.minLength || own.noRepeat ? 1 : 0;
     const whole = [sampling ? 1 : 0, own.width, own.start, own.end, own.best, ROOM, own.reach, ruled, own.minLength, own.noRepeat, sampling?.topK ?? 0];
-    const real = [own.lengthPenalty, sampling?.temperature ?? 1, sampling?.topP ?? 1, sampling?.minP ?? 0, sampling?.repetitionPenalty ?? 1];
+    const real = [own.lengthPenalty, own.lengthOffset, sampling?.temperature ?? 1, sampling?.topP ?? 1, sampling?.minP ?? 0, sampling?.repetitionPenalty ?? 1];
     const settings = new Uint8Array(SETTINGS), fields = new DataView(settings.buffer);
     whole.forEach((field, k) => fields.setInt32(4 * k, field, true));
     real.forEach((field, k) => fields.setFloat32(44 + 4 * k, field, true));
-    fields.setBigUint64(64, BigInt(sampling?.seed ?? 0), true);
-    [never, own.never.length, after].forEach((field, k) => fields.setInt32(72 + 4 * k, field, true));
+    fields.setBigUint64(72, BigInt(sampling?.seed ?? 0), true);
+    [never, own.never.length, after].forEach((field, k) => fields.setInt32(80 + 4 * k, field, true));
     this.#address = engine.lend([settings], (address) => engine.functions.new_search(model.address, address));
     if (!this.#address) throw new Error("the engine cannot run this search: a setting is out of bounds");
   }

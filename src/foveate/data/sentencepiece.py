@@ -134,7 +134,7 @@ class Charsmap:
         return found
 
     def replaced(self, text: str) -> tuple[str, list[int]]:
-        """Return a text after all replacements, and where each of its characters was, and its end."""
+        """Return a text after all replacements; where each of its characters was, and its end."""
         parts, at, place = [], [], 0
         for match in self._pattern.finditer(text):
             start = match.start()
@@ -213,7 +213,8 @@ class SentencePiece(Tokenizer):
         """
         whole, at = self._charsmap.replaced(text)
         if _SPACES.search(whole):
-            kept = [n for n, c in enumerate(whole) if c != " " or whole[n + 1 : n + 2] not in ("", " ")]
+            later = whole[1:] + " "
+            kept = [n for n, c in enumerate(whole) if c != " " or later[n] != " "]
             kept = kept[len(kept) > 0 and whole[kept[0]] == " " :]
             whole = "".join(whole[n] for n in kept)
             at = [*(at[n] for n in kept), at[kept[-1] + 1] if kept else 0]

@@ -49,12 +49,18 @@ class Beam(Search):
         """Exponent of the length by which scores are divided."""
         length_offset: float = Field(OFFSET, ge=0, le=1000)
         """o in lp = ((o + |y|) / (o + 1))^α: 5 as in Google's translator, 0 for |y|^α."""
+        patient: bool = False
+        """Continue until no partial output scores more than the k-th output, as `generate` does."""
 
     config: Config
 
     @property
     def width(self) -> int:
         return self.config.beam_size
+
+    @property
+    def patient(self) -> bool:
+        return self.config.patient
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         """Return the 2n best extensions of each group: log p, token, parent in the group.

@@ -90,15 +90,15 @@ class Beams:
     """The partial hypotheses of M sources that are being decoded: n in each of their G groups.
 
     ``sources`` are their numbers in the batch, ``tokens`` the t tokens of each hypothesis and
-    ``log_p`` its log p, −∞ if it does not exist; the steps have read it in a ``row``. ``room`` is
-    how many more outputs a group takes.
+    ``log_p`` its log p, −∞ if it does not exist; the steps have read it in a ``row``. ``best`` are
+    the highest scores of the outputs of each group, −∞ where there are fewer.
     """
 
     sources: Int[Tensor, "M"]
     log_p: Float[Tensor, "M G n"]
     tokens: Int[Tensor, "M G n t"]
     row: Int[Tensor, "M G n"]
-    room: Int[Tensor, "M G"]
+    best: Float[Tensor, "M G n"]
 
     @classmethod
     def begin(cls, count: int, groups: int, size: int, device: torch.device) -> Beams:
@@ -106,7 +106,8 @@ class Beams:
         sources = torch.arange(count, device=device)
         row = sources[:, None, None].expand(-1, groups, 1)
         log_p, tokens = torch.zeros(row.shape, device=device), row.new_empty(*row.shape, 0)
-        return cls(sources, log_p, tokens, row, torch.full_like(row[..., 0], size))
+        best = log_p.new_full((count, groups, size), -torch.inf)
+        return cls(sources, log_p, tokens, row, best)
 
     @property
     def token(self) -> Int[Tensor, "M G n"]:
@@ -124,13 +125,13 @@ class Beams:
         sources: Int[Tensor, "K"],
         hypotheses: Int[Tensor, "K G m"],
         state: Int[Tensor, "M G n"],
-        room: Int[Tensor, "M G"],
+        best: Float[Tensor, "M G n"],
     ) -> Beams:
         """Return some hypotheses, in rows of their own; those that are not live do not exist."""
         log_p = self.log_p.masked_fill(state != LIVE, -torch.inf).flatten()[hypotheses]
         row = torch.arange(hypotheses.numel(), device=log_p.device).view_as(hypotheses)
         tokens = self.tokens.flatten(0, 2)[hypotheses]
-        return Beams(self.sources[sources], log_p, tokens, row, room[sources])
+        return Beams(self.sources[sources], log_p, tokens, row, best[sources])
 
 
 def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
@@ -139,19 +140,29 @@ def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
 
 
 def finish(
-    longer: Beams, ended: Bool[Tensor, "M G c"], size: int, last: Bool[Tensor, "M"]
-) -> tuple[Int[Tensor, "M G c"], Int[Tensor, "M G"]]:
-    """Return the state of each extension, and how many more outputs each group takes.
+    longer: Beams,
+    score: Float[Tensor, "M G c"],
+    ended: Bool[Tensor, "M G c"],
+    last: Bool[Tensor, "M"],
+    patient: bool = False,
+) -> tuple[Int[Tensor, "M G c"], Float[Tensor, "M G n"]]:
+    """Return the state of each extension, and the n highest scores of the outputs of each group.
 
     Those among the n best that have ``ended`` are done. The n best of the others are live, unless
-    this token is the ``last`` of their source, when they are done too, or their group is full.
+    this token is the ``last`` of their source, when they are done too, or their group is full: it
+    has n outputs and, if ``patient``, none of them scores less than a live one does now.
     """
+    size = longer.best.shape[-1]
     exists, rank = longer.log_p > -torch.inf, torch.arange(ended.shape[-1], device=ended.device)
     going = ~ended & ((~ended).cumsum(dim=-1) <= size) & exists
     done = torch.where(ended, exists & (rank < size), going & last[:, None, None])
-    room = longer.room - done.sum(dim=-1)
-    live = going & ~done & (room > 0)[..., None]
-    return torch.where(done, DONE, torch.where(live, LIVE, PRUNED)), room
+    outputs = torch.cat((longer.best, score.masked_fill(~done, -torch.inf)), dim=-1)
+    best = outputs.topk(size, dim=-1).values
+    going = going & ~done
+    bar = score.masked_fill(~going, -torch.inf).amax(dim=-1) if patient else -torch.inf
+    full = (best[..., -1] > -torch.inf) & (best[..., -1] >= bar)
+    live = going & ~full[..., None]
+    return torch.where(done, DONE, torch.where(live, LIVE, PRUNED)), best
 
 
 def ranked(groups: Groups, size: int) -> list[Hypothesis]:
@@ -208,6 +219,11 @@ class Search(Configurable):
     def width(self) -> int:
         """The number of hypotheses of a source that are decoded at a time."""
         return 1
+
+    @property
+    def patient(self) -> bool:
+        """Whether a search goes on until no live hypothesis scores more than its n-th output."""
+        return False
 
     @property
     def groups(self) -> int:
@@ -282,12 +298,12 @@ class Search(Configurable):
             longer = beams.extended(*self.extend(beams, following, steps))
             last = longer.tokens.shape[-1] >= limit[beams.sources]  # (M,)
             ended = longer.token == steps.end  # (M, G, c)
-            state, room = finish(longer, ended, size, last)
+            score = longer.log_p / self.penalty(longer.tokens.shape[-1])
+            state, best = finish(longer, score, ended, last, self.patient)
             self._collect(outputs, longer, state, steps.end)
             keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()
             places = torch.arange(state.numel(), device=state.device).view_as(state)
             onward = places.gather(-1, unfinished(ended, size))[keep]  # (K, G, n)
-            score = longer.log_p / self.penalty(longer.tokens.shape[-1])
             yield SearchPosition(
                 [steps.rows[s] for s in beams.sources.tolist()],
                 longer.token.flatten(1),
@@ -304,7 +320,7 @@ class Search(Configurable):
                 steps.reorder(rows)
             if len(keep) < len(state):
                 steps.select(keep)
-            beams = longer.select(keep, onward, state, room)
+            beams = longer.select(keep, onward, state, best)
             ids = beams.token.flatten()
         return [ranked(groups, size) for groups in outputs]
 

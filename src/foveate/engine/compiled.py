@@ -60,8 +60,8 @@ class _Tensor(ctypes.Structure):
 class _Settings(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in (
-            "sampling", "width", "start", "end", "best", "room", "reach", "ruled", "shortest",
-            "no_repeat", "top_k")),
+            "sampling", "patient", "width", "start", "end", "best", "room", "reach", "ruled",
+            "shortest", "no_repeat", "top_k")),
         *((name, ctypes.c_float) for name in (
             "length_penalty", "length_offset", "temperature", "top_p", "min_p",
             "repetition_penalty")),
@@ -109,11 +109,12 @@ class Settings:
     width: int = 1  # hypotheses of a source
     best: int = 1  # outputs returned for each source
     length_penalty: float = 0.0
-    length_offset: float = 5.0
     room: int = 16  # hypotheses computed together, so that their caches stay close
     min_length: int = 0
     no_repeat: int = 0  # no n-gram of this many tokens occurs twice
     reach: int = 0  # 0: any number of tokens
+    length_offset: float = 5.0
+    patient: bool = False  # a beam goes on until no output can be bettered
     never: tuple[int, ...] = ()  # ids that no output contains
     sampling: Sampling | None = None
     characters: NDArray[np.uint8] | None = None
@@ -215,10 +216,11 @@ class CompiledSearch:
             raise EngineFailure("the tokenizer and the model have different numbers of tokens")
         ruled = bool(settings.min_length or settings.no_repeat or forbids)
         fields = (
-            *(settings.sampling is not None, settings.width, settings.start, settings.end),
-            *(settings.best, settings.room, settings.reach, ruled, settings.min_length),
-            *(settings.no_repeat, drawn.top_k, settings.length_penalty, settings.length_offset),
-            *(drawn.temperature, drawn.top_p, drawn.min_p, drawn.repetition_penalty, drawn.seed % 2**64),
+            *(settings.sampling is not None, settings.patient, settings.width, settings.start),
+            *(settings.end, settings.best, settings.room, settings.reach, ruled),
+            *(settings.min_length, settings.no_repeat, drawn.top_k, settings.length_penalty),
+            *(settings.length_offset, drawn.temperature, drawn.top_p, drawn.min_p),
+            *(drawn.repetition_penalty, drawn.seed % 2**64),
             *(self._never.ctypes.data, len(self._never)),
             *(None if table is None else table.ctypes.data for table in self._tables),
         )

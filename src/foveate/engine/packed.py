@@ -30,9 +30,9 @@ from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+import foveate.data.sentencepiece  # noqa: F401 (registers its kind)
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
-import foveate.data.sentencepiece  # noqa: F401 (registers its kind)
 from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
@@ -116,6 +116,7 @@ class PackedSearch(Config):
     beam_size: int = Field(1, ge=1, le=10_000)
     length_penalty: float = Field(0.0, ge=0, le=50)
     length_offset: float = Field(OFFSET, ge=0, le=1000)
+    patient: bool = False
     max_ratio: float = Field(2.0, ge=0, le=1000)
     max_extra: int = Field(20, ge=1, le=1_000_000)
     min_length: int = Field(0, ge=0)
@@ -174,7 +175,8 @@ class PackedSearch(Config):
     def config(self) -> Tree:
         """The tree of its config, of which it is made by `of`."""
         rules = {"no_repeat": ("size", self.no_repeat), "min_length": ("length", self.min_length)}
-        sizes = {"beam": ("beam_size", "length_penalty", "length_offset"), "sample": DRAWN}.get(self.name, ())
+        ranking = ("beam_size", "length_penalty", "length_offset", "patient")
+        sizes = {"beam": ranking, "sample": DRAWN}.get(self.name, ())
         own = {name: value for name, value in vars(self).items() if name in (*COMMON, *sizes)}
         own |= {"num_samples": self.beam_size} if self.name == "sample" else {}
         own["rules"] = [{"kind": kind, of: n} for kind, (of, n) in rules.items() if n]
@@ -576,7 +578,8 @@ class PackedEngine(ModelEngine):
         writes = self.tokenizers[-1]
         return Settings(
             EOS if self._continues else BOS, end, search.beam_size, count, search.length_penalty,
-            search.length_offset, min_length=search.min_length, no_repeat=search.no_repeat, never=never,
+            length_offset=search.length_offset, patient=search.patient,
+            min_length=search.min_length, no_repeat=search.no_repeat, never=never,
             room=16 if self.compiled.bytes < NEAR else 64,
             sampling=sampling if search.sampling else None,
             reach=self.reach or 0,

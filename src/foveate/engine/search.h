@@ -4,7 +4,8 @@
  * depends on another, so that a source has the same outputs whatever is decoded beside it. */
 
 typedef struct { /* of all sources of a search */
-    int32_t sampling, width;   /* whether tokens are drawn; hypotheses of a source */
+    int32_t sampling, patient, width; /* whether tokens are drawn, a beam goes on until no output
+                                       * can be bettered; hypotheses of a source */
     int32_t start, end, best;  /* ids; outputs that are wanted of each source */
     int32_t room;              /* rows that are computed together */
     int32_t reach;             /* tokens that a language model reads at once, 0: any number */
@@ -41,7 +42,7 @@ static void free_source(Source *s) {
     if (!s) return;
     free(s->memory), free(s->values), free(s->final), free(s->context), free(s->cache);
     free(s->ancestor), free(s->tokens), free(s->state), free(s->spare), free(s->prefix);
-    free(s->prompt), free(s->place), free(s->total), free(s->utf8), free(s->done);
+    free(s->prompt), free(s->place), free(s->total), free(s->utf8), free(s->done), free(s->best);
     free(s->vocabulary), free(s->never), free(s->terms), free(s->forced), free_linear(&s->some), free(s->forbids), free(s->found);
     free(s);
 }
@@ -108,6 +109,10 @@ static int collect(const Search *q, Source *s, int hypothesis, float log_p, int 
     int made = append(&s->found, &s->filled, &s->room, head, 4);
     for (int t = 0; made && t < s->written; t++)
         made = append(&s->found, &s->filled, &s->room, s->tokens + (size_t)t * s->width + hypothesis, 1);
+    int rank = s->outputs < s->width ? s->outputs : s->width; /* among the best, from the highest */
+    for (; rank > 0 && s->best[rank - 1] < score; rank--)
+        if (rank < s->width) s->best[rank] = s->best[rank - 1];
+    if (rank < s->width) s->best[rank] = score;
     s->outputs++;
     return made;
 }
@@ -426,7 +431,8 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
     if (last)
         for (int j = 0; j < kept; j++)
             if (!collect(q, s, j, totals[j], 0)) return q->failed = NO_MEMORY, 0;
-    return kept && !last && !(collected && s->outputs >= k);
+    if (!kept || last || s->outputs < k) return kept && !last;
+    return q->is.patient ? s->best[k - 1] < totals[0] / penalty(q, s->written) : !collected;
 }
 
 /* splitmix64 (Steele et al., 2014) */
@@ -575,10 +581,11 @@ static int prepare(const Search *q, Source *s) {
     s->spare = malloc((width * d->state + 1) * sizeof(float));
     s->place = malloc(3 * width * sizeof(int32_t)), s->total = calloc(width, sizeof(float));
     s->utf8 = calloc(width, 1), s->done = calloc(width, 1);
+    s->best = calloc(width, sizeof(float));
     s->live = 1;
     if (q->is.after) see_characters(q, s, s->allowed ? s->allowed : m->vocabulary);
     return s->memory && s->values && s->final && s->context && s->state && s->spare && s->place &&
-           s->total && s->utf8 && s->done && grow(s) &&
+           s->total && s->utf8 && s->done && s->best && grow(s) &&
            (!s->allowed || some_outputs(&m->output, s->vocabulary, s->allowed, &s->some));
 }
 

@@ -15,6 +15,7 @@ struct Source { /* a source that is being decoded, and what its hypotheses have 
     int32_t live, written, limit, end, given, *prefix, prompted, *prompt;
     int32_t *place;                /* (3, width) room for rows */
     float *total;                  /* (width) log p */
+    float *best;                   /* (width) the highest scores of its outputs */
     uint8_t *utf8, *done;          /* (width) states of characters; outputs that have ended */
     uint16_t finished[LONGEST + 1], stuck[LONGEST + 1]; /* bits by state, for so many more tokens */
     int32_t allowed, *vocabulary;  /* the ids that may be written, in their order; 0: all */

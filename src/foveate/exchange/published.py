@@ -58,21 +58,23 @@ def marian_vocabulary(folder: Path, settings: Settings) -> Vocabulary:
         size = 1 + max(ids.values())
         if sorted(ids.values()) != list(range(size)) or size != settings["vocab_size"]:
             raise ValueError(f"{len(ids):,} pieces for {settings['vocab_size']:,} ids")
-        names = {"pad": settings["pad_token_id"], "eos": settings["eos_token_id"]}
-        start, unknown = settings.get("decoder_start_token_id", names["pad"]), ids["<unk>"]
-        order = in_our_order(ids, unknown, names["pad"], start, names["eos"])
+        pad, end = settings["pad_token_id"], settings["eos_token_id"]
+        start = settings.get("decoder_start_token_id", pad)
+        order = in_our_order(ids, ids["<unk>"], pad, start, end)
     except FileNotFoundError:
         raise ExchangeError(f"{path}: no such file; take the whole folder") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ExchangeError(
             f"{path} does not fit config.json ({error!r}): take both from the same folder"
         ) from None
-    sides = []
     for name in ("source.spm", "target.spm"):
         if not (folder / name).is_file():
             raise ExchangeError(f"{folder / name}: no such file; take the whole folder")
-        sides.append(SentencePiece.of_model(SentencePieceModel.read(folder / name), ids, order))
-    return Vocabulary(*sides, order)
+    source, target = (
+        SentencePiece.of_model(SentencePieceModel.read(folder / name), ids, order)
+        for name in ("source.spm", "target.spm")
+    )
+    return Vocabulary(source, target, order)
 
 
 def in_our_order(ids: Mapping[str, int], unk: int, pad: int, start: int, end: int) -> list[int]:
@@ -115,6 +117,6 @@ def search_of(settings: Settings, generation: Settings) -> Search.Config:
         beam_size=width,
         length_penalty=1.0 if penalty is None else penalty,
         length_offset=0.0,
+        patient=not own.get("early_stopping"),
         **limits,
     )
-

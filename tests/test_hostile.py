@@ -356,7 +356,7 @@ import resource, sys
 from pathlib import Path
 from foveate.data.tokenizer import Tokenizer
 from foveate.errors import is_for_the_user
-from foveate.exchange.huggingface import import_from
+from foveate.exchange.importing import import_from
 from foveate.documents.formats import DocumentOptions, read_document
 from foveate.run import load
 from foveate.tasks.shortlist import Shortlist

@@ -68,7 +68,7 @@ def targets(place: Path) -> Targets:
     from foveate.data.text import TextData, rows
     from foveate.data.tokenizer import Tokenizer
     from foveate.documents.memory import Glossary, TranslationMemory
-    from foveate.exchange.huggingface import import_from, read_tokenizer
+    from foveate.exchange.importing import import_from, read_tokenizer
     from foveate.run import RunConfig
     from foveate.serve.keys import KeyFile
     from foveate.tasks.draft import planned

@@ -135,6 +135,6 @@ def import_(
     """Make a run of a model or vocabulary of others."""
     if not source.exists():
         raise ConfigError(f"{source}: no such file or folder; give what another program has saved")
-    from foveate.exchange.huggingface import import_from
+    from foveate.exchange.importing import import_from
 
     typer.echo(import_from(source, run))

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.choosing import OFFSET, PENALTY, chosen
+from foveate.decode.choosing import OFFSET, PENALTY, Ending, chosen
 from foveate.decode.constraints import (
     Constrained,
     Next,
@@ -49,8 +49,9 @@ class Beam(Search):
         """Exponent of the length by which scores are divided."""
         length_offset: float = Field(OFFSET, ge=0, le=1000)
         """o in lp = ((o + |y|) / (o + 1))^α: 5 as in Google's translator, 0 for |y|^α."""
-        patient: bool = False
-        """Continue until no partial output scores more than the k-th output, as `generate` does."""
+        stop: Ending = "count"
+        """count: after k outputs (Wu et al., 2016); bound: when no partial output scores more than
+        the k-th of them (transformers); shrink: each output leaves the beam narrower (Marian)."""
 
     config: Config
 
@@ -59,8 +60,8 @@ class Beam(Search):
         return self.config.beam_size
 
     @property
-    def patient(self) -> bool:
-        return self.config.patient
+    def stop(self) -> Ending:
+        return self.config.stop
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         """Return the 2n best extensions of each group: log p, token, parent in the group.

@@ -7,6 +7,7 @@ configs of searches (`foveate.config.Config.tree`), whose classes need PyTorch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, get_args
 
 from foveate.config import Tree, unknown
 from foveate.errors import ConfigError
@@ -16,6 +17,8 @@ DRAWN = (  # fields of sampling
     "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "num_samples",
 )  # fmt: skip
 PENALTY = 0.6  # of a beam that replaces another search
+Ending = Literal["count", "bound", "shrink"]  # when a beam ends (`foveate.decode.beam.Beam.Config`)
+STOPS: tuple[Ending, ...] = get_args(Ending)
 OFFSET = 5.0  # added to lengths before the penalty (Wu et al., 2016)
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, ConfigError, Configurable, merge
-from foveate.decode.choosing import widened
+from foveate.decode.choosing import Ending, widened
 from foveate.decode.constraints import (
     FREE,
     Constrained,
@@ -144,22 +144,25 @@ def finish(
     score: Float[Tensor, "M G c"],
     ended: Bool[Tensor, "M G c"],
     last: Bool[Tensor, "M"],
-    patient: bool = False,
+    stop: Ending = "count",
 ) -> tuple[Int[Tensor, "M G c"], Float[Tensor, "M G n"]]:
     """Return the state of each extension, and the n highest scores of the outputs of each group.
 
     Those among the n best that have ``ended`` are done. The n best of the others are live, unless
     this token is the ``last`` of their source, when they are done too, or their group is full: it
-    has n outputs and, if ``patient``, none of them scores less than a live one does now.
+    has n outputs and, by the ``stop`` "bound", none of them scores less than a live one does now.
+    With "shrink" a group considers as many extensions as it lacks outputs.
     """
     size = longer.best.shape[-1]
-    exists, rank = longer.log_p > -torch.inf, torch.arange(ended.shape[-1], device=ended.device)
+    lacks = longer.best.isinf().sum(dim=-1, keepdim=True) if stop == "shrink" else torch.inf
+    rank = torch.arange(ended.shape[-1], device=ended.device)
+    exists = (longer.log_p > -torch.inf) & (rank < lacks)
     going = ~ended & ((~ended).cumsum(dim=-1) <= size) & exists
     done = torch.where(ended, exists & (rank < size), going & last[:, None, None])
     outputs = torch.cat((longer.best, score.masked_fill(~done, -torch.inf)), dim=-1)
     best = outputs.topk(size, dim=-1).values
     going = going & ~done
-    bar = score.masked_fill(~going, -torch.inf).amax(dim=-1) if patient else -torch.inf
+    bar = score.masked_fill(~going, -torch.inf).amax(dim=-1) if stop == "bound" else -torch.inf
     full = (best[..., -1] > -torch.inf) & (best[..., -1] >= bar)
     live = going & ~full[..., None]
     return torch.where(done, DONE, torch.where(live, LIVE, PRUNED)), best
@@ -221,9 +224,9 @@ class Search(Configurable):
         return 1
 
     @property
-    def patient(self) -> bool:
-        """Whether a search goes on until no live hypothesis scores more than its n-th output."""
-        return False
+    def stop(self) -> Ending:
+        """When a group of hypotheses is full (`finish`)."""
+        return "count"
 
     @property
     def groups(self) -> int:
@@ -299,7 +302,7 @@ class Search(Configurable):
             last = longer.tokens.shape[-1] >= limit[beams.sources]  # (M,)
             ended = longer.token == steps.end  # (M, G, c)
             score = longer.log_p / self.penalty(longer.tokens.shape[-1])
-            state, best = finish(longer, score, ended, last, self.patient)
+            state, best = finish(longer, score, ended, last, self.stop)
             self._collect(outputs, longer, state, steps.end)
             keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()
             places = torch.arange(state.numel(), device=state.device).view_as(state)

@@ -60,7 +60,7 @@ class _Tensor(ctypes.Structure):
 class _Settings(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in (
-            "sampling", "patient", "width", "start", "end", "best", "room", "reach", "ruled",
+            "sampling", "stop", "width", "start", "end", "best", "room", "reach", "ruled",
             "shortest", "no_repeat", "top_k")),
         *((name, ctypes.c_float) for name in (
             "length_penalty", "length_offset", "temperature", "top_p", "min_p",
@@ -114,7 +114,7 @@ class Settings:
     no_repeat: int = 0  # no n-gram of this many tokens occurs twice
     reach: int = 0  # 0: any number of tokens
     length_offset: float = 5.0
-    patient: bool = False  # a beam goes on until no output can be bettered
+    stop: int = 0  # when a beam ends: place in `foveate.decode.beam.STOPS`
     never: tuple[int, ...] = ()  # ids that no output contains
     sampling: Sampling | None = None
     characters: NDArray[np.uint8] | None = None
@@ -216,7 +216,7 @@ class CompiledSearch:
             raise EngineFailure("the tokenizer and the model have different numbers of tokens")
         ruled = bool(settings.min_length or settings.no_repeat or forbids)
         fields = (
-            *(settings.sampling is not None, settings.patient, settings.width, settings.start),
+            *(settings.sampling is not None, settings.stop, settings.width, settings.start),
             *(settings.end, settings.best, settings.room, settings.reach, ruled),
             *(settings.min_length, settings.no_repeat, drawn.top_k, settings.length_penalty),
             *(settings.length_offset, drawn.temperature, drawn.top_p, drawn.min_p),

@@ -36,7 +36,16 @@ from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer, bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
-from foveate.decode.choosing import COMMON, DRAWN, OFFSET, chosen, continuing, widened
+from foveate.decode.choosing import (
+    COMMON,
+    DRAWN,
+    OFFSET,
+    STOPS,
+    Ending,
+    chosen,
+    continuing,
+    widened,
+)
 from foveate.decode.engine import (
     Ability,
     EngineError,
@@ -116,7 +125,7 @@ class PackedSearch(Config):
     beam_size: int = Field(1, ge=1, le=10_000)
     length_penalty: float = Field(0.0, ge=0, le=50)
     length_offset: float = Field(OFFSET, ge=0, le=1000)
-    patient: bool = False
+    stop: Ending = "count"
     max_ratio: float = Field(2.0, ge=0, le=1000)
     max_extra: int = Field(20, ge=1, le=1_000_000)
     min_length: int = Field(0, ge=0)
@@ -175,7 +184,7 @@ class PackedSearch(Config):
     def config(self) -> Tree:
         """The tree of its config, of which it is made by `of`."""
         rules = {"no_repeat": ("size", self.no_repeat), "min_length": ("length", self.min_length)}
-        ranking = ("beam_size", "length_penalty", "length_offset", "patient")
+        ranking = ("beam_size", "length_penalty", "length_offset", "stop")
         sizes = {"beam": ranking, "sample": DRAWN}.get(self.name, ())
         own = {name: value for name, value in vars(self).items() if name in (*COMMON, *sizes)}
         own |= {"num_samples": self.beam_size} if self.name == "sample" else {}
@@ -578,7 +587,7 @@ class PackedEngine(ModelEngine):
         writes = self.tokenizers[-1]
         return Settings(
             EOS if self._continues else BOS, end, search.beam_size, count, search.length_penalty,
-            length_offset=search.length_offset, patient=search.patient,
+            length_offset=search.length_offset, stop=STOPS.index(search.stop),
             min_length=search.min_length, no_repeat=search.no_repeat, never=never,
             room=16 if self.compiled.bytes < NEAR else 64,
             sampling=sampling if search.sampling else None,

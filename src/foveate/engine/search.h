@@ -3,9 +3,10 @@
  * A search holds sources in progress; each has hypotheses of its own, and no row of any product
  * depends on another, so that a source has the same outputs whatever is decoded beside it. */
 
+typedef enum { COUNT, BOUND, SHRINK } Stop; /* when a beam ends: see decode/beam.py */
+
 typedef struct { /* of all sources of a search */
-    int32_t sampling, patient, width; /* whether tokens are drawn, a beam goes on until no output
-                                       * can be bettered; hypotheses of a source */
+    int32_t sampling, stop, width; /* whether tokens are drawn; a `Stop`; hypotheses of a source */
     int32_t start, end, best;  /* ids; outputs that are wanted of each source */
     int32_t room;              /* rows that are computed together */
     int32_t reach;             /* tokens that a language model reads at once, 0: any number */
@@ -416,7 +417,8 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
     float totals[k];
     const int last = s->written + 1 >= s->limit;
     int collected = 0;
-    for (int c = 0; c < count; c++) {
+    const int open = q->is.stop == SHRINK ? k - s->outputs : count;
+    for (int c = 0; c < count && c < open; c++) {
         const int32_t j = e.from[c] / size, v = e.from[c] % size;
         if (v == end) {
             if (c < k && !collect(q, s, j, e.best[c], 1)) return q->failed = NO_MEMORY, 0;
@@ -432,7 +434,7 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
         for (int j = 0; j < kept; j++)
             if (!collect(q, s, j, totals[j], 0)) return q->failed = NO_MEMORY, 0;
     if (!kept || last || s->outputs < k) return kept && !last;
-    return q->is.patient ? s->best[k - 1] < totals[0] / penalty(q, s->written) : !collected;
+    return q->is.stop == BOUND ? s->best[k - 1] < totals[0] / penalty(q, s->written) : !collected;
 }
 
 /* splitmix64 (Steele et al., 2014) */

@@ -19,12 +19,10 @@ from foveate.data.tokenizer import (
     PAD,
     SPECIALS,
     UNK,
-    Symbol,
     Tokenizer,
     bounded,
-    is_failure,
 )
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.search import Search
 from foveate.errors import UserError
 from foveate.exchange.base import (
@@ -34,7 +32,6 @@ from foveate.exchange.base import (
     ExchangeError,
     Export,
     Ids,
-    appearing,
     by_length,
     compare,
     refuse_own,
@@ -52,20 +49,15 @@ from foveate.exchange.huggingface_rules import (
     read_by,
     wave_table,
 )
-from foveate.exchange.published import Vocabulary, marian_vocabulary, renumbered, search_of
 from foveate.exchange.tokenizers import tokenizer_json
-from foveate.files import replace_file, write_text
+from foveate.files import replace_file
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.spec import Pixels, Tokens
-from foveate.run import RunConfig, load
-from foveate.run.pack import keep
-from foveate.tasks.translation import Translation
 from foveate.train import stored
-from foveate.train.checkpoint import path_of
-from foveate.train.stored import WEIGHTS, Size, opened, save_weights, sealed_folder, write_tensors
+from foveate.train.stored import Size, opened, write_tensors
 
 CONFIG, HUB_WEIGHTS = "config.json", "model.safetensors"
 STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
@@ -81,14 +73,21 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     `ExchangeError` for files that are missing, of another family, or do not fit.
     """
     folder = Path(folder)
-    settings = _read_settings(folder / CONFIG)
+    settings = read_settings(folder / CONFIG)
     families = _families(str(settings.get("model_type")), folder / CONFIG)
     tensors = {}
     for name, tensor in _read_tensors(folder).items():  # older files use these names for a norm
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
         tensors[name.replace("LayerNorm.beta", "LayerNorm.bias")] = tensor
-    there = Size(len(tensors), sum(tensor.numel() for tensor in tensors.values()))
     family = next(f for f in families if f.head is None or f.head in tensors)
+    return model_of(family, settings, tensors, folder / CONFIG, folder / HUB_WEIGHTS)
+
+
+def model_of(
+    family: Family, settings: Settings, tensors: Tensors, config_file: Path, weights_file: Path
+) -> nn.Module:
+    """Return our model of a family with these tensors; errors name the two files."""
+    there = Size(len(tensors), sum(tensor.numel() for tensor in tensors.values()))
     try:
         settings = family.completed(settings, tensors)
         config = family.read_config(settings)
@@ -96,13 +95,13 @@ def from_huggingface(folder: str | Path) -> nn.Module:
         with stored.Within(there, "the config"):
             model: nn.Module = config.build(*family.ends(settings))
     except STRANGE as error:
-        raise ExchangeError(f"{folder / CONFIG}: {error}") from error
+        raise ExchangeError(f"{config_file}: {error}") from error
     try:
-        _fill(model, family, settings, tensors, folder / HUB_WEIGHTS)
+        _fill(model, family, settings, tensors, weights_file)
     except ExchangeError:
         raise
     except STRANGE as error:
-        raise ExchangeError(f"{folder / HUB_WEIGHTS}: {error}; {AGAIN}") from error
+        raise ExchangeError(f"{weights_file}: {error}; {AGAIN}") from error
     return model.eval()
 
 
@@ -138,15 +137,25 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
     return folder
 
 
-def _read_settings(path: Path) -> Settings:
+def read_settings(path: Path) -> Settings:
     """Return the JSON object in a file that transformers wrote."""
     if not path.is_file():
         raise ExchangeError(
             f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
         )
-    if not isinstance(settings := _json(path, AGAIN), dict):
+    if not isinstance(settings := read_json(path, AGAIN), dict):
         raise ExchangeError(f"{path}: not a JSON object; {AGAIN}")
     return settings
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """Return the value in a JSON file. Raises `ExchangeError`, which ends with the remedy."""
+    if not path.is_file():
+        raise ExchangeError(f"{path}: no such file; {remedy}")
+    try:
+        return json.loads(bounded(path))
+    except (ValueError, RecursionError) as error:
+        raise ExchangeError(f"{path}: no JSON ({error}); {remedy}") from None
 
 
 def _families(name: str, path: Path) -> list[Family]:
@@ -184,7 +193,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 def _shards(index: Path) -> list[str]:
     """Return the files listed in an index. Raises `ExchangeError` for one that is not beside it."""
     try:
-        names = sorted(set(_read_settings(index)["weight_map"].values()))
+        names = sorted(set(read_settings(index)["weight_map"].values()))
         strange = [name for name in names if not stored.is_beside(name)]
     except (LookupError, AttributeError, TypeError) as error:
         raise ExchangeError(f"{index}: no index of weights ({error!r}); {AGAIN}") from None
@@ -451,165 +460,3 @@ def _settings(longest: int) -> dict[str, object]:
 
 def _write_json(path: Path, tree: dict[str, object]) -> None:
     replace_file(path, json.dumps(tree, ensure_ascii=False, indent=2) + "\n")
-
-
-# Import models and vocabularies of others: ``foveate import``. No network, nothing unpickled.
-#
-# A folder of `transformers` (config.json, model.safetensors, tokenizer.json) becomes a run; a
-# vocabulary of CTranslate2 (JSON) or OpenNMT-py (text, a piece per line, counts after a tab)
-# becomes a tokenizer of pieces separated by spaces.
-
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz")
-NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
-
-
-def import_from(source: Path, out: Path) -> str:
-    """Make a run of a folder, or a tokenizer of a vocabulary; return a description of it.
-
-    Raises `ExchangeError` with the remedy for what cannot be read, and ``FileExistsError`` if
-    ``out`` exists.
-    """
-    if source.is_dir():
-        return _run(source, out)
-    if not source.is_file():
-        raise ExchangeError(
-            f"{source}: no such file or folder; foveate downloads nothing: fetch it yourself, and "
-            "give its folder"
-        )
-    if source.suffix in PICKLES:
-        raise ExchangeError(
-            f"{source} may hold a pickle, which could run any code, so it is not opened: write it "
-            "again where you trust it, model.save_pretrained(folder, safe_serialization=True), and "
-            "import that folder"
-        )
-    return _vocabulary(source, out)
-
-
-def _run(source: Path, out: Path) -> str:
-    model = from_huggingface(source)
-    if not isinstance(model, EncoderDecoder):
-        raise ExchangeError(
-            f"{source} is a {type(model).__name__}: only translators become runs; in Python "
-            f"foveate.exchange.huggingface.from_huggingface gives you the model, and "
-            "[start] the weights of a run of yours"
-        )
-    settings, generation = _read_settings(source / CONFIG), source / "generation_config.json"
-    if (source / "source.spm").is_file():
-        own = marian_vocabulary(source, settings)
-        model = renumbered(model, own.order)
-        also = _read_settings(generation) if generation.is_file() else {}
-        search = search_of(settings, also)
-    else:
-        tokenizer, search = read_tokenizer(source / "tokenizer.json"), Greedy.Config()
-        own = Vocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
-        _check_ends(source)
-    if len(own.order) != len(model.output.weight):
-        raise ExchangeError(
-            f"{source}: the tokenizer has {len(own.order)} pieces, the weights "
-            f"{len(model.output.weight)}: take both from the same folder"
-        )
-    task = Translation.Config(
-        source="{split}.source",
-        target="{split}.target",
-        tokenizer=own.source.config,
-        joint=own.source.text() == own.target.text(),
-    )
-    config = RunConfig(task=task, model=model.config, decode=search)
-    with appearing(out) as place:
-        place.mkdir()
-        write_text(place / "config.toml", config.toml())
-        own.source.save(place / "source.tokenizer.json")
-        own.target.save(place / "target.tokenizer.json")
-        first = path_of(place, 0)  # only weights, from which training begins
-        with sealed_folder(first, stored.run_files(place, first)) as folder:
-            save_weights(model, folder / WEIGHTS)
-        load(place)
-    keep(load(out))
-    return (
-        f"{out}: a run of {source}, {own.source.vocab_size:,} pieces; to train it further: foveate "
-        f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
-        "train.max_steps=1000 (the names of your files)"
-    )
-
-
-def _check_ends(source: Path) -> None:
-    """Raise `ExchangeError` unless outputs start and end with the tokens of our translators."""
-    ends: Settings = SPECIAL_IDS | {"decoder_start_token_id": BOS, "forced_bos_token_id": None}
-    for path in (source / "config.json", source / "generation_config.json"):
-        settings = _json(path, "save the model again") if path.is_file() else {}
-        for key, right in ends.items() if isinstance(settings, dict) else ():
-            if settings.get(key) not in (None, right, [right]):
-                expected = "none" if right is None else f"{right} ({SPECIALS[right]})"
-                raise ExchangeError(
-                    f"{path}: {key} = {settings[key]}, but a run of foveate has {expected}: its "
-                    "answers would differ from this model's; from_huggingface reads only the "
-                    "weights"
-                )
-
-
-def read_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer.json with pieces over bytes and our four special pieces.
-
-    Raises `ExchangeError` with the differences.
-    """
-    again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
-    tree = _json(path, again)
-    try:
-        kind = str(tree.get("model", {}).get("type", "none")).lower()
-        listed = tree.get("model", {}).get("vocab", {})
-        pieces = enumerate(listed) if isinstance(listed, list) else ()
-        ids = {str(p): i for i, (p, _) in pieces} or dict(listed)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {again}") from None
-    others = [name for i, name in enumerate(SPECIALS) if ids.get(name) != i]
-    if kind not in ("bpe", "unigram") or others:
-        raise ExchangeError(
-            f"{path}: a tokenizer of the kind {kind} in which {', '.join(others) or 'nothing'} "
-            f"stands elsewhere: ours have {', '.join(SPECIALS)} as pieces 0 to 3 of a bpe or "
-            "unigram over bytes; from_huggingface reads the weights alone"
-        )
-    rest = tree | {"post_processor": None, "added_tokens": []}
-    config = {"kind": kind, "vocab_size": max(len(ids), 4 + 256)}
-    tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
-    try:
-        tokenizer._restore(rest)
-        same = tokenizer.decode(tokenizer.encode("an élan ☃").ids) == "an élan ☃"
-    except BaseException as error:
-        if not is_failure(error):
-            raise
-        raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
-    if not same:
-        raise ExchangeError(f"{path}: texts do not come back unchanged; it is not over bytes")
-    return tokenizer
-
-
-def _json(path: Path, remedy: str) -> Any:
-    if not path.is_file():
-        raise ExchangeError(f"{path}: no such file; {remedy}")
-    try:
-        return json.loads(bounded(path))
-    except (ValueError, RecursionError) as error:
-        raise ExchangeError(f"{path}: no JSON ({error}); {remedy}") from None
-
-
-def _vocabulary(source: Path, out: Path) -> str:
-    """Read a JSON list (CTranslate2), or lines with counts after a tab (OpenNMT-py)."""
-    if source.suffix == ".json":
-        pieces = _json(source, "give the vocabulary of a CTranslate2 model")
-    else:
-        try:
-            lines = bounded(source).decode().split("\n")
-        except ValueError as error:
-            raise ExchangeError(
-                f"{source}: no vocabulary ({error}); give one of UTF-8 lines"
-            ) from None
-        pieces = [line.split("\t")[0] for line in lines if line]
-    if not (pieces and isinstance(pieces, list) and all(isinstance(p, str) for p in pieces)):
-        raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, one piece per line")
-    own = [piece for piece in dict.fromkeys(pieces) if piece not in NAMES]
-    tokenizer = Symbol(Symbol.Config())
-    tokenizer._restore(own)
-    with appearing(out) as place:
-        tokenizer.save(place)
-        Tokenizer.load(place)
-    return f"{out}: {len(own):,} pieces between blanks, and the four special ones"

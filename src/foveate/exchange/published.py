@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from foveate.data.sentencepiece import SentencePiece, SentencePieceModel
+from foveate.data.sentencepiece import UNKNOWN, SentencePiece, SentencePieceModel
 from foveate.data.tokenizer import BOS, PAD, Tokenizer, bounded
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
@@ -59,7 +59,7 @@ def marian_vocabulary(folder: Path, settings: Settings) -> Vocabulary:
         if sorted(ids.values()) != list(range(size)) or size != settings["vocab_size"]:
             raise ValueError(f"{len(ids):,} pieces for {settings['vocab_size']:,} ids")
         pad, end = settings["pad_token_id"], settings["eos_token_id"]
-        start = settings.get("decoder_start_token_id", pad)
+        start = settings["decoder_start_token_id"]
         order = in_our_order(ids, ids["<unk>"], pad, start, end)
     except FileNotFoundError:
         raise ExchangeError(f"{path}: no such file; take the whole folder") from None
@@ -77,6 +77,27 @@ def marian_vocabulary(folder: Path, settings: Settings) -> Vocabulary:
     return Vocabulary(source, target, order)
 
 
+def piece_vocabulary(path: Path, settings: Settings) -> Vocabulary:
+    """Read a SentencePiece model whose pieces are numbered as the rows of a Marian model.
+
+    Raises `ExchangeError` if there are not as many as config.json says.
+    """
+    if not path.is_file():
+        raise ExchangeError(f"{path}: no such file; take the whole folder")
+    model = SentencePieceModel.read(path)
+    names = [text for text, _, _ in model.pieces]
+    unknown = [kind for _, _, kind in model.pieces].index(UNKNOWN)
+    ids, pad = {name: i for i, name in enumerate(names)}, len(names)
+    if settings["vocab_size"] != pad + 1 or len(ids) != pad:
+        raise ExchangeError(
+            f"{path} has {pad:,} pieces, the model {settings['vocab_size'] - 1:,}: take both from "
+            "the same folder"
+        )
+    order = in_our_order(ids | {"<pad>": pad}, unknown, pad, pad, settings["eos_token_id"])
+    tokenizer = SentencePiece.of_model(model, ids | {"<pad>": pad}, order)
+    return Vocabulary(tokenizer, tokenizer, order)
+
+
 def in_our_order(ids: Mapping[str, int], unk: int, pad: int, start: int, end: int) -> list[int]:
     """Return the published ids in the order of ours: special pieces, pieces, tags of languages."""
     special = [int(i) for i in (unk, pad, start, end)]
@@ -86,10 +107,13 @@ def in_our_order(ids: Mapping[str, int], unk: int, pad: int, start: int, end: in
     return special + [i for _, i in sorted(rest)]
 
 
-def renumbered(model: EncoderDecoder, order: Sequence[int]) -> EncoderDecoder:
+def renumbered(
+    model: EncoderDecoder, order: Sequence[int], never: Sequence[int] = (PAD,)
+) -> EncoderDecoder:
     """Return the same model with the rows of its tables in another order.
 
-    Padding and a second row of the same piece become too improbable for any output.
+    The pieces ``never`` and a start that is another piece as well become too improbable for any
+    output.
     """
     config = model.config.model_copy(update={"output_bias": True})
     ours: EncoderDecoder = config.build(Tokens(len(order)), Tokens(len(order)))
@@ -100,8 +124,8 @@ def renumbered(model: EncoderDecoder, order: Sequence[int]) -> EncoderDecoder:
             value = theirs.get(name, torch.zeros(max(order) + 1))  # it had no bias
             parameter.copy_(value[rows] if name in TABLES else value)
         bias = ours.output.bias
-        never = [PAD, *([BOS] if order[BOS] in (order[PAD], *order[BOS + 1 :]) else [])]
-        bias[never] = bias.min() - RARE
+        twice = [BOS] if order.count(order[BOS]) > 1 else []
+        bias[[*never, *twice]] = bias.min() - RARE
     return ours.eval()
 
 
@@ -117,6 +141,6 @@ def search_of(settings: Settings, generation: Settings) -> Search.Config:
         beam_size=width,
         length_penalty=1.0 if penalty is None else penalty,
         length_offset=0.0,
-        patient=not own.get("early_stopping"),
+        stop="count" if own.get("early_stopping") else "bound",
         **limits,
     )

@@ -23,7 +23,7 @@ export interface Settings {
   best: number;
   lengthPenalty: number;
   lengthOffset: number;
-  patient: boolean; // a beam goes on until no output can be bettered
+  stop: number; // when a beam ends: a place in STOPS
   minLength: number;
   noRepeat: number;
   reach: number; // tokens that a language model reads at once, 0: any number
@@ -162,7 +162,7 @@ export class CompiledSearch {
     const never = engine.put(Int32Array.from(own.never)), after = own.characters ? engine.put(own.characters) : 0;
     this.#tables = [never, after];
     const ruled = own.minLength || own.noRepeat ? 1 : 0;
-    const whole = [sampling ? 1 : 0, own.patient ? 1 : 0, own.width, own.start, own.end, own.best, ROOM, own.reach, ruled, own.minLength, own.noRepeat, sampling?.topK ?? 0];
+    const whole = [sampling ? 1 : 0, own.stop, own.width, own.start, own.end, own.best, ROOM, own.reach, ruled, own.minLength, own.noRepeat, sampling?.topK ?? 0];
     const real = [own.lengthPenalty, own.lengthOffset, sampling?.temperature ?? 1, sampling?.topP ?? 1, sampling?.minP ?? 0, sampling?.repetitionPenalty ?? 1];
     const settings = new Uint8Array(SETTINGS), fields = new DataView(settings.buffer);
     whole.forEach((field, k) => fields.setInt32(4 * k, field, true));

@@ -2,7 +2,7 @@
 import { axisOf, END, joined, linesAxis, merged, single, START, type Axis, type Units } from "./axes";
 import { tokenStates } from "./characters";
 import { CompiledModel, CompiledSearch, STAGES, type AttentionMap, type Engine, type Output, type Partial, type Settings, type Source, type Stage, type Tensor } from "./compiled";
-import { read, type Header, type Packed, type SearchTree } from "./packed";
+import { read, STOPS, type Header, type Packed, type SearchTree } from "./packed";
 import { placeOf, silenced } from "./silence";
 import { steps } from "./steps";
 import { BOS, EOS, PAD, SILENT, splitWords, Tokenizer, UNK } from "./tokenizer";
@@ -69,7 +69,7 @@ export class PackedModel {
     const { sampling, top_k, top_p, min_p, temperature, repetition_penalty, seed } = search;
     const characters = search.whole_characters && (this.#characters ??= tokenStates(this.#writes.surfaces) ?? false);
     return {
-      ...this.#plain, end, width: search.beam_size, best, lengthPenalty: search.length_penalty, lengthOffset: search.length_offset ?? 5, patient: search.patient ?? false,
+      ...this.#plain, end, width: search.beam_size, best, lengthPenalty: search.length_penalty, lengthOffset: search.length_offset ?? 5, stop: STOPS.indexOf(search.stop ?? "count"),
       minLength: search.min_length, noRepeat: search.no_repeat, reach: this.header.reach ?? 0,
       never: this.#never,
       ...(sampling && { sampling: { temperature, topK: top_k ?? 0, topP: top_p ?? 1, minP: min_p ?? 0, repetitionPenalty: repetition_penalty, seed } }),
@@ -95,7 +95,7 @@ export class PackedModel {
 
   /** A search that computes what is given: nothing is left out of its sums. */
   get #plain(): Settings {
-    return { start: this.#continues ? EOS : BOS, end: EOS, width: 1, best: 1, lengthPenalty: 0, lengthOffset: 5, patient: false, minLength: 0, noRepeat: 0, reach: 0, never: [] };
+    return { start: this.#continues ? EOS : BOS, end: EOS, width: 1, best: 1, lengthPenalty: 0, lengthOffset: 5, stop: 0, minLength: 0, noRepeat: 0, reach: 0, never: [] };
   }
 
   #use<Result>(settings: Settings, use: (search: CompiledSearch) => Result): Result {

@@ -3,9 +3,10 @@ import type { Tensor } from "./compiled";
 import type { TokenizerTree } from "./tokenizer";
 
 export type Task = "translation" | "prefix_translation" | "language" | "classification";
+export const STOPS = ["count", "bound", "shrink"] as const; // when a beam ends
 export interface SearchTree {
   method?: "greedy" | "beam" | "sample";
-  sampling: boolean; beam_size: number; length_penalty: number; length_offset?: number; patient?: boolean; max_ratio: number; max_extra: number; min_length: number; no_repeat: number;
+  sampling: boolean; beam_size: number; length_penalty: number; length_offset?: number; stop?: (typeof STOPS)[number]; max_ratio: number; max_extra: number; min_length: number; no_repeat: number;
   whole_characters: boolean; shortlist: boolean; temperature: number; top_k?: number; top_p?: number; min_p?: number; repetition_penalty: number; seed: number;
 }
 export interface Header {

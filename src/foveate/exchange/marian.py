@@ -1,0 +1,142 @@
+"""Marian's own files: model.npz with its options inside, decoder.yml and vocab.spm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from foveate.decode.beam import Beam, Greedy
+from foveate.decode.search import Search
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.huggingface_families import MARIAN, both
+from foveate.exchange.huggingface_rules import Family, Key, Settings
+
+# What transformers computes otherwise than Marian in spite of the same weights: ε of norms, and the
+# waves of positions, of which the longest has a period of 2π · 10,000 only in Marian.
+OWN = (
+    Key("layer_norm_eps", 1e-9, both("norm.eps")),
+    Key("wave_base", 10_000.0, both("position.base")),
+)
+FAMILY: Family = replace(MARIAN, keys=(*MARIAN.keys, *OWN))
+OPTIONS = "special:model.yml"  # the tensor that holds the options, as text that ends with a NUL
+ONLY = {  # the options for which we support a single value, and what files without them mean
+    "type": "transformer",
+    "transformer-preprocess": "",
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-top": "",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-train-position-embeddings": "false",
+    "transformer-depth-scaling": "false",
+    "transformer-ffn-depth": "2",
+    "transformer-no-projection": "false",
+    "tied-embeddings-all": "true",
+    "skip": "false",
+    "lemma-dim-emb": "0",
+    "right-left": "false",
+}
+SUBLAYERS = {  # theirs and those of transformers; Wo_ln and ffn_ffn_ln are norms behind them
+    "self": "self_attn",
+    "context": "encoder_attn",
+    "ffn": "final",
+}
+
+
+def options_of(text: str) -> dict[str, str]:
+    """Return the options of one value in a YAML text that Marian wrote."""
+    lines = re.findall(r"^([\w-]+): *(.*?)\s*$", text, re.MULTILINE)
+    return {name: value.strip("\"'") for name, value in lines}
+
+
+def read_marian(path: Path) -> tuple[Settings, dict[str, Tensor]]:
+    """Return config.json and tensors as transformers would have them, from a ``.npz`` of Marian.
+
+    There, padding is one piece more, whose zeros also start the decoder. Nothing in the file is
+    unpickled. Raises `ExchangeError` with the first option that is not supported.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, NDArray[np.float32]] = {name: file[name] for name in file.files}
+        options = options_of(bytes(arrays.pop(OPTIONS)).decode().rstrip("\0"))
+        table = arrays["Wemb"]
+        vocabulary, size = table.shape
+        settings: Settings = {
+            "model_type": "marian",
+            "vocab_size": vocabulary + 1,
+            "d_model": size,
+            "encoder_layers": int(options["enc-depth"]),
+            "decoder_layers": int(options["dec-depth"]),
+            "encoder_attention_heads": int(options["transformer-heads"]),
+            "decoder_attention_heads": int(options["transformer-heads"]),
+            "encoder_ffn_dim": int(options["transformer-dim-ffn"]),
+            "decoder_ffn_dim": int(options["transformer-dim-ffn"]),
+            "activation_function": options["transformer-ffn-activation"],
+            "scale_embedding": True,
+            "wave_base": 10_000.0 ** (size / (size - 2)),  # θ_j = 10,000^(−j / (D/2 − 1))
+            "pad_token_id": vocabulary,
+            "eos_token_id": 0,
+        }
+        tensors = dict(_renamed(arrays))
+    except (ValueError, LookupError, OSError, TypeError) as error:
+        raise ExchangeError(f"{path}: not a model that Marian wrote ({error!r})") from None
+    for name, expected in ONLY.items():
+        if (value := options.get(name, expected)) != expected:
+            raise ExchangeError(
+                f"{path}: {name}: {value!r} is not supported; supported: {expected!r}"
+            )
+    bias = arrays.get("decoder_ff_logit_out_b", np.zeros((1, vocabulary), np.float32))
+    tensors["model.shared.weight"] = torch.from_numpy(np.pad(table, ((0, 1), (0, 0))))
+    tensors["final_logits_bias"] = torch.from_numpy(np.pad(bias, ((0, 0), (0, 1))))
+    return settings, tensors
+
+
+def _renamed(arrays: dict[str, NDArray[np.float32]]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of all layers under the names of transformers."""
+    for name, array in arrays.items():
+        if name in ("Wemb", "decoder_ff_logit_out_b"):
+            continue
+        match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn)_(\w+)", name)
+        if match is None:
+            raise ValueError(f"a tensor {name} that no supported model has")
+        side, layer, part, own = match.groups()
+        inside = f"model.{side}.layers.{int(layer) - 1}"
+        norm = re.fullmatch(r"(?:Wo|ffn)_ln_(scale|bias)", own)
+        matrix = re.fullmatch(r"([Wb])([qkvo12])", own)
+        if norm is not None:
+            kind = "weight" if norm[1] == "scale" else "bias"
+            yield f"{inside}.{SUBLAYERS[part]}_layer_norm.{kind}", torch.from_numpy(array[0])
+        elif matrix is not None:
+            kind, which = ("weight" if matrix[1] == "W" else "bias"), matrix[2]
+            called = {"o": "out_proj", "1": "fc1", "2": "fc2"}.get(which, f"{which}_proj")
+            called = called if part == "ffn" else f"{SUBLAYERS[part]}.{called}"
+            yield f"{inside}.{called}.{kind}", torch.from_numpy(array.T.squeeze())
+        else:
+            raise ValueError(f"a tensor {name} that no supported model has")
+
+
+def marian_search(options: Mapping[str, str]) -> Search.Config:
+    """Return the search that Marian makes with the options in decoder.yml.
+
+    ``normalize`` is α of |y|^α; outputs may be ``max-length-factor`` times as long as the source.
+    """
+    limits: dict[str, Any] = {
+        "max_ratio": float(options.get("max-length-factor", 3)),
+        "max_extra": 1,
+    }
+    width = int(options.get("beam-size", 12))
+    if width == 1:
+        return Greedy.Config(**limits)
+    return Beam.Config(
+        beam_size=width,
+        length_penalty=float(options.get("normalize", 0)),
+        length_offset=0.0,
+        stop="shrink",
+        **limits,
+    )

@@ -257,10 +257,17 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
     return config.parse(value, where)
 
 
+def published(path: Path) -> bool:
+    """Return whether a path is a folder with a model of another library, as it was published."""
+    if not path.is_dir() or (path / "config.toml").is_file():
+        return False
+    return (path / "config.json").is_file() or any(path.glob("*.npz"))
+
+
 def check_run(path: Path) -> None:
     """Raise ``ConfigError`` if a path is not the folder of a run."""
     if not (path / "config.toml").is_file():
-        if (path / "config.json").is_file():
+        if published(path):
             raise ConfigError(
                 f"{path} is a model of another library, not a run: make a run of it with "
                 f"foveate import {path} RUN"

@@ -42,7 +42,7 @@ def set_threads(threads: int | None) -> int | None:
 
 def named(paths: Runs) -> Runs:
     """Return paths of runs, files or installed models; raise ``ConfigError`` without PyTorch."""
-    from foveate.config import check_run, shipped
+    from foveate.config import check_run, published, shipped
     from foveate.engine.installed import named
 
     if not paths:  # of a view that needs no run
@@ -50,9 +50,19 @@ def named(paths: Runs) -> Runs:
 
     resolved = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
     say(remark for _, remark in resolved if remark)
+    resolved = [(as_run(path) if published(path) else path, remark) for path, remark in resolved]
     for folder in (shipped(path) for path, _ in resolved if not shipped(path).is_file()):
         check_run(folder)
     return [path for path, _ in resolved] if isinstance(paths, list) else resolved[0][0]
+
+
+def as_run(folder: Path) -> Path:
+    """Return the run of a published folder; say where it is kept when it is made."""
+    from foveate.exchange.importing import cached_run, run_in_cache
+
+    if not (place := run_in_cache(folder)).exists():
+        say([f"{folder} is read once and kept as the run {place}"])
+    return cached_run(folder)
 
 
 Threads = Annotated[

@@ -6,6 +6,8 @@ OpenNMT-py (text, a piece per line, counts after a tab) a tokenizer of pieces se
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +31,7 @@ from foveate.exchange.published import (
     renumbered,
     search_of,
 )
-from foveate.files import write_text
+from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.run import RunConfig, load
 from foveate.run.pack import keep
@@ -39,6 +41,7 @@ from foveate.train.checkpoint import path_of
 from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+VERSION = 1  # of how folders are read: a later one reads them again
 Opened = tuple[EncoderDecoder, Vocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
@@ -90,6 +93,24 @@ def _run(source: Path, out: Path) -> str:
         f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
         "train.max_steps=1000 (the names of your files)"
     )
+
+
+def run_in_cache(folder: Path) -> Path:
+    """Return where the run of a published folder is kept; other files in it, another place."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    known = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    digest = hashlib.sha256(repr((VERSION, folder.resolve(), known)).encode()).hexdigest()
+    return cache_folder() / "opened" / f"{folder.resolve().name}-{digest[:12]}"
+
+
+def cached_run(folder: Path) -> Path:
+    """Return the run of a published folder, made where there is none yet."""
+    place = run_in_cache(folder)
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # another process has made it
+            _run(folder, place)
+    return place
 
 
 def opened(source: Path) -> Opened:

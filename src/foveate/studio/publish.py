@@ -31,7 +31,7 @@ CHUNK = 2**20  # bytes compressed between two progress reports
 Progress = Callable[[str, int, int | None], None]
 EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs shown when a page opens, and their characters
 LAST = 1000  # lines of a file without splits from which examples are taken
-TOKENIZERS = ("byte", "character", "word", "symbol", "bpe", "unigram")
+TOKENIZERS = ("byte", "character", "word", "symbol", "bpe", "unigram", "sentencepiece")
 PAGE = """<!doctype html>
 <html lang="en">
 <head>

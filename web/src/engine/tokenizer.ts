@@ -1,5 +1,6 @@
 // Tokenizers as Python has them (`foveate.data.tokenizer`): ids of texts, and texts of ids.
 import type { TokenizedText } from "./axes";
+import { sentencePiece, type SentencePieceTree } from "./sentencepiece";
 import { subword, type HuggingFaceTree } from "./subword";
 
 export const UNK = 0, PAD = 1, BOS = 2, EOS = 3, SPECIALS = ["<unk>", "<pad>", "<s>", "</s>"];
@@ -70,6 +71,7 @@ const KINDS: Record<string, (tree: TokenizerTree) => Kind> = {
     between: (before, piece) => (before !== undefined && piece ? " " : ""),
   }),
   bpe: (tree) => ({ ...subword(tree.vocabulary as HuggingFaceTree, tree.config.lowercase), trimsFirst: true, units: "words" }),
+  sentencepiece: ({ vocabulary }) => ({ ...sentencePiece(vocabulary as SentencePieceTree), trimsFirst: true, units: "words" }),
   unigram: (tree) => ({ ...subword(tree.vocabulary as HuggingFaceTree, tree.config.lowercase), trimsFirst: true, units: "words" }),
 };
 

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder
-from foveate.nn.attention import SHORT, Attention
+from foveate.nn.attention import Attention
 from foveate.nn.context import Mask, State
 from foveate.nn.linear import RMSNorm
 from foveate.nn.native.kernels import library, without_kernels
+from foveate.nn.native.layers import SHORT
 from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
 from foveate.nn.scores import Normalizer, Softmax
 from foveate.nn.spec import Tokens

@@ -41,7 +41,8 @@ class Config(pydantic.BaseModel):
 
     A direct subclass defines a *family* (``family="score"``); a subclass of that defines a *kind*
     (``kind="cosine"``) and is registered under it. If a config has a field of a family's type, a
-    tree may contain just the kind's name (``score = "cosine"``) or a table with ``kind``.
+    tree may contain just the kind's name (``score = "cosine"``) or a table with ``kind``, which may
+    be left out if the family has a ``default``.
     """
 
     model_config = pydantic.ConfigDict(
@@ -58,11 +59,16 @@ class Config(pydantic.BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(
-        cls, *, family: str | None = None, kind: str | None = None, **kwargs: object
+        cls,
+        *,
+        family: str | None = None,
+        kind: str | None = None,
+        default: str | None = None,
+        **kwargs: object,
     ) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if family is not None:
-            cls.family, cls.kind = family, None
+            cls.family, cls.kind = family, default
             _FAMILIES[family] = {}
         if kind is not None:
             if cls.family is None:

@@ -22,11 +22,11 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn import attention as fused_module
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm
+from foveate.nn.native import layers as fused_module
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
 from foveate.train.stored import load_weights, save_weights

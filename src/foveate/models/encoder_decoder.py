@@ -11,8 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import Mask, State, definer, overridden
+from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
+from foveate.nn.native.layers import definer, overridden
 from foveate.nn.recurrent import Hidden
 from foveate.nn.spec import Input, Tokens
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from foveate.data.tokenizer import UNK
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
-from foveate.nn.attention import Attention, Projection, split_hypotheses
+from foveate.nn.attention import Attention, Projection, unfold_heads
 from foveate.nn.context import AttentionContext, Mask, State
 from foveate.nn.linear import single
 from foveate.nn.scores import Additive, Score
@@ -81,11 +81,11 @@ class CoveredAttention(Attention):
         keys, values = self._keys_and_values(query, memory.values, context)
         if self.covered is None:
             weights = self._tapped(self._weights(queries, keys, context), context)
-            contexts = split_hypotheses(self._stage("context", weights @ values), each)
-            alpha = split_hypotheses(weights, each).squeeze(1)
+            contexts = unfold_heads(self._stage("context", weights @ values), each)
+            alpha = unfold_heads(weights, each).squeeze(1)
             cost = alpha.new_zeros(alpha.shape[:2])
         else:
-            queries = split_hypotheses(queries, each)
+            queries = unfold_heads(queries, each)
             alpha, cost = self._cover(queries, keys.repeat_interleave(each, 0), memory, state)
             contexts = alpha[:, None] @ values.repeat_interleave(each, 0)
         return self._stage("output", self.output(contexts.squeeze(1))), alpha, cost

@@ -16,10 +16,11 @@ from foveate.config import Config
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State, overridden
+from foveate.nn.context import Mask, State
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, normalize
+from foveate.nn.native.layers import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
 

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import reduce
 
 import torch
 from jaxtyping import Float
@@ -274,35 +274,3 @@ def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
         yield
     finally:
         module.probe = before
-
-
-def overridden(module: nn.Module, base: type, *methods: str) -> bool:
-    """Return whether any of these methods of a module differs from that of ``base``.
-
-    A derived class or the object itself may define another, and a hook may read or change what
-    ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
-    """
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks
-    return ("forward" in methods and any(hooks)) or any(
-        name in vars(module) or getattr(type(module), name) is not getattr(base, name)
-        for name in methods
-    )
-
-
-@cache
-def _methods(kind: type) -> frozenset[str]:
-    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
-
-
-def as_written(part: object) -> bool:
-    """Return whether a part's class is ours or PyTorch's, and the object has no method of its own.
-
-    Then an engine that only has the numbers of a module may compute in its place.
-    """
-    ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
-    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
-
-
-def definer(module: object, name: str) -> type:
-    """Return the class that gives an object this attribute."""
-    return next(each for each in type(module).__mro__ if name in vars(each))

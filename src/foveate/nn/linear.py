@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import overridden
 from foveate.nn.native.kernels import AutogradContext, fits, library, transformed
-from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
+from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer, overridden
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:

@@ -12,10 +12,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import State, overridden
+from foveate.nn.context import State
 from foveate.nn.linear import Linear, linear, single, to_autocast_dtype
 from foveate.nn.native.kernels import fits, fits_either, library
-from foveate.nn.native.layers import Convolve, Scan, apply
+from foveate.nn.native.layers import Convolve, Scan, apply, overridden
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
 

@@ -43,8 +43,8 @@ from foveate.inspect.records import AttentionRecord, Units
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
 from foveate.nn.attention import BaseAttention
-from foveate.nn.context import as_written
 from foveate.nn.native.kernels import WeightCache, library, sleep_at_barriers
+from foveate.nn.native.layers import as_written
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
 from foveate.run.linking import links_of_pairs

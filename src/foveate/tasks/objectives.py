@@ -21,9 +21,10 @@ from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
 from foveate.models.pointer import PointerGenerator
-from foveate.nn.context import State, definer
+from foveate.nn.context import State
 from foveate.nn.linear import linear, single
 from foveate.nn.loss import Product, linear_cross_entropy, linear_divergence, linear_taught
+from foveate.nn.native.layers import definer
 from foveate.tasks.base import AnyTask, DecoderBatch, Loss
 
 Choose = Literal["greedy", "sample"]

@@ -27,8 +27,9 @@ from foveate.measure.laws.trial import (
     require_same,
 )
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State, definer, overridden
+from foveate.nn.context import Mask, State
 from foveate.nn.feed_forward import FeedForward
+from foveate.nn.native.layers import definer, overridden
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.scores import Normalizer, Score

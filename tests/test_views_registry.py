@@ -22,7 +22,8 @@ from foveate.draw.maps import AttentionDrawing
 from foveate.errors import UserError
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
-from foveate.tasks.objectives import CrossEntropy, OwnOutput, tokens_of
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.teacher_forcing import OwnOutput, tokens_of
 from foveate.train.journal import Line, read
 from foveate.views import VIEWS, ViewEntry, find
 from foveate.views.exposure import NAMES, place_errors

@@ -11,7 +11,7 @@ from foveate.draw.charts import LinesDrawing
 from foveate.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.nn.more_positions import T5Bias
 from foveate.nn.positions import ALiBi
-from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
+from foveate.tasks.teacher_forcing import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Schedule, WarmupStableDecay
 from foveate.views.demos import formulas

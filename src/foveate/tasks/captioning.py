@@ -35,7 +35,8 @@ from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, Valida
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.metrics import BleuTokenizer
-from foveate.tasks.objectives import CrossEntropy, loss_at, mean_nll, outputs_of, tokens_of
+from foveate.tasks.objectives import CrossEntropy, loss_at, mean_nll, outputs_of
+from foveate.tasks.teacher_forcing import tokens_of
 from foveate.tasks.text import OneTokenizer, decoder_sides
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
@@ -162,7 +163,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         sides = self.decoder_batch(model, batch)
         memory, target_mask = sides.memory, sides.targets != PAD
-        read = objective.read(tokens_of(model, memory), sides.inputs)
+        read = objective.read(lambda: tokens_of(model, memory), sides.inputs)
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
             outputs = outputs_of(model, read, memory)

@@ -16,7 +16,7 @@ from foveate.run.evaluation import ForecastEvaluation
 from foveate.tasks.abilities import Generates
 from foveate.tasks.base import spread
 from foveate.tasks.forecasting import Forecasting
-from foveate.tasks.objectives import autoregressive, predict, tokens_of
+from foveate.tasks.teacher_forcing import autoregressive, predict, tokens_of
 from foveate.views import view
 from foveate.views.examples import evaluated_split, exposed
 from foveate.views.options import Split

@@ -31,8 +31,8 @@ from foveate.run.watching import Watched
 from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
-from foveate.tasks.objectives import predict
 from foveate.tasks.summarisation import Summarisation
+from foveate.tasks.teacher_forcing import predict
 from foveate.tasks.text_to_text import TextToText
 from foveate.views import view
 from foveate.views.examples import decoder_of, example_of, ready, text_of

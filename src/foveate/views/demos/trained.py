@@ -30,7 +30,7 @@ from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
 from foveate.run import load
 from foveate.tasks.language import Language
-from foveate.tasks.objectives import autoregressive, predict, second_pass, tokens_of
+from foveate.tasks.teacher_forcing import autoregressive, predict, second_pass, tokens_of
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 from foveate.views.demos import demo

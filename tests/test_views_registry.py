@@ -192,7 +192,7 @@ def test_free_errors_of_a_caption_are_those_of_its_greedy_output(runs: dict[str,
         own = tokens_of(run.model, places.memory)
         free = OwnOutput.Config().build().read(own, places.inputs, 1)
         says = run.model(batch.pixels, free).argmax(-1)[0]
-        hits[: len(ids) + 1] += (says == batch.target[0]).numpy()
+        hits[: len(ids) + 1] += (says == batch.targets[0]).numpy()
     assert errors.free["accuracy"] * errors.counts == near(hits, MODEL)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
 from foveate.nn.native.layers import definer, overridden
 from foveate.nn.recurrent import Hidden
@@ -22,20 +22,20 @@ from foveate.nn.spec import Input, Tokens
 class Memory:
     """The output of an encoder, which a decoder attends to.
 
-    ``values`` (B, S, D); ``keys`` (B, S), true at real positions, None if all are real; ``final``:
-    the last hidden state of each layer of a recurrent encoder, None for other encoders; ``ids`` (B,
-    S): the source itself, for a model that copies from it.
+    ``values`` (B, S, D); ``source_mask`` (B, S), true at real positions, None if all are real;
+    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders;
+    ``ids`` (B, S): the source itself, for a model that copies from it.
     """
 
     values: Float[Tensor, "B S D"]
-    keys: Bool[Tensor, "B S"] | None = None
+    source_mask: Bool[Tensor, "B S"] | None = None
     final: list[Hidden] | None = None
     ids: Int[Tensor, "B S"] | None = None
 
     @cached_property
     def mask(self) -> Mask:
         """The mask of the real positions, shared by all layers and steps that attend to them."""
-        return Mask(self.keys)
+        return Mask(self.source_mask)
 
     def summary(self) -> Float[Tensor, "B D"]:
         """Return the source as one vector: the last hidden state, else the mean of the values."""
@@ -43,17 +43,17 @@ class Memory:
 
     def mean(self) -> Float[Tensor, "B D"]:
         """Return the mean of the values at real positions."""
-        if self.keys is None:
+        if self.source_mask is None:
             return self.values.mean(dim=1)
-        real = self.keys.unsqueeze(-1).to(self.values.dtype)
+        real = self.source_mask.unsqueeze(-1).to(self.values.dtype)
         return (self.values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
     def select(self, rows: Tensor) -> Memory:
         """Return the memory of the sources ``rows``."""
-        keys = None if self.keys is None else self.keys[rows]
+        source_mask = None if self.source_mask is None else self.source_mask[rows]
         final = self.final and [tuple(part[rows] for part in hidden) for hidden in self.final]
         ids = None if self.ids is None else self.ids[rows]
-        return Memory(self.values[rows], keys, final, ids)
+        return Memory(self.values[rows], source_mask, final, ids)
 
 
 class Encoder(Configurable, nn.Module):
@@ -117,7 +117,7 @@ class Decoder(Configurable, nn.Module):
         """Raise `UserError` if it cannot start from the output of this encoder."""
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         raise NotImplementedError
 
@@ -176,7 +176,7 @@ class EncoderDecoder(Model):
         return self.encoder(inputs, source_mask)
 
     def decode(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         """Return a vector at each target position, from which the next token is predicted."""
         return self.decoder(ids, memory, state)
@@ -186,7 +186,7 @@ class EncoderDecoder(Model):
         return self.output(hidden)
 
     def predict(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory, state: DecoderState | None = None
     ) -> Float[Tensor, "B T V"]:
         """Return unnormalised log-probabilities of the token that follows each position."""
         return self.logits(self.decode(ids, memory, state))
@@ -218,7 +218,7 @@ class DecoderSteps:
         tokens: Int[Tensor, "W"] | None = None,
         never: tuple[int, ...] = (),
     ) -> None:
-        self.model, self.memory, self.state, self.tokens = model, memory, State(), tokens
+        self.model, self.memory, self.state, self.tokens = model, memory, DecoderState(), tokens
         self.device, self.never = memory.values.device, list(never)
         own = tokens is None or not model.scores_are_product
         self.output = None if tokens is None or own else model.output_rows(tokens)

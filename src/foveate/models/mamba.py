@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.models.transformer import DecoderLayer, TransformerDecoder
 from foveate.nn.attention import Attention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout, Norm, ResidualBlock, RMSNorm, to_autocast_dtype
 from foveate.nn.positions import Position
@@ -92,7 +92,7 @@ class MambaDecoderLayer(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, memory: Memory | None, mask: Mask, state: State | None
+        self, x: Tensor, memory: Memory | None, mask: Mask, state: DecoderState | None
     ) -> Float[Tensor, "B T D"]:
         blocks, cross = cast(list[ResidualBlock], list(self.blocks)), self.cross_attention
         x = blocks[0].around(x, None, self.state_space, None, state)
@@ -136,7 +136,7 @@ class MambaDecoder(Decoder):
         self.norm = config.norm.build(size)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         x = self.dropout(self.stem(ids))
         mask = Mask() if memory is None else memory.mask
@@ -154,7 +154,7 @@ class SSRULayer(DecoderLayer):
         self.unit = SSRU(config.hidden_size)
 
     def attend_to_prefix(
-        self, x: Tensor, mask: Mask, state: State | None, position: Position
+        self, x: Tensor, mask: Mask, state: DecoderState | None, position: Position
     ) -> Float[Tensor, "B T D"]:
         return self.unit(x, state)
 

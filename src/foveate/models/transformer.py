@@ -16,7 +16,7 @@ from foveate.config import Config
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, normalize
@@ -58,8 +58,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
         first, *rest = cast(list[ResidualBlock], list(self.blocks))
-        x = first.around(x, mask.keys, self.self_attention, None, mask, None, position)
-        return rest[0].around(x, mask.keys, self.feed_forward) if rest else x
+        x = first.around(x, mask.key_mask, self.self_attention, None, mask, None, position)
+        return rest[0].around(x, mask.key_mask, self.feed_forward) if rest else x
 
 
 class DecoderLayer(nn.Module):
@@ -81,7 +81,7 @@ class DecoderLayer(nn.Module):
         self.self_attention: BaseAttention = attention
 
     def attend_to_prefix(
-        self, x: Tensor, mask: Mask, state: State | None, position: Position
+        self, x: Tensor, mask: Mask, state: DecoderState | None, position: Position
     ) -> Float[Tensor, "B T D"]:
         """Return what each position gathers from the positions up to itself."""
         return self.self_attention(x, None, mask, state, position)
@@ -92,7 +92,7 @@ class DecoderLayer(nn.Module):
         memory: Memory | None,
         masks: tuple[Mask, Mask],
         position: Position,
-        state: State | None,
+        state: DecoderState | None,
         target_mask: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         first, *rest = cast(list[ResidualBlock], list(self.blocks))
@@ -187,7 +187,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         self._build(config, target, lambda: self.layer(config, memory_size))
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         target_mask = ids != Tokens.padding if self.training else None
         x = self.embed(ids, 0 if state is None else state.position, target_mask)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.nn.context import AttentionContext, Mask, Positions, Probed, State, indices
+from foveate.nn.context import AttentionContext, DecoderState, Mask, PositionRanges, Probed, indices
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 from foveate.nn.native.layers import definer, fused_attention, fused_is_faster, overridden
 from foveate.nn.positions import NO_POSITION, Position
@@ -194,7 +194,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         query: Float[Tensor, "B T D"],
         memory: Float[Tensor, "M S E"] | None = None,
         mask: Mask | None = None,
-        state: State | None = None,
+        state: DecoderState | None = None,
         position: Position | None = None,
     ) -> Float[Tensor, "B T O"]:
         """Attend to ``memory``, or to the queries themselves if it is None.
@@ -204,7 +204,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         each of its rows serves B/M consecutive queries (the hypotheses of one source), which are
         queries of one row to all that follows (`fold`).
         """
-        x, state = to_autocast_dtype(query), state or State()
+        x, state = to_autocast_dtype(query), state or DecoderState()
         memory = None if memory is None else to_autocast_dtype(memory)
         sources = len(x) if memory is None else len(memory)
         start = state.position if memory is None else 0
@@ -227,14 +227,14 @@ class BaseAttention(Probed, Configurable, nn.Module):
         queries = self._stage("query", split_heads(self.query(x), self.num_heads))
         return self._rotated("query", queries, context.position, context.query_at)
 
-    def _project(self, x: Tensor, position: Position, at: Positions) -> tuple[Tensor, Tensor]:
+    def _project(self, x: Tensor, position: Position, at: PositionRanges) -> tuple[Tensor, Tensor]:
         """Return keys and values of x at positions ``at`` in key heads, keys rotated by them."""
         keys = values = self._stage("value", split_heads(self.value(x), self.key_heads))
         if self.reads_keys:  # otherwise a score needs only their number
             keys = self._stage("key", split_heads(self.key(x), self.key_heads))
         return self._rotated("key", keys, position, at), values
 
-    def _rotated(self, name: str, x: Tensor, position: Position, at: Positions) -> Tensor:
+    def _rotated(self, name: str, x: Tensor, position: Position, at: PositionRanges) -> Tensor:
         """Return queries or keys, rotated where the position encoding does that."""
         if not position.rotates:
             return x

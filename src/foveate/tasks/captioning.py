@@ -80,9 +80,9 @@ class CaptionBatch(TensorBatch):
     """``pixels`` (B, C, H, W) and the captions as of a `foveate.tasks.text.TextBatch`."""
 
     pixels: Tensor
-    read: Tensor
-    target: Tensor
-    real: Tensor | None
+    inputs: Tensor
+    targets: Tensor
+    counted: Tensor | None
 
 
 class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
@@ -158,7 +158,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
 
     def decoder_batch(self, model: EncoderDecoder, batch: CaptionBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
-        return DecoderBatch(batch.read, batch.target, batch.real, model.encode(batch.pixels))
+        return DecoderBatch(batch.inputs, batch.targets, batch.counted, model.encode(batch.pixels))
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         sides = self.decoder_batch(model, batch)

@@ -41,7 +41,7 @@ from foveate.decode.search import (
 )
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.spec import Tokens
 from foveate.tasks.abilities import Generates, Vocabulary
 from foveate.tasks.base import DecoderBatch, Loss, Measures, Task, ValidationSample, of_nll
@@ -337,7 +337,7 @@ def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:
 
 def _whole(model: LanguageModel, text: Tensor) -> Iterator[Tensor]:
     """The state is carried from the beginning of the text to its end."""
-    state = State()
+    state = DecoderState()
     for piece in text[:-1].split(CHUNK):
         yield model.decode(piece[None], state)[0]
 

@@ -17,7 +17,7 @@ from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 
 Choose = Literal["greedy", "sample"]
 
@@ -200,7 +200,7 @@ def predict(
     model: EncoderDecoder | LanguageModel,
     ids: Int[Tensor, "B T"],
     memory: Memory | None,
-    state: State | None = None,
+    state: DecoderState | None = None,
 ) -> Float[Tensor, "B T V"]:
     """Scores of the token that follows each position, by a model with a source or without."""
     if isinstance(model, LanguageModel):
@@ -215,7 +215,7 @@ def tokens_of(
     prompt: int | Int[Tensor, "B 1"] = 1,
 ) -> Predictions:
     """Return the predictions of a model that writes tokens, from the beginning of its text."""
-    state = State()
+    state = DecoderState()
 
     def following(ids: Tensor, choose: Choose) -> Tensor:
         return _choose(predict(model, ids, memory, state)[:, -1], choose)

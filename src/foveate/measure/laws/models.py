@@ -24,7 +24,7 @@ from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.spec import Labels, Tokens
 
 VOCABULARY = 12
@@ -137,9 +137,9 @@ def encodes_without_padding(trial: Trial) -> None:
         require_same(after, before, "the output changes when padding changes", {"x": x})
 
 
-def _steps(compute: Callable[[Tensor, State], Tensor], ids: Tensor) -> Tensor:
+def _steps(compute: Callable[[Tensor, DecoderState], Tensor], ids: Tensor) -> Tensor:
     """Return the outputs computed one token at a time."""
-    state = State()
+    state = DecoderState()
     return torch.cat([compute(token, state) for token in ids.split(1, dim=1)], dim=1)
 
 

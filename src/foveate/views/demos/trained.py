@@ -316,9 +316,9 @@ def sampling(
     task, model = run.need(Translation, "mix two passes"), run.model
     reads, writes = task.tokenizers
     batch = collate([reads.encode(text).ids], [writes.encode(target).ids])
-    memory = model.encode(batch.source, batch.keys)
+    memory = model.encode(batch.source, batch.source_mask)
     own = tokens_of(model, memory)
-    gold, true = torch.cat((batch.read, batch.target[:, -1:]), dim=1), batch.target
+    gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
     rows = {"true": (gold[:, :-1], torch.zeros_like(true))}

@@ -30,7 +30,7 @@ class MambaEncoderLayer(nn.Module):
         self.block = ResidualBlock(config.norm.build(size), config.dropout, "pre")
 
     def forward(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
-        return self.block.around(x, None, self._both_directions, source_mask)
+        return self.block.around(self._both_directions, x, None, source_mask=source_mask)
 
     def _both_directions(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
         x = to_autocast_dtype(x)
@@ -95,9 +95,9 @@ class MambaDecoderLayer(nn.Module):
         self, x: Tensor, memory: Memory | None, mask: Mask, state: DecoderState | None
     ) -> Float[Tensor, "B T D"]:
         blocks, cross = cast(list[ResidualBlock], list(self.blocks)), self.cross_attention
-        x = blocks[0].around(x, None, self.state_space, None, state)
+        x = blocks[0].around(self.state_space, x, None, state=state)
         if memory is not None and cross is not None:
-            x = blocks[1].around(x, None, cross, memory.values, mask, state)
+            x = blocks[1].around(cross, x, None, memory=memory.values, mask=mask, state=state)
         return x
 
 

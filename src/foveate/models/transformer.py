@@ -58,8 +58,9 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
         first, *rest = cast(list[ResidualBlock], list(self.blocks))
-        x = first.around(x, mask.key_mask, self.self_attention, None, mask, None, position)
-        return rest[0].around(x, mask.key_mask, self.feed_forward) if rest else x
+        real = mask.key_mask
+        x = first.around(self.self_attention, x, real, mask=mask, position=position)
+        return rest[0].around(self.feed_forward, x, real) if rest else x
 
 
 class DecoderLayer(nn.Module):
@@ -84,7 +85,7 @@ class DecoderLayer(nn.Module):
         self, x: Tensor, mask: Mask, state: DecoderState | None, position: Position
     ) -> Float[Tensor, "B T D"]:
         """Return what each position gathers from the positions up to itself."""
-        return self.self_attention(x, None, mask, state, position)
+        return self.self_attention(x, mask=mask, state=state, position=position)
 
     def forward(
         self,
@@ -95,14 +96,19 @@ class DecoderLayer(nn.Module):
         state: DecoderState | None,
         target_mask: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
+        """Return the vectors of all positions; ``masks`` are those of prefix and memory.
+
+        ``target_mask`` is true at real positions. No attention needs it, as padding stands after
+        them, where no real position looks; a norm over the batch does, in training.
+        """
         first, *rest = cast(list[ResidualBlock], list(self.blocks))
-        causal, memory_mask = masks
-        x = first.around(x, target_mask, self.attend_to_prefix, causal, state, position)
-        cross = self.cross_attention
+        causal, visible = masks
+        prefix, cross, real = self.attend_to_prefix, self.cross_attention, target_mask
+        x = first.around(prefix, x, real, mask=causal, state=state, position=position)
         if memory is not None and cross is not None:
             second, *rest = rest
-            x = second.around(x, target_mask, cross, memory.values, memory_mask, state)
-        return rest[0].around(x, target_mask, self.feed_forward) if rest else x
+            x = second.around(cross, x, real, memory=memory.values, mask=visible, state=state)
+        return rest[0].around(self.feed_forward, x, real) if rest else x
 
 
 class TransformerStack(nn.Module):

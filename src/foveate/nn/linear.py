@@ -261,17 +261,17 @@ class ResidualBlock(nn.Module):
         self.norm, self.dropout, self.order = norm, Dropout(dropout), order
 
     def around(
-        self, x: Tensor, mask: Tensor | None, sublayer: Callable[..., Tensor], *inputs: object
+        self, sublayer: Callable[..., Tensor], x: Tensor, real: Tensor | None, **inputs: object
     ) -> Tensor:
         """Return x (B, T, D) after the sub-layer f(x, …), with the ``inputs`` that f has besides x.
 
-        ``mask`` (B, T) is true at real positions.
+        ``real`` (B, T) is true at real positions, for a norm that is over several of them.
         """
         if self.order == "pre":
-            return self(x, sublayer(normalize(self.norm, x, mask), *inputs))
-        change = sublayer(x, *inputs)
+            return self(x, sublayer(normalize(self.norm, x, real), **inputs))
+        change = sublayer(x, **inputs)
         y = self.dropout(change) if self.order == "plain" else self(x, change)
-        return normalize(self.norm, y, mask)
+        return normalize(self.norm, y, real)
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         """Return x + dropout(change), in one pass where random bytes decide."""

@@ -66,7 +66,7 @@ def one_by_one(run: Run, texts: int = 64) -> float:
     ids = torch.cat((torch.full((texts, 1), EOS), ids.view(texts, BLOCK)), dim=1)
     state, total = DecoderState(), 0.0
     for t in range(BLOCK):
-        logits = run.model.logits(run.model.decode(ids[:, t : t + 1], state)[:, -1])
+        logits = run.model.logits(run.model.decode(ids[:, t : t + 1], state=state)[:, -1])
         total += float(cross_entropy(logits, ids[:, t + 1]))
     return total / BLOCK
 

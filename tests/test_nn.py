@@ -507,7 +507,7 @@ def test_memory_at_generation_does_not_grow_with_length() -> None:
     model = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
     state, sizes = DecoderState(), []
     for step in range(1, 101):
-        model.decode(torch.full((3, 1), 4 + step % 10), state)
+        model.decode(torch.full((3, 1), 4 + step % 10), state=state)
         sizes.append(remembered(state, model))
     assert set(sizes) == {2 * 3 * 32 * (3 + 16)}  # layers · rows · channels · (window − 1 + states)
     assert state.position == 100

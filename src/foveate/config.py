@@ -41,8 +41,7 @@ class Config(pydantic.BaseModel):
 
     A direct subclass defines a *family* (``family="score"``); a subclass of that defines a *kind*
     (``kind="cosine"``) and is registered under it. If a config has a field of a family's type, a
-    tree may contain just the kind's name (``score = "cosine"``) or a table with ``kind``, which may
-    be left out if the family has a ``default``.
+    tree may contain just the kind's name (``score = "cosine"``) or a table with ``kind``.
     """
 
     model_config = pydantic.ConfigDict(
@@ -59,16 +58,11 @@ class Config(pydantic.BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(
-        cls,
-        *,
-        family: str | None = None,
-        kind: str | None = None,
-        default: str | None = None,
-        **kwargs: object,
+        cls, *, family: str | None = None, kind: str | None = None, **kwargs: object
     ) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if family is not None:
-            cls.family, cls.kind = family, default
+            cls.family, cls.kind = family, None
             _FAMILIES[family] = {}
         if kind is not None:
             if cls.family is None:

@@ -73,7 +73,7 @@ def test_whole_equals_step_by_step_equals_chunks(model: LanguageModel) -> None:
     whole = model.decode(TEXT)
     for chunks in ([1] * 9, [4, 5], [1, 8], [6, 1, 1, 1]):
         state = DecoderState()
-        parts = [model.decode(part, state) for part in TEXT.split(chunks, dim=1)]
+        parts = [model.decode(part, state=state) for part in TEXT.split(chunks, dim=1)]
         close(torch.cat(parts, dim=1), whole)
         assert state.position == 9
 
@@ -99,7 +99,7 @@ def test_rows_do_not_see_each_other(model: LanguageModel) -> None:
 def test_memory_is_constant_where_a_decoder_says_so(model: LanguageModel) -> None:
     state, sizes = DecoderState(), []
     for part in ids(1, 24).split(8, dim=1):
-        model.decode(part, state)
+        model.decode(part, state=state)
         swapped = sum(t.numel() for parts in state._current.values() for t in parts)
         sizes.append((swapped, len(state._grown)))
     assert (len(set(sizes)) == 1 and not state._grown) == model.decoder.constant_memory

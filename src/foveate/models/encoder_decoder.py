@@ -139,7 +139,40 @@ class Model(Configurable, nn.Module):
         )
 
 
-class EncoderDecoder(Model):
+class Writer(Model):
+    """A model that writes tokens: p(y_t | y_<t) = softmax(W · decode(y_<t)).
+
+    The decoder reads a memory of the source, or none, as in a language model.
+    """
+
+    decoder: Decoder
+    output: nn.Linear
+    scored_by = "predict", "logits"
+
+    def decode(
+        self,
+        ids: Int[Tensor, "B T"],
+        memory: Memory | None = None,
+        state: DecoderState | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Return a vector at each target position, from which the next token is predicted."""
+        return self.decoder(ids, memory, state)
+
+    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Return unnormalised log-probabilities of every next token."""
+        return self.output(hidden)
+
+    def predict(
+        self,
+        ids: Int[Tensor, "B T"],
+        memory: Memory | None = None,
+        state: DecoderState | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Return unnormalised log-probabilities of the token that follows each position."""
+        return self.logits(self.decode(ids, memory, state))
+
+
+class EncoderDecoder(Writer):
     """p(y_t | y_<t, x) = softmax(W · decode(y_<t, encode(x)))."""
 
     class Config(Model.Config, kind="encoder_decoder"):
@@ -154,7 +187,6 @@ class EncoderDecoder(Model):
         output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
-    scored_by = "predict", "logits"
 
     def __init__(self, config: Config, source: Input, target: Tokens) -> None:
         super().__init__()
@@ -174,22 +206,6 @@ class EncoderDecoder(Model):
     def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read the source; ``source_mask`` is true at real positions, None if all are real."""
         return self.encoder(inputs, source_mask)
-
-    def decode(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: DecoderState | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """Return a vector at each target position, from which the next token is predicted."""
-        return self.decoder(ids, memory, state)
-
-    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Return unnormalised log-probabilities of every next token."""
-        return self.output(hidden)
-
-    def predict(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: DecoderState | None = None
-    ) -> Float[Tensor, "B T V"]:
-        """Return unnormalised log-probabilities of the token that follows each position."""
-        return self.logits(self.decode(ids, memory, state))
 
     def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
         """Return the output projection onto some tokens only, a shortlist."""

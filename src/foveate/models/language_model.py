@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, Writer
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import DecoderState
 from foveate.nn.embedding import output_projection, tie
@@ -19,7 +19,7 @@ from foveate.nn.linear import LayerNorm, Norm
 from foveate.nn.spec import Tokens
 
 
-class LanguageModel(Model):
+class LanguageModel(Writer):
     """p(x_t | x_<t) = softmax(W · decode(x_<t))."""
 
     class Config(Model.Config, kind="language_model"):
@@ -32,7 +32,6 @@ class LanguageModel(Model):
         output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
-    scored_by = ("logits",)
 
     def __init__(self, config: Config, target: Tokens) -> None:
         super().__init__()
@@ -44,18 +43,8 @@ class LanguageModel(Model):
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
 
-    def decode(
-        self, ids: Int[Tensor, "B T"], state: DecoderState | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """Return a vector at each position, from which the next token is predicted."""
-        return self.decoder(ids, None, state)
-
-    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Return scores of every next token."""
-        return self.output(hidden)
-
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        return self.logits(self.decode(ids))
+        return self.predict(ids)
 
 
 class LanguageSteps:
@@ -85,7 +74,7 @@ class LanguageSteps:
         self.text = torch.cat((self.text, new), dim=1)
         if self.reach is not None and self.state.position + new.shape[1] > self.reach:
             self.state, new = DecoderState(), self.text[:, -max(1, self.reach // 2) :]
-        logits = self.model.logits(self.model.decode(new, self.state)[:, -1]).float()
+        logits = self.model.logits(self.model.decode(new, state=self.state)[:, -1]).float()
         logits[:, self.never] = -torch.inf
         return logits
 

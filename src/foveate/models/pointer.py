@@ -156,9 +156,13 @@ class PointerGenerator(EncoderDecoder):
         return replace(super().encode(self.known(inputs), source_mask), ids=inputs)
 
     def decode(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: DecoderState | None = None
+        self,
+        ids: Int[Tensor, "B T"],
+        memory: Memory | None = None,
+        state: DecoderState | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Return o_t, from which a word of the vocabulary is predicted."""
+        assert memory is not None
         return self.point(ids, memory, state).vectors
 
     def point(
@@ -176,9 +180,13 @@ class PointerGenerator(EncoderDecoder):
         return torch.where(ids < self.vocab_size, ids, UNK)
 
     def predict(
-        self, ids: Int[Tensor, "N T"], memory: Memory, state: DecoderState | None = None
+        self,
+        ids: Int[Tensor, "N T"],
+        memory: Memory | None = None,
+        state: DecoderState | None = None,
     ) -> Float[Tensor, "N T W"]:
         """Return log P(w) of every word of the vocabulary and of the sources' others, W ≥ |V|."""
+        assert memory is not None
         pointed = self.point(ids, memory, state)
         copied = self._source(memory, len(ids))[:, None].expand_as(pointed.weights)
         width = max(self.vocab_size, int(copied.max()) + 1)

@@ -81,7 +81,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
     kind defines how queries, keys and values are mixed (`_attend`).
     """
 
-    class Config(BaseConfig, family="attention", default="full"):
+    class Config(BaseConfig, family="attention", kind="full"):  # which `Attention` is
         """Heads, and which parts are projected; a table without a kind is full attention."""
 
         num_heads: int = Field(1, gt=0)  # heads, each with weights of its own

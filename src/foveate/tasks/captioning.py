@@ -35,9 +35,10 @@ from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, Valida
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.metrics import BleuTokenizer
-from foveate.tasks.objectives import CrossEntropy, loss_at, mean_nll, outputs_of
+from foveate.tasks.objectives import CrossEntropy, loss_at, outputs_of
 from foveate.tasks.teacher_forcing import tokens_of
 from foveate.tasks.text import OneTokenizer, decoder_sides
+from foveate.tasks.text_to_text import mean_nll
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 

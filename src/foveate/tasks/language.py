@@ -339,7 +339,7 @@ def _whole(model: LanguageModel, text: Tensor) -> Iterator[Tensor]:
     """The state is carried from the beginning of the text to its end."""
     state = DecoderState()
     for piece in text[:-1].split(CHUNK):
-        yield model.decode(piece[None], state)[0]
+        yield model.decode(piece[None], state=state)[0]
 
 
 def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iterator[Tensor]:

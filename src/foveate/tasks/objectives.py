@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.data.batches import sorted_batches
 from foveate.errors import UserError
-from foveate.models.encoder_decoder import EncoderDecoder, Memory
-from foveate.models.language_model import LanguageModel
+from foveate.models.encoder_decoder import Memory, Writer
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.linear import linear, single
 from foveate.nn.loss import Product, linear_cross_entropy, linear_divergence, linear_taught
 from foveate.tasks.base import AnyTask, DecoderBatch, Loss
-from foveate.tasks.teacher_forcing import Always, Predictions, TeacherForcing, predict, tokens_of
+from foveate.tasks.teacher_forcing import Always, Predictions, TeacherForcing, tokens_of
 
 
 class Objective(Configurable):
@@ -209,9 +205,7 @@ class Distillation(Compared):
         return Loss(total, own.count, own.logged | {"divergence": divergence.detach()})
 
 
-def token_loss(
-    model: EncoderDecoder | LanguageModel, batch: DecoderBatch, objective: CrossEntropy
-) -> Loss:
+def token_loss(model: Writer, batch: DecoderBatch, objective: CrossEntropy) -> Loss:
     """Return the loss of the positions that count, after what the objective lets the decoder read.
 
     The tasks whose models write text call it as their ``loss``.
@@ -224,19 +218,14 @@ def token_loss(
 
 
 def outputs_of(
-    model: EncoderDecoder | LanguageModel, ids: Int[Tensor, "B T"], memory: Memory | None
+    model: Writer, ids: Int[Tensor, "B T"], memory: Memory | None
 ) -> Float[Tensor, "B T D"]:
     """The vectors of which the output layer makes scores; the scores of a model with its own."""
-    if not model.scores_are_product:
-        return predict(model, ids, memory)
-    if isinstance(model, LanguageModel):
-        return model.decode(ids)
-    assert memory is not None
-    return model.decode(ids, memory)
+    return model.decode(ids, memory) if model.scores_are_product else model.predict(ids, memory)
 
 
 def loss_at(
-    model: EncoderDecoder | LanguageModel,
+    model: Writer,
     outputs: Float[Tensor, "B T D"],
     batch: DecoderBatch,
     objective: CrossEntropy,
@@ -271,20 +260,3 @@ def pointer_loss(
         total = total + model.config.coverage * coverage
         logged["coverage"] = coverage.detach()
     return Loss(total, count, logged)
-
-
-def mean_nll(
-    task: Any,
-    model: EncoderDecoder | LanguageModel,
-    split: str,
-    lengths: NDArray[np.int32],
-    batch_tokens: int,
-) -> float:
-    """Mean −log p of a token of a split, all that is read being true."""
-    plain = CrossEntropy.Config(label_smoothing=0.0).build()
-    total, count = 0.0, 0
-    for indices in sorted_batches(lengths, batch_tokens):
-        batch = task.decoder_batch(model, task.batch(split, indices.tolist()))
-        loss = token_loss(model, batch, plain)
-        total, count = total + float(loss.logged["nll"]), count + loss.count
-    return total / max(count, 1)

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.models.encoder_decoder import EncoderDecoder, Memory
-from foveate.models.language_model import LanguageModel
+from foveate.models.encoder_decoder import Memory, Writer
 from foveate.nn.context import DecoderState
 
 Choose = Literal["greedy", "sample"]
@@ -196,21 +195,8 @@ def _where(keep: Bool[Tensor, "*B"], inputs: Tensor, predicted: Tensor) -> Tenso
     return torch.where(keep.view(*keep.shape, *[1] * (inputs.ndim - keep.ndim)), inputs, predicted)
 
 
-def predict(
-    model: EncoderDecoder | LanguageModel,
-    ids: Int[Tensor, "B T"],
-    memory: Memory | None,
-    state: DecoderState | None = None,
-) -> Float[Tensor, "B T V"]:
-    """Scores of the token that follows each position, by a model with a source or without."""
-    if isinstance(model, LanguageModel):
-        return model.logits(model.decode(ids, state))
-    assert memory is not None
-    return model.predict(ids, memory, state)
-
-
 def tokens_of(
-    model: EncoderDecoder | LanguageModel,
+    model: Writer,
     memory: Memory | None = None,
     prompt: int | Int[Tensor, "B 1"] = 1,
 ) -> Predictions:
@@ -218,10 +204,10 @@ def tokens_of(
     state = DecoderState()
 
     def following(ids: Tensor, choose: Choose) -> Tensor:
-        return _choose(predict(model, ids, memory, state)[:, -1], choose)
+        return _choose(model.predict(ids, memory, state)[:, -1], choose)
 
     def everywhere(ids: Tensor, choose: Choose) -> Tensor:
-        return _choose(predict(model, ids, memory), choose)
+        return _choose(model.predict(ids, memory), choose)
 
     return Predictions(following, everywhere if model.decoder.parallel else None, prompt)
 

@@ -30,7 +30,7 @@ from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
 from foveate.run import load
 from foveate.tasks.language import Language
-from foveate.tasks.teacher_forcing import autoregressive, predict, second_pass, tokens_of
+from foveate.tasks.teacher_forcing import autoregressive, second_pass, tokens_of
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 from foveate.views.demos import demo
@@ -337,7 +337,7 @@ def sampling(
         mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
         rows["pass 1 predicts"] = first, first != true
     which = "" if own.each is None else "pass 2 "
-    outputs = predict(model, mixed, memory).argmax(-1)
+    outputs = model.predict(mixed, memory).argmax(-1)
     rows["read next"] = shown[:, 1:], ~shown[:, 1:]
     rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
     rows[f"{which}predicts"] = outputs, outputs != true

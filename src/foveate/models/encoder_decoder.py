@@ -17,6 +17,8 @@ from foveate.nn.native.layers import definer, overridden
 from foveate.nn.recurrent import Hidden
 from foveate.nn.spec import Input, Tokens
 
+Ids = Int[Tensor, "B T"]  # of target tokens
+
 
 @dataclass
 class Memory:
@@ -117,7 +119,7 @@ class Decoder(Configurable, nn.Module):
         """Raise `UserError` if it cannot start from the output of this encoder."""
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
+        self, ids: Ids, memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         raise NotImplementedError
 
@@ -129,7 +131,7 @@ class Model(Configurable, nn.Module):
         """The kind of model."""
 
     scored_by: ClassVar[tuple[str, ...]] = ("forward",)
-    """Methods that give W h + b here; where a derived class has others, a loss calls them."""
+    """Methods of this class that give scores W h + b; a loss calls those of a derived class."""
 
     @property
     def scores_are_product(self) -> bool:
@@ -150,10 +152,7 @@ class Writer(Model):
     scored_by = "predict", "logits"
 
     def decode(
-        self,
-        ids: Int[Tensor, "B T"],
-        memory: Memory | None = None,
-        state: DecoderState | None = None,
+        self, ids: Ids, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         """Return a vector at each target position, from which the next token is predicted."""
         return self.decoder(ids, memory, state)
@@ -163,10 +162,7 @@ class Writer(Model):
         return self.output(hidden)
 
     def predict(
-        self,
-        ids: Int[Tensor, "B T"],
-        memory: Memory | None = None,
-        state: DecoderState | None = None,
+        self, ids: Ids, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T V"]:
         """Return unnormalised log-probabilities of the token that follows each position."""
         return self.logits(self.decode(ids, memory, state))

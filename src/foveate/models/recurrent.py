@@ -369,10 +369,7 @@ class LocationDecoder(Decoder):
     "max_length".
     """
 
-    differs = (
-        "the softmax is over the source positions; Luong et al. (2015) compute it over L_max "
-        'positions and truncate the result: set softmax_over = "max_length"'
-    )
+    differs = AffineLocation.differs
 
     class Config(Decoder.Config, kind="location"):
         """``max_length`` L_max, the end of the sentence counted."""

@@ -52,15 +52,11 @@ def unfold(x: Float[Tensor, "M N O"], hypotheses: int) -> Float[Tensor, "B T O"]
 
 def fold_heads(x: Float[Tensor, "B H T S"], hypotheses: int) -> Float[Tensor, "M H N S"]:
     """`fold` what has heads, such as weights."""
-    if hypotheses == 1:
-        return x
     return x.unflatten(0, (-1, hypotheses)).transpose(1, 2).flatten(2, 3)
 
 
 def unfold_heads(x: Float[Tensor, "M H N S"], hypotheses: int) -> Float[Tensor, "B H T S"]:
     """`unfold` what has heads."""
-    if hypotheses == 1:
-        return x
     return x.unflatten(2, (hypotheses, -1)).transpose(1, 2).flatten(0, 1)
 
 

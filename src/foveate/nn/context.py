@@ -77,13 +77,13 @@ class Mask:
         if name in self._forms:
             return self._forms[name]
         terms = []
-        if self.key_mask is not None:
+        if self.key_mask is not None:  # the key is real
             terms, device = [take(self.key_mask, key_at, 1)[:, None, None, :]], self.key_mask.device
         last = max((r.stop - 1 for r in ranges(key_at)), default=0)
         future = self.causal and last > ranges(query_at)[0].start  # that of the first query
         if future or self.window is not None:
             distance = (indices(query_at, device)[:, None] - indices(key_at, device))[None, None]
-            if future:
+            if future:  # k ≤ q
                 terms.append(distance >= 0)
             if self.window is not None:
                 terms.append(distance.abs() < self.window)

@@ -327,10 +327,7 @@ class Run(Translator):
 
 
 def load(
-    path: str | Path,
-    which: str = "best",
-    ensemble: Sequence[str | Path] = (),
-    trust: bool = False,
+    path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = (), trust: bool = False
 ) -> Run:
     """Read a run; ``which`` is "best", "last", "average" or the number of a step.
 

@@ -33,12 +33,7 @@ from foveate.data.tokenizer import BOS, BPE, END_OF_LINE, EOS, PAD, UNK, Tokeniz
 from foveate.decode.beam import another
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample as Sampling
-from foveate.decode.search import (
-    DecodingBatch,
-    Search,
-    log_mean,
-    token_log_probabilities,
-)
+from foveate.decode.search import DecodingBatch, Search, log_mean, token_log_probabilities
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import DecoderState

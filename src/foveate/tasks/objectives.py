@@ -225,10 +225,7 @@ def outputs_of(
 
 
 def loss_at(
-    model: Writer,
-    outputs: Float[Tensor, "B T D"],
-    batch: DecoderBatch,
-    objective: CrossEntropy,
+    model: Writer, outputs: Float[Tensor, "B T D"], batch: DecoderBatch, objective: CrossEntropy
 ) -> Loss:
     """The loss of the positions that count, from the outputs of all."""
     outputs, target = outputs.flatten(0, 1), batch.targets.flatten()  # (B, T, D) -> (B·T, D)
@@ -242,9 +239,9 @@ def loss_at(
 def pointer_loss(
     model: PointerGenerator, read: Tensor, batch: DecoderBatch, objective: CrossEntropy
 ) -> Loss:
-    """L = Σ_t −(1 − α) log P(y_t) − α/V Σ_w log P_vocab(w) + λ Σ_i min(α_ti, c_ti).
+    """L = Σ_t −(1 − ε) log P(y_t) − ε/V Σ_w log P_vocab(w) + λ Σ_i min(α_ti, c_ti).
 
-    α without index is the label smoothing, λ the weight of the coverage loss (See et al., 2017).
+    ε is the label smoothing, λ the weight of the coverage loss (See et al., 2017).
     """
     assert batch.memory is not None
     sums = [
@@ -252,8 +249,8 @@ def pointer_loss(
         for part in model.score(read, batch.memory, batch.targets)
     ]
     log_p, vocabulary, coverage = sums
-    smoothing = objective.config.label_smoothing
-    total = -(1 - smoothing) * log_p - smoothing * vocabulary
+    epsilon = objective.config.label_smoothing
+    total = -(1 - epsilon) * log_p - epsilon * vocabulary
     count = batch.targets.numel() if batch.counted is None else len(batch.counted)
     logged = {"nll": -log_p.detach()}
     if model.config.coverage is not None:

@@ -196,9 +196,7 @@ def _where(keep: Bool[Tensor, "*B"], inputs: Tensor, predicted: Tensor) -> Tenso
 
 
 def tokens_of(
-    model: Writer,
-    memory: Memory | None = None,
-    prompt: int | Int[Tensor, "B 1"] = 1,
+    model: Writer, memory: Memory | None = None, prompt: int | Int[Tensor, "B 1"] = 1
 ) -> Predictions:
     """Return the predictions of a model that writes tokens, from the beginning of its text."""
     state = DecoderState()

@@ -104,11 +104,7 @@ class Examples:
 
 
 def mean_nll(
-    task: Any,
-    model: Writer,
-    split: str,
-    lengths: NDArray[np.int32],
-    batch_tokens: int,
+    task: Any, model: Writer, split: str, lengths: NDArray[np.int32], batch_tokens: int
 ) -> float:
     """Mean −log p of a token of a split, all that is read being true."""
     plain = CrossEntropy.Config(label_smoothing=0.0).build()

@@ -15,8 +15,7 @@ from foveate.models.mamba import MambaDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.linear import RMSNorm
-from foveate.nn.native.kernels import library, without_kernels
-from foveate.nn.native.layers import SHORT
+from foveate.nn.native.kernels import SHORT, library, without_kernels
 from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
 from foveate.nn.scores import Normalizer, Softmax
 from foveate.nn.spec import Tokens

@@ -90,7 +90,7 @@ def test_it_lies_in_the_run(run: Run) -> None:
         Shortlist.load(run.path)
     made = learn(run.task, 3, 2)
     made.save(run.path)
-    again = foveate.load(run.path).task.shortlist()
+    again = foveate.load(run.path).task.shortlist
     assert torch.equal(again.often, made.often) and torch.equal(again.likely, made.likely)
     content = (run.path / FILE).read_bytes()
     with zipfile.ZipFile(other := io.BytesIO(), "w") as archive:

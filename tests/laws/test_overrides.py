@@ -19,7 +19,7 @@ from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward
 from foveate.nn.linear import NoNorm, Norm
-from foveate.nn.native import layers as fused_module
+from foveate.nn.native import kernels as fused_module
 from foveate.nn.native.kernels import library
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.spec import Labels, Tokens

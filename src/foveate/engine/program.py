@@ -38,7 +38,7 @@ from foveate.nn.attention import Attention
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
 from foveate.nn.more_positions import Appended, Concatenated, T5Bias, T5CausalBias
-from foveate.nn.native.layers import as_written
+from foveate.nn.native.kernels import as_written
 from foveate.nn.normalizers import Entmax15, Hardmax, Sampled, Sparsemax
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
 from foveate.nn.ssm import SSRU, SelectiveStateSpace

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
-from foveate.nn.native.layers import definer, overridden
+from foveate.nn.native.kernels import definer, overridden
 from foveate.nn.recurrent import Hidden
 from foveate.nn.spec import Input, Tokens
 

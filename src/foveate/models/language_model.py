@@ -74,7 +74,7 @@ class LanguageSteps:
         self.text = torch.cat((self.text, new), dim=1)
         if self.reach is not None and self.state.position + new.shape[1] > self.reach:
             self.state, new = DecoderState(), self.text[:, -max(1, self.reach // 2) :]
-        logits = self.model.logits(self.model.decode(new, state=self.state)[:, -1]).float()
+        logits = self.model.logits(self.model.decode(new, None, self.state)[:, -1]).float()
         logits[:, self.never] = -torch.inf
         return logits
 

@@ -20,7 +20,7 @@ from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, normalize
-from foveate.nn.native.layers import overridden
+from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
 

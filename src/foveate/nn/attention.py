@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.nn.context import AttentionContext, DecoderState, Mask, PositionRanges, Probed, indices
+from foveate.nn.context import AttentionContext, DecoderState, Mask, Probed, Ranges, indices
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
-from foveate.nn.native.layers import definer, fused_attention, fused_is_faster, overridden
+from foveate.nn.native.kernels import definer, fused_is_faster, overridden
+from foveate.nn.native.layers import fused_attention
 from foveate.nn.positions import NO_POSITION, Position
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 
@@ -223,14 +224,14 @@ class BaseAttention(Probed, Configurable, nn.Module):
         queries = self._stage("query", split_heads(self.query(x), self.num_heads))
         return self._rotated("query", queries, context.position, context.query_at)
 
-    def _project(self, x: Tensor, position: Position, at: PositionRanges) -> tuple[Tensor, Tensor]:
+    def _project(self, x: Tensor, position: Position, at: Ranges) -> tuple[Tensor, Tensor]:
         """Return keys and values of x at positions ``at`` in key heads, keys rotated by them."""
         keys = values = self._stage("value", split_heads(self.value(x), self.key_heads))
         if self.reads_keys:  # otherwise a score needs only their number
             keys = self._stage("key", split_heads(self.key(x), self.key_heads))
         return self._rotated("key", keys, position, at), values
 
-    def _rotated(self, name: str, x: Tensor, position: Position, at: PositionRanges) -> Tensor:
+    def _rotated(self, name: str, x: Tensor, position: Position, at: Ranges) -> Tensor:
         """Return queries or keys, rotated where the position encoding does that."""
         if not position.rotates:
             return x

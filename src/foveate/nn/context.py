@@ -18,21 +18,22 @@ from torch import Tensor, nn
 from foveate.errors import UserError
 from foveate.nn.positions import NO_POSITION, Position
 
-PositionRanges = range | tuple[range, ...]  # consecutive positions, or several ranges of them
+Ranges = range | tuple[range, ...]  # consecutive positions, or several ranges of them
 Tensors = tuple[Tensor, ...]
+Device = torch.device | None
 
 
-def ranges(at: PositionRanges) -> tuple[range, ...]:
+def ranges(at: Ranges) -> tuple[range, ...]:
     """Return the ranges of consecutive positions."""
     return (at,) if isinstance(at, range) else at
 
 
-def indices(at: PositionRanges, device: torch.device | None) -> Tensor:
+def indices(at: Ranges, device: Device) -> Tensor:
     """Return the positions as integers (T,)."""
     return torch.cat([torch.arange(r.start, r.stop, device=device) for r in ranges(at)])
 
 
-def take(x: Tensor, at: PositionRanges, dim: int) -> Tensor:
+def take(x: Tensor, at: Ranges, dim: int) -> Tensor:
     """Return the slices of x at the positions, along one dimension."""
     if at == range(x.shape[dim]):
         return x
@@ -65,13 +66,11 @@ class Mask:
             self._narrower[window] = Mask(self.key_mask, self.causal, window)
         return self._narrower[window]
 
-    def is_causal_only(self, query_at: PositionRanges, key_at: PositionRanges) -> bool:
+    def is_causal_only(self, query_at: Ranges, key_at: Ranges) -> bool:
         """Return whether the mask is the causal one of a whole sequence and nothing else."""
         return self.causal and self.key_mask is None and self.window is None and query_at == key_at
 
-    def dense(
-        self, query_at: PositionRanges, key_at: PositionRanges, device: torch.device | None = None
-    ) -> Tensor | None:
+    def dense(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:
         """Return True where a query attends, (B or 1, 1, T, S); None if all attend to all keys."""
         name = self._name("dense", query_at, key_at, device)
         if name in self._forms:
@@ -91,21 +90,13 @@ class Mask:
         return self._forms[name]
 
     def _name(
-        self,
-        form: object,
-        query_at: PositionRanges,
-        key_at: PositionRanges,
-        device: torch.device | None,
+        self, form: object, query_at: Ranges, key_at: Ranges, device: Device
     ) -> tuple[object, ...]:
         """Return the key of a dense form; without causal mask or window it is for all queries."""
         return form, query_at if self.causal or self.window is not None else None, key_at, device
 
     def additive(
-        self,
-        query_at: PositionRanges,
-        key_at: PositionRanges,
-        dtype: torch.dtype,
-        device: torch.device | None = None,
+        self, query_at: Ranges, key_at: Ranges, dtype: torch.dtype, device: Device = None
     ) -> Tensor | None:
         """Return 0 where a query attends and −∞ elsewhere, to add to scores; None for all zeros.
 
@@ -121,9 +112,7 @@ class Mask:
             self._forms[name] = visible
         return self._forms[name]
 
-    def blind(
-        self, query_at: PositionRanges, key_at: PositionRanges, device: torch.device | None = None
-    ) -> Tensor | None:
+    def blind(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:
         """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None."""
         if self.is_causal_only(query_at, key_at):  # each query attends to itself
             return None
@@ -217,8 +206,8 @@ class AttentionContext:
     """
 
     mask: Mask
-    query_at: PositionRanges
-    key_at: PositionRanges
+    query_at: Ranges
+    key_at: Ranges
     position: Position = NO_POSITION
     state: DecoderState = field(default_factory=DecoderState)
 

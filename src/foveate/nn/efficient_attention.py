@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.nn.attention import Attention, BaseAttention, Keys, Queries, Sums, Values
-from foveate.nn.context import AttentionContext, Mask, PositionRanges, indices, probed, ranges, take
+from foveate.nn.context import AttentionContext, Mask, Ranges, indices, probed, ranges, take
 from foveate.nn.linear import single
 from foveate.nn.positions import NO_POSITION, Position
 
@@ -197,7 +197,7 @@ def _blocks(at: range, size: int) -> list[range]:
     return [range(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def _whole(weights: list[Tensor], key_at: list[PositionRanges], length: int) -> Tensor:
+def _whole(weights: list[Tensor], key_at: list[Ranges], length: int) -> Tensor:
     """Return the weights of all blocks over all keys, 0 for unread keys: (B, H, T, S)."""
     rows = []
     for part, read in zip(weights, key_at, strict=True):
@@ -351,7 +351,7 @@ class KernelAttention(BaseAttention):
             return phi @ sums
 
     def _features(
-        self, x: Tensor, at: PositionRanges, context: AttentionContext
+        self, x: Tensor, at: Ranges, context: AttentionContext
     ) -> tuple[Float[Tensor, "M H S R"], Float[Tensor, "M H S V"]]:
         """Return φ(k), 0 where masked, and [v; 1]: one sum is numerator and denominator."""
         keys, values = self._project(x, context.position, at)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
-from foveate.nn.native.layers import overridden
+from foveate.nn.native.kernels import overridden
 
 
 class FeedForward(Configurable, nn.Module):

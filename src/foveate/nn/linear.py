@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.native.kernels import AutogradContext, fits, library, transformed
-from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer, overridden
+from foveate.nn.native.kernels import AutogradContext, fits, library, overridden, transformed
+from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.context import DecoderState
 from foveate.nn.linear import Linear, linear, single, to_autocast_dtype
-from foveate.nn.native.kernels import fits, fits_either, library
-from foveate.nn.native.layers import Convolve, Scan, apply, overridden
+from foveate.nn.native.kernels import fits, fits_either, library, overridden
+from foveate.nn.native.layers import Convolve, Scan, apply
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
 

@@ -58,10 +58,11 @@ class Objective(Configurable):
         return self.teacher_forcing.read(own(), inputs, self.step)
 
     def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
-        """Return the loss of a batch of training, for `foveate.train.trainer.Trainer.backward`.
+        """Return the loss of a batch of training.
 
-        The task makes the model's outputs and calls this objective with them (``Task.loss``). An
-        objective that compares several passes calls the task for each.
+        `Trainer.backward` calls it (by `Parallel.loss`, which knows task and model), and this calls
+        the task, which makes the model's outputs and calls the objective with them. An objective
+        that compares several passes calls the task for each.
         """
         return task.loss(model, batch, self)
 
@@ -208,7 +209,7 @@ class Distillation(Compared):
 def token_loss(model: Writer, batch: DecoderBatch, objective: CrossEntropy) -> Loss:
     """Return the loss of the positions that count, after what the objective lets the decoder read.
 
-    The tasks whose models write text call it as their ``loss``.
+    It is the ``loss`` of the tasks whose models write text (`TextToText.loss`, `Language.loss`).
     """
     own = partial(tokens_of, model, batch.memory, batch.prompt)
     read = objective.read(own, batch.inputs)

@@ -7,7 +7,7 @@ Files, tokenizers, loss and measures are those of all tasks from text to text (i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -36,13 +36,11 @@ class Translation(TextToText[TextBatch], Aligns):
     config: Config
     own_outputs = True
     never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds
-    _shortlist: Shortlist | None = None
 
+    @cached_property
     def shortlist(self) -> Shortlist:
-        """Return the run's shortlist, read once. Raises ``ConfigError`` if it has none."""
-        if self._shortlist is None:
-            self._shortlist = Shortlist.load(self.folder)
-        return self._shortlist
+        """The run's shortlist, read once. Raises ``ConfigError`` if it has none."""
+        return Shortlist.load(self.folder)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         examples = self.tokens(split)
@@ -71,7 +69,7 @@ class Translation(TextToText[TextBatch], Aligns):
     ) -> Iterator[DecodingBatch]:
         device = model.output.weight.device
         budget = max(1, request.batch_tokens // request.search.width)
-        shortlist = self.shortlist() if request.shortens else None
+        shortlist = self.shortlist if request.shortens else None
         filled = np.array([i for i, ids in enumerate(sources) if ids], dtype=np.int64)
         lengths = np.array([[len(sources[i]) + 1] for i in filled]).reshape(-1, 1)
         for batch in sorted_batches(lengths, budget):

@@ -1,15 +1,14 @@
-"""Operations that run C kernels or fused ones, and whether these may replace a module."""
+"""Operations that run the C kernels or fused ones instead of PyTorch's own."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -19,42 +18,11 @@ from foveate.nn.native.kernels import (
     AutogradContext,
     address,
     fits_either,
+    is_long,
     library,
     pointer,
     run_rows,
 )
-
-
-def overridden(module: nn.Module, base: type, *methods: str) -> bool:
-    """Return whether any of these methods of a module differs from that of ``base``.
-
-    A derived class or the object itself may define another, and a hook may read or change what
-    ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
-    """
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks
-    return ("forward" in methods and any(hooks)) or any(
-        name in vars(module) or getattr(type(module), name) is not getattr(base, name)
-        for name in methods
-    )
-
-
-@cache
-def _methods(kind: type) -> frozenset[str]:
-    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
-
-
-def as_written(part: object) -> bool:
-    """Return whether a part's class is ours or PyTorch's, and the object has no method of its own.
-
-    Then an engine that only has the numbers of a module may compute in its place.
-    """
-    ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
-    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
-
-
-def definer(module: object, name: str) -> type:
-    """Return the class that gives an object this attribute."""
-    return next(each for each in type(module).__mro__ if name in vars(each))
 
 
 def _kernels() -> ctypes.CDLL:
@@ -223,38 +191,8 @@ class Attend(torch.autograd.Function):
         return (*grads, None, None)
 
 
-def attends(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return whether the kernel of `Attend` can read these tensors."""
-    alike = query.dtype == key.dtype == value.dtype
-    return alike and fits_either(query) and library() is not None
-
-
-SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attention is faster on CPUs
 # PyTorch's fused kernels except cuDNN's, which plans anew for each length: some 100 ms.
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-
-
-def _is_long(queries: Tensor, keys: Tensor) -> bool:
-    rows = queries.shape[2]
-    return queries.device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT)
-
-
-def fused_is_faster(
-    queries: Tensor, keys: Tensor, values: Tensor, context: AttentionContext, trains: bool
-) -> bool:
-    """Return whether `fused_attention` can compute the sum, and is faster than forming the weights.
-
-    It cannot if a query may attend to no key. Long sequences, and all on devices other than CPUs,
-    take PyTorch's fused kernel. Short ones on a CPU take the native kernel if the layer ``trains``
-    without dropout: its sums have another order, and outside of training a tap must not change a
-    bit of the output.
-    """
-    long = _is_long(queries, keys)
-    short = trains and queries.shape[2] > 1 and context.hypotheses == 1
-    short = short and not context.position.biases and attends(queries, keys, values)
-    if not (long or short):
-        return False
-    return context.mask.blind(context.query_at, context.key_at, queries.device) is None
 
 
 def fused_attention(
@@ -267,7 +205,7 @@ def fused_attention(
 ) -> Float[Tensor, "M H N V"]:
     """Return softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights."""
     mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
-    if not _is_long(queries, keys):
+    if not is_long(queries, keys):
         added = mask.additive(*at, torch.float32, device)
         return apply(Attend, queries, keys, values, added, scale)
     bias = context.bias(device)

@@ -104,12 +104,11 @@ class General(Score):
 
 
 class Additive(Score):
-    """vᵀ tanh(W s + U h_i) (Bahdanau et al., 2015); ``weight`` is v.
+    """vᵀ tanh(q + k), with q = W s and k = U h projected outside (Bahdanau et al., 2015).
 
-    W and U are the projections of the attention: q = W s and k_i = U h_i come in. With
-    ``own_matrix`` they are the score's own, ``of_query`` and ``of_key``, for states that are not
-    projected, whose sizes may differ: vᵀ tanh(W_a [q; k_i]), W_a = [W U], is "concat" of Luong et
-    al. (2015).
+    With ``own_matrix`` the score has W and U itself, for states that are not projected and whose
+    sizes may differ: vᵀ tanh(W_a [q; k]), W_a = [W U], is "concat" of Luong et al. (2015). v, W and
+    U are ``weight``, ``of_query`` and ``of_key``.
     """
 
     differs = (
@@ -146,9 +145,9 @@ class Additive(Score):
         return {"tanh layer": self.layer}
 
     def forward(self, query: Query, key: Key) -> Scores:
-        if self.config.own_matrix:  # W q and U k_i
+        if self.config.own_matrix:  # W q and U k
             query, key = by_head(query, self.of_query.mT), by_head(key, self.of_key.mT)
-        sums = query.unsqueeze(3) + key.unsqueeze(2)  # W s_t + U h_i: (B, H, T, S, K)
+        sums = query.unsqueeze(3) + key.unsqueeze(2)  # W s + U h: (B, H, T, S, K)
         v = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
         return (self._stage("tanh layer", torch.tanh(sums)) @ v).squeeze(-1)
 

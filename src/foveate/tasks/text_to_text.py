@@ -327,10 +327,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         return log_p
 
     def loss(self, model: Any, batch: Batch, objective: CrossEntropy) -> Loss:
-        """Return the loss of what the decoder predicts; `Objective.loss` calls this for a batch.
-
-        ``decoder_batch`` of the subclass encodes the source; `token_loss` calls the objective.
-        """
+        """Return the loss of what the decoder predicts, for `Objective.loss`, which calls this."""
         return token_loss(model, self.decoder_batch(model, batch), objective)
 
     @abstractmethod

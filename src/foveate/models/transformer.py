@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar, Literal, cast
 
 import torch
@@ -19,7 +19,7 @@ from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, normalize
+from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, Sublayer, normalize, through
 from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
@@ -57,10 +57,8 @@ class EncoderLayer(nn.Module):
         self.blocks = _blocks(config, 1, self.feed_forward)
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
-        first, *rest = cast(list[ResidualBlock], list(self.blocks))
-        real = mask.key_mask
-        x = first.around(self.self_attention, x, real, mask=mask, position=position)
-        return rest[0].around(self.feed_forward, x, real) if rest else x
+        attend = partial(self.self_attention, mask=mask, position=position)
+        return through(self.blocks, (attend, self.feed_forward), x, mask.key_mask)
 
 
 class DecoderLayer(nn.Module):
@@ -101,14 +99,14 @@ class DecoderLayer(nn.Module):
         ``target_mask`` is true at real positions. No attention needs it, as padding stands after
         them, where no real position looks; a norm over the batch does, in training.
         """
-        first, *rest = cast(list[ResidualBlock], list(self.blocks))
         causal, visible = masks
-        prefix, cross, real = self.attend_to_prefix, self.cross_attention, target_mask
-        x = first.around(prefix, x, real, mask=causal, state=state, position=position)
-        if memory is not None and cross is not None:
-            second, *rest = rest
-            x = second.around(cross, x, real, memory=memory.values, mask=visible, state=state)
-        return rest[0].around(self.feed_forward, x, real) if rest else x
+        attend = partial(self.attend_to_prefix, mask=causal, state=state, position=position)
+        sublayers: list[Sublayer] = [attend, self.feed_forward]
+        if memory is not None and self.cross_attention is not None:
+            values = memory.values
+            cross = partial(self.cross_attention, memory=values, mask=visible, state=state)
+            sublayers.insert(1, cross)
+        return through(self.blocks, sublayers, x, target_mask)
 
 
 class TransformerStack(nn.Module):

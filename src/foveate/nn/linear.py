@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -249,6 +250,9 @@ def normalize(
     return y
 
 
+Sublayer = Callable[[Tensor], Tensor]
+
+
 class ResidualBlock(nn.Module):
     """A residual connection around a sub-layer f, with dropout and a norm.
 
@@ -260,16 +264,14 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.order = norm, Dropout(dropout), order
 
-    def around(
-        self, sublayer: Callable[..., Tensor], x: Tensor, real: Tensor | None, **inputs: object
-    ) -> Tensor:
-        """Return x (B, T, D) after the sub-layer f(x, …), with the ``inputs`` that f has besides x.
+    def around(self, sublayer: Sublayer, x: Tensor, real: Tensor | None) -> Tensor:
+        """Return x (B, T, D) after the sub-layer f.
 
         ``real`` (B, T) is true at real positions, for a norm that is over several of them.
         """
         if self.order == "pre":
-            return self(x, sublayer(normalize(self.norm, x, real), **inputs))
-        change = sublayer(x, **inputs)
+            return self(x, sublayer(normalize(self.norm, x, real)))
+        change = sublayer(x)
         y = self.dropout(change) if self.order == "plain" else self(x, change)
         return normalize(self.norm, y, real)
 
@@ -279,6 +281,15 @@ class ResidualBlock(nn.Module):
         if dropout.by_bytes(change) and not overridden(dropout, Dropout, "forward"):
             return apply(_ByteDropout, change, dropout.drop, x)
         return x + dropout(change)
+
+
+def through(
+    blocks: nn.ModuleList, sublayers: Iterable[Sublayer], x: Tensor, real: Tensor | None
+) -> Tensor:
+    """Return x after one sub-layer after another, each in its residual block, if it has one."""
+    for block, sublayer in zip(cast(list[ResidualBlock], blocks), sublayers, strict=False):
+        x = block.around(sublayer, x, real)
+    return x
 
 
 Statistics = tuple[Tensor, Tensor]  # shift and scale, (B, 1, C) each

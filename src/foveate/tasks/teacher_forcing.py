@@ -19,6 +19,7 @@ from foveate.models.encoder_decoder import Memory, Writer
 from foveate.nn.context import DecoderState
 
 Choose = Literal["greedy", "sample"]
+Keep = Bool[Tensor, "B T"]  # where the truth is read
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,7 @@ class Scheduled(TeacherForcing):
 
 
 @torch.no_grad()
-def autoregressive(
-    own: Predictions, inputs: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
-) -> Tensor:
+def autoregressive(own: Predictions, inputs: Tensor, keep: Keep, choose: Choose) -> Tensor:
     """The truth where ``keep`` is true, else what the model says after what it has read."""
     prompt = int(torch.as_tensor(own.prompt).min())
     read = [inputs[:, :prompt]]
@@ -177,9 +176,7 @@ def autoregressive(
 
 
 @torch.no_grad()
-def second_pass(
-    own: Predictions, inputs: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
-) -> Tensor:
+def second_pass(own: Predictions, inputs: Tensor, keep: Keep, choose: Choose) -> Tensor:
     """The truth where ``keep`` is true, else what the model says after the true positions before.
 
     Raises `UserError` for a model that reads step by step.

@@ -28,8 +28,9 @@ from foveate.run.snapshots import Snapshots
 from foveate.run.start import begin, check_size
 from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
+from foveate.tasks.compared import Distillation, RDrop
 from foveate.tasks.engine import check_pieces, members_of
-from foveate.tasks.objectives import Distillation, Objective, RDrop
+from foveate.tasks.objectives import Objective
 from foveate.train import checkpoint
 from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes

@@ -40,13 +40,7 @@ from foveate.train.journal import (
 )
 from foveate.train.layers import compile_layers, recompute
 from foveate.train.optim import MovingMean, Schedule
-from foveate.train.stored import (
-    WEIGHTS,
-    TrainError,
-    load_weights,
-    run_files,
-    verify_run,
-)
+from foveate.train.stored import WEIGHTS, TrainError, load_weights, run_files, verify_run
 from foveate.train.trainer import Job, Trainer
 
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)

@@ -147,8 +147,8 @@ class ForecastEvaluation(Evaluation):
 
 @singledispatch
 def examples(task: AnyTask, split: str) -> Any:
-    """Return the examples of a split of the run's own data, as `evaluate` takes them."""
-    raise NotImplementedError
+    """Return the examples of a split of the run's own data, as `evaluate` takes them: its name."""
+    return split
 
 
 @singledispatch
@@ -160,15 +160,29 @@ def as_examples(task: AnyTask, *columns: object) -> Any:
 @singledispatch
 def read_examples(task: AnyTask, source: Path, reference: Path | None = None) -> Any:
     """Return the examples of files of the user's own."""
-    raise NotImplementedError
+    raise UserError(
+        f"the task {task.config.kind} is evaluated on a split of its own data, not on files; to "
+        f"read files, register read_examples (foveate.run.evaluation) for {type(task).__name__}"
+    )
 
 
 @singledispatch
 def evaluate(
     task: AnyTask, engine: ModelEngine, examples: object, request: SearchRequest
 ) -> Evaluation:
-    """Return all figures of a trained model on examples, and its outputs."""
-    raise NotImplementedError
+    """Return all figures of a trained model on examples, and its outputs.
+
+    Those of `Task.measure`, on a split, if nothing is registered for the class of the task.
+    """
+    if not isinstance(examples, str):
+        raise UserError(
+            f"the task {task.config.kind} is evaluated on a split of its own data alone; for "
+            f"others, register evaluate (foveate.run.evaluation) for {type(task).__name__}"
+        )
+    search: Any = request.search
+    with torch.inference_mode():
+        own = task.measure(engine.model, examples, search, len(task.lengths(examples)))
+    return Evaluation(own.figures, {}, [sample.output for sample in own.samples])
 
 
 @singledispatch
@@ -474,7 +488,7 @@ def evaluate_run(
     if files:
         chosen = read_examples(task, *files)
     else:
-        chosen = as_examples(task, *columns) if columns else examples(task, split)
+        chosen = as_examples(task, *columns) if columns else _split_of(task, split)
     task.config = _with_options(run, options)
     request = _request(run, options)
     evaluation = evaluate(task, run.engine, chosen, request)
@@ -482,6 +496,12 @@ def evaluate_run(
         beside = _beside(against, task, chosen, evaluation.outputs, _request(against, options))
         evaluation = replace(evaluation, against=beside)
     return beside_baseline(task, chosen, evaluation) if options.get("baseline") else evaluation
+
+
+def _split_of(task: AnyTask, split: str) -> Any:
+    """Return a split as `evaluate` takes it: by its name where that is not registered."""
+    registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
+    return examples(task, split) if registered else split
 
 
 def _request(run: Trained, options: EvaluateOptions) -> SearchRequest:

@@ -170,8 +170,9 @@ corpus: $(STAMPS)/foveate  ## write the embedded corpora anew: of the grammar in
 sizes: $(BIN)/python  ## lines of each package, of tests, benchmarks and docs
 	$(BIN)/python tools/sizes.py
 
-architecture: $(STAMPS)/foveate  ## write docs/development/architecture.md anew
+architecture: $(STAMPS)/foveate  ## write docs/development/architecture.md and the picture of the house anew
 	$(BIN)/python tools/walks.py
+	$(BIN)/python tools/house.py
 
 differences: $(STAMPS)/foveate  ## write docs/reference/differences.md anew: code and papers
 	$(BIN)/python tools/differences.py

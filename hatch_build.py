@@ -20,9 +20,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 BUILT = {  # what is built from web/, and what runs it
     "src/foveate/studio/static/index.html": "page of `foveate studio`",
-    "src/foveate/draw/publish.js": "script of `foveate publish`",
-    "src/foveate/draw/publish.css": "style of `foveate publish`",
-    "src/foveate/draw/widget.js": "live views in notebooks",
+    "src/foveate/look/draw/publish.js": "script of `foveate publish`",
+    "src/foveate/look/draw/publish.css": "style of `foveate publish`",
+    "src/foveate/look/draw/widget.js": "live views in notebooks",
 }
 BUILDING = "src/foveate/engine/building.py"
 ZIG = "ziglang==0.17.1"  # one version, so that a wheel has the same bytes wherever it is built

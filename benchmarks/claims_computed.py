@@ -13,7 +13,20 @@ from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
 from foveate.decode.engine import Hypothesis
-from foveate.inspect.flow import by_distance
+from foveate.look.flow import by_distance
+from foveate.look.views.demos.networks import (
+    NARROW,
+    SMALL,
+    attends,
+    bidirectional,
+    decoder,
+    encoder,
+    ids,
+    recurrent,
+    residual,
+    transformer,
+)
+from foveate.look.views.demos.text import LECTURE, search
 from foveate.measure.machine import counting
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
@@ -32,19 +45,6 @@ from foveate.nn.recurrent import ElmanCell, LSTMCell
 from foveate.nn.scores import CosineScore, Dot, Location, ScaledDot, Softmax
 from foveate.nn.spec import Tokens
 from foveate.train.optim import Noam
-from foveate.views.demos.networks import (
-    NARROW,
-    SMALL,
-    attends,
-    bidirectional,
-    decoder,
-    encoder,
-    ids,
-    recurrent,
-    residual,
-    transformer,
-)
-from foveate.views.demos.text import LECTURE, search
 
 HOLDS, FAILS = "holds", "does not hold here"
 Answer = tuple[str, str]  # the figure and the verdict

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 import harness
 from foveate.config import Tree, kinds
-from foveate.draw.charts import PanelGrid, line_chart
 from foveate.kinds import load_kinds
+from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.measure.machine import START_METHOD, ceilings, describe, peak, quickest
 from foveate.measure.training import Say, mute
 from foveate.nn.attention import Attention, BaseAttention

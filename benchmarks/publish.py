@@ -38,10 +38,10 @@ import harness
 from foveate.cli.doctor import find_browser
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, Tokenizer
-from foveate.draw.stages import steps
 from foveate.engine.compiled import STAGES, CompiledSearch, Settings
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
+from foveate.look.draw.stages import steps
 from foveate.run import Run, load
 from foveate.run.pack import pack
 from foveate.studio.publish import PublishedFile, publish

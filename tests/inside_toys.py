@@ -8,8 +8,8 @@ from torch import Tensor
 
 from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.search import token_log_probabilities
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import AttentionRecord, Maps, Units
+from foveate.look.hooks import ForcedPass
+from foveate.look.records import AttentionRecord, Maps, Units
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.spec import Tokens

@@ -13,8 +13,8 @@ from foveate.data.text import TextData
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.ctranslate2 import first_misfit
 from foveate.exchange.huggingface import fitting
-from foveate.inspect.hooks import capture
-from foveate.inspect.stages import capture_stages
+from foveate.look.hooks import capture
+from foveate.look.stages import capture_stages
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import (
     Decoder,

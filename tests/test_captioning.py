@@ -14,6 +14,7 @@ from foveate.data.tokenizer import PAD, UNK, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
 from foveate.decode.engine import SearchRequest
+from foveate.look.views.maps import picture_view
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
@@ -31,7 +32,6 @@ from foveate.tasks.attention_losses import (
 from foveate.tasks.captioning import Captioning, nearest_captions
 from foveate.tasks.metrics import bleu
 from foveate.tasks.objectives import CrossEntropy
-from foveate.views.overlays import picture_view
 from pictures import png, write_squares
 from tolerances import MODEL, close, near
 

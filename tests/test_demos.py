@@ -13,17 +13,17 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.draw.charts import LinesDrawing
-from foveate.draw.interactive import InteractiveDrawing
-from foveate.draw.kinds import groups_of
-from foveate.draw.lanes import LanesDrawing
-from foveate.draw.sheets import SheetGrid
-from foveate.draw.texts import TableDrawing
+from foveate.look.draw.charts import LinesDrawing
+from foveate.look.draw.interactive import InteractiveDrawing
+from foveate.look.draw.kinds import groups_of
+from foveate.look.draw.lanes import LanesDrawing
+from foveate.look.draw.sheets import SheetGrid
+from foveate.look.draw.texts import TableDrawing
+from foveate.look.views.demos import DEMOS, DemoEntry, find, trained
+from foveate.look.views.demos.formulas import entmax
+from foveate.look.views.demos.text import LINEAGE
 from foveate.nn.normalizers import Entmax15, Sparsemax
 from foveate.nn.scores import Softmax
-from foveate.views.demos import DEMOS, DemoEntry, find, trained
-from foveate.views.demos.formulas import entmax
-from foveate.views.demos.text import LINEAGE
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"reach": {"length": 4}, "vanishing": {"length": 8}, "memory": {"length": 16}}

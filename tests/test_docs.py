@@ -115,8 +115,8 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_view_of_ones_own_draws(tmp_path: Path) -> None:
-    import foveate.views.maps as maps
-    from foveate.views import _SPECS
+    import foveate.look.views.maps as maps
+    from foveate.look.views import _SPECS
 
     names: dict[str, Any] = {}
     try:

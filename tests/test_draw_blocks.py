@@ -11,10 +11,12 @@ import torch
 from torch import nn
 
 from foveate.config import ConfigError
-from foveate.draw.blocks import ModelBlock, ModelDrawing, picture
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import AttentionRecord
 from foveate.kinds import load_kinds
+from foveate.look.draw.blocks import ModelBlock, ModelDrawing, picture
+from foveate.look.hooks import ForcedPass
+from foveate.look.records import AttentionRecord
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.forecaster import Forecaster, Outlook, Patch, Recurrent
@@ -25,8 +27,6 @@ from foveate.nn.embedding import SeriesPatches
 from foveate.nn.recurrent import Cell
 from foveate.nn.spec import Input, Labels, Pixels, Series, Tokens
 from foveate.run import Run
-from foveate.views import find
-from foveate.views.options import Question
 from inside_toys import language, translating
 
 SOURCE, TARGET = torch.tensor([5, 6, 7]), torch.tensor([8, 9])
@@ -171,7 +171,7 @@ def test_the_view_is_of_the_example_and_says_where_there_is_none(run: Run, monke
     def none(*_: object) -> ForcedPass:
         raise ConfigError("no example: give --text")
 
-    monkeypatch.setattr("foveate.views.inside.ready", none)
+    monkeypatch.setattr("foveate.look.views.inside.ready", none)
     without = find("model").draw([run], Question())
     assert isinstance(without, ModelDrawing)
     assert without.notes == ["no shapes: no example: give --text"]

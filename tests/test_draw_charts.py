@@ -7,13 +7,13 @@ import pytest
 import torch
 from matplotlib.patches import Rectangle
 
-from foveate.draw.analyses import positions, schedule
-from foveate.draw.charts import BarsDrawing, bar_chart, line_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.figures import LETTERS_A_LINE
-from foveate.draw.lanes import LanesDrawing, Node, lanes
-from foveate.draw.sheets import SheetGrid, sheet
-from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
+from foveate.look.draw.analyses import positions, schedule
+from foveate.look.draw.charts import BarsDrawing, bar_chart, line_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.figures import LETTERS_A_LINE
+from foveate.look.draw.lanes import LanesDrawing, Node, lanes
+from foveate.look.draw.sheets import SheetGrid, sheet
+from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
 from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from tolerances import ROW, close, rounding

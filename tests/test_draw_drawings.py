@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from foveate.draw.charts import Curve, LinesDrawing, PanelGrid, line_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.figures import picture_bytes
-from foveate.draw.kinds import AnyDrawing
-from foveate.draw.maps import AttentionDrawing, attention, heads
-from foveate.draw.parts import Numbers
-from foveate.draw.pictures import PictureDrawing, over_picture, picture_drawing
-from foveate.draw.sheets import SheetDrawing, SheetGrid, sheet
-from foveate.draw.texts import Choice, TableDrawing, Word
-from foveate.inspect.records import AttentionRecord
+from foveate.look.draw.charts import Curve, LinesDrawing, PanelGrid, line_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.figures import picture_bytes
+from foveate.look.draw.kinds import AnyDrawing
+from foveate.look.draw.maps import AttentionDrawing, attention, heads
+from foveate.look.draw.parts import Numbers
+from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
+from foveate.look.draw.sheets import SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.texts import Choice, TableDrawing, Word
+from foveate.look.records import AttentionRecord
 from tolerances import close
 
 # ---- Drawings: numbers come back as they went in, and JSON says every drawing whole

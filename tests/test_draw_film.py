@@ -9,16 +9,16 @@ import pytest
 from PIL import Image
 
 from foveate.config import ConfigError
-from foveate.draw.stages import FRAMES, StepsDrawing
 from foveate.errors import UserError
+from foveate.look.draw.stages import FRAMES, StepsDrawing
+from foveate.look.views import find
+from foveate.look.views.options import Question
+from foveate.look.views.training import film
 from foveate.run import Run, load
 from foveate.run.snapshots import Snapshots
 from foveate.run.training import train
 from foveate.train import checkpoint
 from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, interval, read
-from foveate.views import find
-from foveate.views.options import Question
-from foveate.views.training import film
 from small_runs import made
 from train_toy import final
 

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 
-from foveate.draw import layout
-from foveate.draw.charts import bar_chart, line_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.maps import attention, heads, links
-from foveate.draw.sheets import SheetGrid, sheet
-from foveate.inspect.records import AttentionRecord
+from foveate.look.draw import layout
+from foveate.look.draw.charts import bar_chart, line_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.maps import attention, heads, links
+from foveate.look.draw.sheets import SheetGrid, sheet
+from foveate.look.records import AttentionRecord
 
 SENTENCE = ["▁", "日本", "の犬", "が", "走る", "。", "</s>"]
 LONG = "a caption that is far longer than the figure is wide " * 4

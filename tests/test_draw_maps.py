@@ -15,11 +15,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from foveate.draw import colors, maps
-from foveate.draw.maps import attention, heads
-from foveate.draw.parts import STEPS
-from foveate.inspect.measure import KINDS
-from foveate.inspect.records import AttentionRecord
+from foveate.look.draw import colors, maps
+from foveate.look.draw.maps import attention, heads
+from foveate.look.draw.parts import STEPS
+from foveate.look.measure import KINDS
+from foveate.look.records import AttentionRecord
 from tolerances import ROW, close
 
 # ---- Pictures show numpy's numbers, under the right words, and disturb nothing

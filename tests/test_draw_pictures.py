@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.draw import over_picture
-from foveate.draw.colors import EVEN, OVERLAYS, enlarged, tinted
-from foveate.draw.drawings import Drawing
-from foveate.draw.pictures import PictureDrawing, picture_drawing
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord
+from foveate.look.draw import over_picture
+from foveate.look.draw.colors import EVEN, OVERLAYS, enlarged, tinted
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.pictures import PictureDrawing, picture_drawing
+from foveate.look.records import AttentionRecord
 from tolerances import ROW, close
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from foveate.draw import colors
-from foveate.draw.terminal import INKS, ability, matrix, steps
+from foveate.look.draw import colors
+from foveate.look.draw.terminal import INKS, ability, matrix, steps
 
 SOURCE = ("The agreement on the European Economic Area was signed in August 1992 . </s>").split()  # noqa: SIM905
 TARGET = ("L' accord sur la zone économique européenne a été signé en août 1992 . </s>").split()  # noqa: SIM905

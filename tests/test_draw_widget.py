@@ -6,11 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from foveate.draw.maps import attention
-from foveate.draw.page import _live, widget
-from foveate.draw.parts import Numbers
-from foveate.draw.sheets import SheetDrawing
-from foveate.inspect.records import AttentionRecord
+from foveate.look.draw.maps import attention
+from foveate.look.draw.page import _live, widget
+from foveate.look.draw.parts import Numbers
+from foveate.look.draw.sheets import SheetDrawing
+from foveate.look.records import AttentionRecord
 from tolerances import close
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3)).astype(np.float32)

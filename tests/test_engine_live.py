@@ -14,7 +14,7 @@ from foveate.decode.beam import Beam
 from foveate.decode.engine import SearchRequest
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.compiled import CompiledSearch, Settings
-from foveate.inspect.edits import edit, silenced
+from foveate.look.edits import edit, silenced
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.presets import PRESETS
 from foveate.models.transformer import EncoderLayer, TransformerEncoder

@@ -37,7 +37,7 @@ from foveate.engine.compiled import (
 )
 from foveate.engine.program import Program
 from foveate.errors import NoOutputError, UserError
-from foveate.inspect.stages import capture_stages, joined
+from foveate.look.stages import capture_stages, joined
 from foveate.models.encoder_decoder import DecoderSteps
 from foveate.models.language_model import LanguageSteps
 from foveate.nn.attention import BaseAttention

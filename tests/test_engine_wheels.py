@@ -69,7 +69,11 @@ def test_a_wheel_is_reproducible_and_needs_no_compiler(monkeypatch, tmp_path) ->
         file.extractall(tmp_path / "installed")
     [described] = (tmp_path / "installed").glob("*.dist-info/WHEEL")
     assert f"Root-Is-Purelib: false\nTag: py3-none-{OURS}\n" in described.read_text("utf-8")
-    page = ["draw/publish.js", "draw/publish.css", *(f"engine/libraries/{n}.wasm" for n in WEB)]
+    page = [
+        "look/draw/publish.js",
+        "look/draw/publish.css",
+        *(f"engine/libraries/{n}.wasm" for n in WEB),
+    ]
     assert all((tmp_path / "installed" / "foveate" / name).is_file() for name in page)
     kept = ("PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
     environment = {name: os.environ[name] for name in kept if name in os.environ}

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from foveate.models.forecaster import Forecaster, LinearForecaster, Patch, Recurrent
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches
@@ -36,8 +38,6 @@ from foveate.tasks.forecasting import (
     pinball,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.views import find
-from foveate.views.options import Question
 from task_tools import fit
 from tolerances import MODEL, close, near
 

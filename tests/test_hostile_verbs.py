@@ -20,7 +20,7 @@ import uvicorn
 
 from foveate import cli
 from foveate.engine.links import write_pharaoh
-from foveate.views import VIEWS
+from foveate.look.views import VIEWS
 from small_runs import Once, made
 from test_docs_names import PAGES, commands
 from variants import at_scale

@@ -20,14 +20,14 @@ from foveate.data.image import IDX, Canvas, Crop, ImageFiles, Shift, decode, rea
 from foveate.data.text import TextData
 from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
-from foveate.draw.pictures import AttendedPicture, PictureDrawing
+from foveate.look.draw.pictures import AttendedPicture, PictureDrawing
+from foveate.look.views.maps import picture_view
 from foveate.models.classifier import Classifier, First
 from foveate.models.vision import Glimpse
 from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
 from foveate.run.passes import explain
 from foveate.tasks.image_classification import ImageClassification
-from foveate.views.overlays import picture_view
 from pictures import COLOURS, bars, idx, png, vit, write_bars, write_squares
 from tolerances import close, near
 

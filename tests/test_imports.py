@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import house
 import sizes
 
 SOURCE = Path(__file__).parent.parent / "src" / "foveate"
@@ -13,8 +14,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 # From the bottom up; a module may import what stands on a lower line, or its own package.
 LAYERS = [
     {"errors", "files"}, {"system"}, {"config"}, {"nn", "data"}, {"models"},
-    {"decode", "inspect"}, {"tasks"}, {"draw"}, {"train"}, {"kinds"}, {"engine"}, {"run"},
-    {"align", "documents"}, {"views"}, {"exchange", "measure"}, {"serve"}, {"studio"}, {"cli"},
+    {"decode", "look"}, {"tasks"}, {"look.draw"}, {"train"}, {"kinds"}, {"engine"}, {"run"},
+    {"align", "documents"}, {"look.views"}, {"exchange", "measure"}, {"serve"}, {"studio"}, {"cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -26,6 +27,15 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("studio", "__init__"): "says the version",
     ("serve", "studio"): "the studio is at / of `foveate serve`, made at its first request",
     ("exchange", "__init__"): "says the version",
+    ("look", "look.draw"): "names it",
+}
+# Imports to a floor above in the picture of the house, and why.
+ABOVE = {
+    (".", "cli"): "`python -m foveate`",
+    (".", "run"): "the public surface, at first use",
+    (".", "look"): "the public surface, at first use",
+    ("engine", "look"): "an answer holds the record of its attention, and can be drawn",
+    ("run", "look"): "an answer holds the record of its attention, and can be drawn",
 }
 # What stands on top of the layers and may use its siblings.
 FREE_SIBLINGS = {"run"}
@@ -41,10 +51,10 @@ NAMED = {  # other packages, and the only places that may import them
     "typer": {"cli"},
     "rapidfuzz": {"tasks", "documents"},
     "rouge_score": {"tasks"},
-    "rich": {"cli", "data", "train", "draw", "run"},
-    "matplotlib": {"draw"},
-    "anywidget": {"draw"},
-    "traitlets": {"draw"},
+    "rich": {"cli", "data", "train", "look.draw", "run"},
+    "matplotlib": {"look.draw"},
+    "anywidget": {"look.draw"},
+    "traitlets": {"look.draw"},
     "tensorboard": {"train"},
     "selectolax": {"documents"},
     "docx": {"documents"},  # for types alone: tests read and write with it
@@ -69,8 +79,15 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def part_of(path: Path) -> str:
-    """``nn`` for nn/scores.py, ``config`` for config.py."""
-    return path.relative_to(SOURCE).with_suffix("").parts[0]
+    """``nn`` for nn/scores.py, ``look.draw`` for look/draw/maps.py, ``config`` for config.py."""
+    return part_of_name(".".join(("foveate", *path.relative_to(SOURCE).with_suffix("").parts)))
+
+
+def part_of_name(name: str) -> str:
+    """The part that the dotted name of a module or of something in it belongs to."""
+    names = name.split(".")[1:]
+    longest = next((n for n in (2, 1) if ".".join(names[:n]) in LEVEL), 0)
+    return ".".join(names[:longest]) or "__init__"
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
@@ -90,8 +107,7 @@ def imports(path: Path) -> list[tuple[int, str]]:
 
 def wrong_direction(part: str, imported: str) -> str | None:
     """Why ``part`` may not import ``foveate.imported``, or nothing."""
-    other = imported.split(".")[1] if "." in imported else "__init__"
-    other = other if other in LEVEL else "__init__"
+    other = part_of_name(imported)
     if part == other or (part, other) in EXCEPTIONS or part in LAYERS[-1]:
         return None
     if LEVEL[other] > LEVEL[part]:
@@ -100,9 +116,9 @@ def wrong_direction(part: str, imported: str) -> str | None:
         return f"{part} and {other} are siblings"
     if part == "train" and other == "tasks" and imported not in ("foveate.tasks.base",):
         return "train knows tasks.base only"
-    if part == "train" and other == "draw":
+    if part == "train" and other == "look.draw":
         return "train does not draw"
-    if part in ("decode", "inspect", "draw") and other == "models":
+    if part in ("decode", "look", "look.draw") and other == "models":
         return f"{part} never imports models"
     return None
 
@@ -110,7 +126,7 @@ def wrong_direction(part: str, imported: str) -> str | None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_direction(path: Path) -> None:
     part = part_of(path)
-    assert part in LEVEL, f"give {part} its place in LAYERS"
+    assert part != "__init__" or path.stem == part, f"give {path} its place in LAYERS"
     wrong = [
         f"{path}:{line}: imports {name}: {why}"
         for line, name in imports(path)
@@ -134,10 +150,26 @@ def test_the_direction_test_can_fail() -> None:
     assert wrong_direction("nn", "foveate.models.encoder_decoder")
     assert wrong_direction("data", "foveate.nn.context")
     assert wrong_direction("train", "foveate.tasks.translation")
-    assert wrong_direction("train", "foveate.draw.maps")
-    assert wrong_direction("inspect", "foveate.models.encoder_decoder")
+    assert wrong_direction("train", "foveate.look.draw.maps")
+    assert wrong_direction("look", "foveate.models.encoder_decoder")
     assert wrong_direction("models", "foveate.nn.context") is None
     assert wrong_direction("train", "foveate.tasks.base") is None
+
+
+def test_the_picture_of_the_house_shows_every_package_on_its_floor() -> None:
+    floors = [set(names) for names in house.FLOORS.values()]
+    assert set().union(*floors) == sizes.packages(sizes.texts_of(SOURCE)).keys()
+    for path in MODULES:
+        part = path.relative_to(SOURCE).parts[0] if path.parent != SOURCE else "."
+        level = next(level for level, floor in enumerate(floors) if part in floor)
+        for line, name in imports(path):
+            other = part_of_name(name).split(".")[0]
+            above = set().union(*floors[:level])
+            allowed = (part, other) in ABOVE
+            assert other not in above or allowed, f"{path}:{line}: {other} is a floor above {part}"
+    assert all(
+        name in house.PICTURE.read_text("utf-8") for floor in floors for name in floor - {"."}
+    )
 
 
 def test_contributing_prints_the_direction() -> None:

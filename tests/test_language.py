@@ -25,9 +25,9 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
 from foveate.decode.search import EnsembleSteps
-from foveate.draw.maps import attention, block_in
 from foveate.engine.answers import continued
 from foveate.errors import UserError
+from foveate.look.draw.maps import attention, block_in
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.models.recurrent import RecurrentDecoder

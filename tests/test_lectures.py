@@ -23,6 +23,9 @@ from fastapi.testclient import TestClient
 
 import lectures as lecture_pages
 from foveate.errors import UserError
+from foveate.look.views import VIEWS
+from foveate.look.views.demos import DEMOS, DemoEntry
+from foveate.look.views.options import Question
 from foveate.serve.common import RequestError
 from foveate.studio.api import application
 from foveate.studio.lectures import (
@@ -38,9 +41,6 @@ from foveate.studio.lectures import (
 from foveate.studio.lectures import read as read_lecture
 from foveate.studio.schemas import Drawings
 from foveate.studio.state import StudioState
-from foveate.views import VIEWS
-from foveate.views.demos import DEMOS, DemoEntry
-from foveate.views.options import Question
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent

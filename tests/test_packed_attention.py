@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord
+from foveate.look.records import AttentionRecord
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.run.training import train

@@ -13,7 +13,7 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import UNK, WordTokenizer
 from foveate.engine.program import CannotPack, Program
 from foveate.errors import UserError
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, Model
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.scores import Normalizer

@@ -14,8 +14,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from foveate.data.tokenizer import EOS
-from foveate.draw.parts import Numbers
-from foveate.draw.sheets import SheetDrawing
+from foveate.look.draw.parts import Numbers
+from foveate.look.draw.sheets import SheetDrawing
 from foveate.run import Run, load
 from foveate.studio.api import application
 from foveate.studio.state import StudioState

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 
-from foveate.draw.charts import line_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.sheets import sheet
-from foveate.draw.texts import TableDrawing
+from foveate.look.draw.charts import line_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.sheets import sheet
+from foveate.look.draw.texts import TableDrawing
+from foveate.look.views.demos import DEMOS
 from foveate.measure.comparison import Comparison
 from foveate.serve.common import RequestError
 from foveate.studio.answers import Send
@@ -26,7 +27,6 @@ from foveate.studio.api import application
 from foveate.studio.state import ReaderLeft, StudioState
 from foveate.studio.trainings import LogTail, event, keys, samples, series, thinned, training
 from foveate.train.journal import Journal
-from foveate.views.demos import DEMOS
 from own_loop import run
 
 

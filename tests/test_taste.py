@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 FUNCTION, NESTING, ANY, CASTS = 60, 4, 166, 73
 
 # Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
-LINES = 64_717
+LINES = 64_715
 SPINE = 3_529  # of the files that docs/spine.md walks through; the bar of the house is 3,300
 
 # "file::function" → why its limits are raised.
@@ -118,9 +118,9 @@ def test_sizes_are_counted() -> None:
 OWN_LINES = {
     "measure/laws/check.py": "a drawing of ours",
     "measure/laws/trial.py": "a matrix as printed",
-    "draw/texts.py": "a caption of ours",
-    "draw/drawings.py": "a caption of ours",
-    "draw/sheets.py": "drawings of ours",
+    "look/draw/texts.py": "a caption of ours",
+    "look/draw/drawings.py": "a caption of ours",
+    "look/draw/sheets.py": "drawings of ours",
     "serve/keys.py": "bytes, which break at LF and CR only, of JSON that escapes these",
     "train/journal.py": "bytes of JSON lines, which escape CR",
     "kinds.py": "source text",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder

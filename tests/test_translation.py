@@ -27,7 +27,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
 from foveate.errors import NoOutputError
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder

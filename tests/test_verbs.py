@@ -23,16 +23,16 @@ from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import Inflection
-from foveate.draw.maps import attention
 from foveate.errors import UserError
-from foveate.inspect.records import AttentionRecord
+from foveate.look.draw.maps import attention
+from foveate.look.records import AttentionRecord
+from foveate.look.views import find
+from foveate.look.views.maps import picture_view
+from foveate.look.views.options import Question
 from foveate.run import Run, load
 from foveate.run.evaluation import Evaluation
 from foveate.run.training import train
 from foveate.tasks.captioning import Captioning
-from foveate.views import find
-from foveate.views.options import Question
-from foveate.views.overlays import picture_view
 from pictures import png, write_bars, write_squares
 from small_runs import invoked
 from tolerances import near

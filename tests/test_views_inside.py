@@ -1,4 +1,4 @@
-"""Views of what goes on inside a run are those of `foveate.inspect`, of the right example."""
+"""Views of what goes on inside a run are those of `foveate.look`, of the right example."""
 
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,13 @@ import pytest
 
 from copier import copier
 from foveate.config import ConfigError
-from foveate.draw.analyses import lens
-from foveate.inspect.flow import relevance, rollout
-from foveate.inspect.perturbations import importance
+from foveate.look.draw.analyses import lens
+from foveate.look.flow import relevance, rollout
+from foveate.look.perturbations import importance
+from foveate.look.views import find
+from foveate.look.views.examples import shared_passes
+from foveate.look.views.options import Question
 from foveate.run import Run, passes
-from foveate.views import find
-from foveate.views.examples import shared_passes
-from foveate.views.options import Question
 from small_runs import made as small
 from tolerances import differ
 

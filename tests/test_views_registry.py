@@ -12,24 +12,24 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import foveate.views as views
+import foveate.look.views as views
 from copier import copier
 from foveate.cli import app
 from foveate.cli.looking import verb
 from foveate.config import ConfigError
-from foveate.draw.drawings import Drawing
-from foveate.draw.maps import AttentionDrawing
 from foveate.errors import UserError
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.maps import AttentionDrawing
+from foveate.look.views import VIEWS, ViewEntry, find
+from foveate.look.views.exposure import NAMES, place_errors
+from foveate.look.views.options import Question
+from foveate.look.views.run_page import report
+from foveate.look.views.text import by_length, differences, grouped, in_order
+from foveate.look.views.training import panel, smoothed
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.tasks.objectives import CrossEntropy, OwnOutput, tokens_of
 from foveate.train.journal import Line, read
-from foveate.views import VIEWS, ViewEntry, find
-from foveate.views.exposure import NAMES, place_errors
-from foveate.views.options import Question
-from foveate.views.run_page import report
-from foveate.views.text import by_length, differences, grouped, in_order
-from foveate.views.training import panel, smoothed
 from small_runs import invoked, made
 from tolerances import MODEL, ROW, close, near
 

@@ -6,11 +6,11 @@ import pytest
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.draw.lanes import LanesDrawing
+from foveate.look.draw.lanes import LanesDrawing
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from foveate.run import Run
 from foveate.run.watching import Watched
-from foveate.views import find
-from foveate.views.options import Question
 
 
 def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import python_tables
 
-from foveate.draw.parts import Numbers
+from foveate.look.draw.parts import Numbers
 
 ROOT = Path(__file__).parent.parent
 WEB = ROOT / "web"
-SCRIPT = ROOT / "src" / "foveate" / "draw" / "embed.js"
+SCRIPT = ROOT / "src" / "foveate" / "look" / "draw" / "embed.js"
 MOST_PACKED = 44_000  # bytes, as web/scripts/sizes.mjs has it
 
 

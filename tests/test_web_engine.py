@@ -19,11 +19,11 @@ import foveate.engine.packed
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.decode.engine import best
-from foveate.draw.stages import steps
 from foveate.engine.compiled import STAGES, CompiledSearch, Floats, Settings, _map_of
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
-from foveate.inspect.edits import edit, silence
+from foveate.look.draw.stages import steps
+from foveate.look.edits import edit, silence
 from foveate.run import Run, load
 from foveate.run.pack import pack
 from stored_models import BEAM, PAIRS, SOURCES

@@ -1,8 +1,8 @@
 """Draw the house: python tools/house.py (make architecture)
 
 ``docs/pictures/house.svg`` shows the packages on their floors, each as wide as it has lines, and in
-each the part that docs/spine.md walks through. `FLOORS` is the table that tests/test_imports.py
-holds: a package imports from its own floor, if at all, only what stands before it there.
+each the part that docs/spine.md walks through. tests/test_imports.py compares `FLOORS` with the
+packages that there are and with the order in which they may import each other.
 """
 
 from __future__ import annotations

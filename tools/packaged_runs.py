@@ -25,6 +25,12 @@ from foveate.config import PACKAGED, merge, parse_tree, read, shipped
 from foveate.data.catalogue import find
 from foveate.engine.packed import NAME
 from foveate.files import replace_file
+from foveate.look.views.demos.trained import (
+    STORED,
+    train_coreference,
+    train_landscapes,
+    train_norms,
+)
 from foveate.measure.budget import contenders
 from foveate.measure.lineage import lineage
 from foveate.run import Run, RunConfig, load
@@ -33,12 +39,6 @@ from foveate.run.training import train
 from foveate.train.journal import LOG, SNAPSHOTS, SnapshotConfig
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
-from foveate.views.demos.trained import (
-    STORED,
-    train_coreference,
-    train_landscapes,
-    train_norms,
-)
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 RESULT = Path(__file__).parent.parent / "docs" / "results" / "lineage.json"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from foveate.views import find
-from foveate.views.options import Question
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from history import counted, formulas, learned, measured, seen, untrained
 from history.drawing import Draw
 from history.models import trained

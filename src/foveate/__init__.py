@@ -16,19 +16,19 @@ import types
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate import draw, inspect
+    import foveate.look as look
     from foveate.config import Config
-    from foveate.inspect.hooks import capture
+    from foveate.look.hooks import capture
     from foveate.nn.native.kernels import changed
     from foveate.run import load
     from foveate.run.training import train
 
 __version__ = "1.0.0rc1"
-__all__ = ["Config", "__version__", "capture", "changed", "draw", "inspect", "load", "train"]
+__all__ = ["Config", "__version__", "capture", "changed", "load", "look", "train"]
 
 _HOME = {
     "Config": "foveate.config",
-    "capture": "foveate.inspect.hooks",
+    "capture": "foveate.look.hooks",
     "changed": "foveate.nn.native.kernels",
     "load": "foveate.run",
     "train": "foveate.run.training",
@@ -36,8 +36,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    if name in ("draw", "inspect"):
-        return importlib.import_module(f"foveate.{name}")
+    if name == "look":
+        return importlib.import_module("foveate.look")
     if name not in _HOME:
         raise AttributeError(f"foveate has no {name!r}; it has {', '.join(__all__)}")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.draw import page as pages
-from foveate.draw.blocks import ModelBlock, ModelDrawing, ModelPart
-from foveate.draw.charts import BarsDrawing, BarSeries, Curve, LinesDrawing, Mark
-from foveate.draw.drawings import Drawing
-from foveate.draw.lanes import LanesDrawing, Node
-from foveate.draw.maps import AttentionDrawing, Block
-from foveate.draw.parts import Numbers
-from foveate.draw.pictures import Overlay, PictureDrawing
-from foveate.draw.sheets import SheetDrawing
-from foveate.draw.texts import Choice, TableDrawing, Word, WordsDrawing
+from foveate.look.draw import page as pages
+from foveate.look.draw.blocks import ModelBlock, ModelDrawing, ModelPart
+from foveate.look.draw.charts import BarsDrawing, BarSeries, Curve, LinesDrawing, Mark
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.lanes import LanesDrawing, Node
+from foveate.look.draw.maps import AttentionDrawing, Block
+from foveate.look.draw.parts import Numbers
+from foveate.look.draw.pictures import Overlay, PictureDrawing
+from foveate.look.draw.sheets import SheetDrawing
+from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 
 pytestmark = pytest.mark.browser
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.draw import colors
-from foveate.draw.maps import save_html
-from foveate.inspect.records import AttentionRecord
+from foveate.look.draw import colors
+from foveate.look.draw.maps import save_html
+from foveate.look.records import AttentionRecord
 
 pytestmark = pytest.mark.browser
 

@@ -30,7 +30,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="no zig: make wheels"),
     pytest.mark.skipif(
-        not (Path(foveate.engine.packed.__file__).parents[1] / "draw" / "publish.js").is_file(),
+        not (
+            Path(foveate.engine.packed.__file__).parents[1] / "look" / "draw" / "publish.js"
+        ).is_file(),
         reason="make web builds the page",
     ),
 ]

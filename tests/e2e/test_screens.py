@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pages import require_page, served, until, visitor, wait
 
-from foveate.draw.charts import line_chart
-from foveate.draw.texts import TableDrawing
+from foveate.look.draw.charts import line_chart
+from foveate.look.draw.texts import TableDrawing
+from foveate.look.views.demos import DEMOS
 from foveate.measure.comparison import Comparison
-from foveate.views.demos import DEMOS
 from small_runs import made
 
 pytestmark = pytest.mark.slow

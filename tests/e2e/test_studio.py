@@ -13,7 +13,7 @@ import pytest
 import torch
 from pages import require_page, served, until, wait, words
 
-from foveate.inspect.hooks import calls_of
+from foveate.look.hooks import calls_of
 from foveate.run import Run
 from small_runs import CONFIGS, made, running
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import Config, kinds
-from foveate.inspect.hooks import capture
 from foveate.kinds import load_kinds
+from foveate.look.hooks import capture
 from foveate.measure.laws import layers, models, searches
 from foveate.measure.laws.trial import LAWS, Trial
 from foveate.measure.laws.trial import SIZES as CHECKED

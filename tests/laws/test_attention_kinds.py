@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.classifier import Classifier
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn import efficient_attention

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from foveate.data.words import document_terms
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, First, Mean
 from foveate.models.encoder_decoder import Encoder, Memory

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from equations import clauses_of, evaluated
-from foveate.draw.blocks import picture
-from foveate.inspect.stages import Stage, attention_stages, capture_stages, cell_stages
+from foveate.look.draw.blocks import picture
+from foveate.look.stages import Stage, attention_stages, capture_stages, cell_stages
 from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.attention import Attention, BaseAttention

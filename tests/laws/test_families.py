@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import foveate
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory, Model
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.nn.attention import BaseAttention
@@ -280,13 +280,13 @@ def test_tables_of_other_shapes_are_not_tied() -> None:
         build(mixed)
 
 
-CHECKED = ("nn", "models", "inspect", "spec", "decode.forced", "tasks.objective")
+CHECKED = ("nn", "models", "look", "spec", "decode.forced", "tasks.objective")
 SHAPES = f"""
 from jaxtyping import install_import_hook
 with install_import_hook({[f"foveate.{name}" for name in CHECKED]}, "beartype.beartype"):
     from laws.conftest import MODELS, build, ids, real
 from foveate.decode.search import (token_log_probabilities)
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.tasks.objectives import CrossEntropy
 source, target, keys, objective = ids(2, 5), ids(2, 3), real(5, 3), CrossEntropy.Config().build()
 for config in MODELS.values():

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.draw.blocks import blocks_of, equation_of
-from foveate.draw.forward import ForwardDrawing
-from foveate.inspect.forward import frames
+from foveate.look.draw.blocks import blocks_of, equation_of
+from foveate.look.draw.forward import ForwardDrawing
+from foveate.look.forward import frames
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from foveate.run import Run
 from foveate.tasks.abilities import Generates
-from foveate.views import find
-from foveate.views.options import Question
 
 CLOSE = 1e-5
 TEXT = "the dog sleeps"

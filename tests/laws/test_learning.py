@@ -12,7 +12,7 @@ from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.engine import SearchRequest
 from foveate.decode.search import Search
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.spec import Tokens
 from foveate.run import RunEngine

@@ -13,7 +13,7 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import WordTokenizer
 from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.draw.stages import StepsDrawing, drawn
-from foveate.inspect.stages import attention_stages, capture_stages, cell_stages
+from foveate.look.draw.stages import StepsDrawing, drawn
+from foveate.look.stages import attention_stages, capture_stages, cell_stages
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.recurrent import Cell

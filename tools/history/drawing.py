@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from foveate.draw.drawings import Drawing
-from foveate.draw.figures import FONT_SIZE, NOTE, WIDTH
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.figures import FONT_SIZE, NOTE, WIDTH
 
 Draw = Callable[[Path], Drawing]
 

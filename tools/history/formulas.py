@@ -6,15 +6,15 @@ from pathlib import Path
 
 import torch
 
-from foveate.draw.analyses import schedule, sheets
-from foveate.draw.charts import LinesDrawing
-from foveate.draw.sheets import ColorScale, SheetGrid, sheet
+from foveate.look.draw.analyses import schedule, sheets
+from foveate.look.draw.charts import LinesDrawing
+from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
+from foveate.look.views.demos import formulas
 from foveate.nn.more_positions import T5Bias
 from foveate.nn.positions import ALiBi
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Schedule, WarmupStableDecay
-from foveate.views.demos import formulas
 from history.drawing import Draw
 
 # ------------------------------------------------------------------------------ positions

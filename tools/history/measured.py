@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from foveate.draw import colors
-from foveate.draw.charts import DASHES, LinesDrawing, PanelGrid, line_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.figures import FONT_SIZE, paint
-from foveate.views.training import at
+from foveate.look.draw import colors
+from foveate.look.draw.charts import DASHES, LinesDrawing, PanelGrid, line_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.figures import FONT_SIZE, paint
+from foveate.look.views.training import at
 from history.drawing import Draw, OwnFigure, figure, plain
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

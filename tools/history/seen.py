@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foveate.draw.drawings import Drawing
+from foveate.look.draw.drawings import Drawing
 from history.drawing import Draw, narrow
 from history.models import SHAPES, trained
 

@@ -9,12 +9,14 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from foveate.draw import colors
-from foveate.draw.charts import LinesDrawing, line_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.figures import FONT_SIZE
-from foveate.draw.sheets import ColorScale, SheetGrid, sheet
-from foveate.inspect.hooks import capture
+from foveate.look.draw import colors
+from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.figures import FONT_SIZE
+from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
+from foveate.look.hooks import capture
+from foveate.look.views.demos import networks
+from foveate.look.views.demos.networks import ids, transformer
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.efficient_attention import (
     BlockSparseAttention,
@@ -24,8 +26,6 @@ from foveate.nn.efficient_attention import (
     RandomFeatureAttention,
 )
 from foveate.nn.ssm import scan_sequential
-from foveate.views.demos import networks
-from foveate.views.demos.networks import ids, transformer
 from history.drawing import Draw, OwnFigure, figure, plain
 
 

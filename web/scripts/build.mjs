@@ -5,7 +5,7 @@ import { build } from "vite";
 
 const target = { target: "es2023", cssTarget: ["chrome123", "firefox120", "safari17.5"] }; // those that know light-dark()
 const one = (entry, format) => ({
-  ...target, outDir: process.env.OUT ?? "../src/foveate/draw", emptyOutDir: false, reportCompressedSize: false,
+  ...target, outDir: process.env.OUT ?? "../src/foveate/look/draw", emptyOutDir: false, reportCompressedSize: false,
   rolldownOptions: { output: { minify: true } }, // modules of a library keep their blanks otherwise
   lib: { entry: `src/${entry}/main.ts`, name: "foveate", formats: [format], fileName: () => `${entry}.js` },
 });

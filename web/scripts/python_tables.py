@@ -13,10 +13,10 @@ from typing import Any
 
 import pydantic
 
-from foveate.draw import colors
-from foveate.draw.kinds import AnyDrawing
-from foveate.draw.parts import STEPS
-from foveate.views.demos import DEMOS
+from foveate.look.draw import colors
+from foveate.look.draw.kinds import AnyDrawing
+from foveate.look.draw.parts import STEPS
+from foveate.look.views.demos import DEMOS
 
 
 def schema() -> dict[str, Any]:

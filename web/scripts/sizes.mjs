@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-const draw = "../src/foveate/draw", assets = "../src/foveate/studio/static";
+const draw = "../src/foveate/look/draw", assets = "../src/foveate/studio/static";
 const under = (folder) => readdirSync(folder, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile()).map((entry) => `${entry.parentPath}/${entry.name}`);
 const limits = [["embed", [`${draw}/embed.js`], 44], ["widget", [`${draw}/widget.js`], 44], ["engine", [`${draw}/engine.js`], 22], ["publish", [`${draw}/publish.js`, `${draw}/publish.css`], 94], ["studio", under(assets), 180]];

@@ -6,7 +6,7 @@ import { compile } from "json-schema-to-typescript";
 
 const python = process.env.PYTHON ?? "python3";
 const said = JSON.parse(execFileSync(python, ["scripts/python_tables.py"], { encoding: "utf8" }));
-const header = (of, from = "draw") => `// Written by \`npm run types\` from src/foveate/${from}; do not edit. Of ${of}.\n`;
+const header = (of, from = "look/draw") => `// Written by \`npm run types\` from src/foveate/${from}; do not edit. Of ${of}.\n`;
 
 /** Names of fields are no types of their own, and a tuple is `prefixItems` only in newer drafts. */
 function plain(node, isField = false) {

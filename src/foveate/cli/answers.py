@@ -20,9 +20,9 @@ from foveate.errors import ConfigError, UserError
 if TYPE_CHECKING:
     from foveate.engine.answers import Answer, Continuation, LabelAnswer
     from foveate.engine.packed import PackedModel
+    from foveate.look.views.examples import Picture
     from foveate.run import Run
     from foveate.run.evaluation import Evaluation
-    from foveate.views.examples import Picture
 
 AnswerType = TypeVar("AnswerType", bound="Answer")
 Answering = Callable[[Sequence[Any], int | None], Iterable[AnswerType]]  # of inputs; batch tokens
@@ -162,7 +162,7 @@ def label_text(answer: LabelAnswer, picture: str | None, all_labels: bool, as_js
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
     """Return files, or numbers of test pictures of the run. Raises `ConfigError` for neither."""
-    from foveate.views.examples import picture_of
+    from foveate.look.views.examples import picture_of
 
     return [picture_of(name) for name in names]
 

@@ -1,7 +1,7 @@
 """The verbs ``foveate look …`` and ``foveate demo …``: one for each view and each demo.
 
 The fields of a question become options, and so do the parameters of a demo; the views themselves
-are in `foveate.views`, the demos in `foveate.views.demos`.
+are in `foveate.look.views`, the demos in `foveate.look.views.demos`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import typer
 from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
 from foveate.engine import installed
 from foveate.errors import ConfigError
-from foveate.views import VIEWS, ViewEntry, nearest
-from foveate.views.demos import DEMOS, DemoEntry, find
+from foveate.look.views import VIEWS, ViewEntry, nearest
+from foveate.look.views.demos import DEMOS, DemoEntry, find
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from typer._click import Command, Context, HelpFormatter
 
-    from foveate.draw.drawings import Drawing
+    from foveate.look.draw.drawings import Drawing
+    from foveate.look.views.options import Question
     from foveate.run import Run
-    from foveate.views.options import Question
 
 Out = Annotated[
     list[Path] | None,
@@ -96,7 +96,7 @@ def positions(
         return
     import torch
 
-    from foveate.draw.analyses import positions
+    from foveate.look.draw.analyses import positions
     from foveate.nn.positions import Position
 
     config = Position.Config.parse({"kind": kind})
@@ -115,7 +115,7 @@ def schedule(
 ) -> None:
     """Draw the learning rates of configs."""
     from foveate.config import read
-    from foveate.draw.analyses import schedule
+    from foveate.look.draw.analyses import schedule
     from foveate.run import RunConfig
 
     rates, ends = {}, [steps or 0]
@@ -139,7 +139,7 @@ def report(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write one page with every view that fits a run."""
-    from foveate.views.run_page import report
+    from foveate.look.views.run_page import report
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
@@ -156,8 +156,8 @@ def _loaded(
     paths: Sequence[Path], fields: Mapping[str, Any], checkpoint: str
 ) -> tuple[list[Run], Question]:
     """Load the runs, and parse the question of the fields that are not None."""
+    from foveate.look.views.options import Question
     from foveate.run import load
-    from foveate.views.options import Question
 
     question = Question.parse({key: value for key, value in fields.items() if value is not None})
     runs = [load(path, checkpoint) for path in paths]
@@ -176,8 +176,8 @@ def _draw_view(
     """Load the runs, draw a view of them, and write the drawing; or that of a packed file."""
     if file := next((path for path in paths if path.is_file()), None):
         from foveate.engine.packed import load
-        from foveate.views.options import Question
-        from foveate.views.records import draw
+        from foveate.look.views.options import Question
+        from foveate.look.views.records import draw
 
         chosen = {key: value for key, value in fields.items() if value is not None}
         return _write(draw(name, load(file), Question.parse(chosen)), out)
@@ -220,8 +220,8 @@ def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool, int]:
     at least how many: without PyTorch those of a packed file, if the view can draw one.
     """
     if find_spec("torch") is None:
-        from foveate.views.records import VIEWS as OF_FILES
-        from foveate.views.records import fields_of
+        from foveate.look.views.records import VIEWS as OF_FILES
+        from foveate.look.views.records import fields_of
 
         if entry.name in OF_FILES:
             return fields_of(entry.name), "", False, 1
@@ -245,7 +245,7 @@ def _parameter(name: str, annotation: object, default: object) -> inspect.Parame
 
 def _option(name: str, by_place: bool) -> tuple[object, object]:
     """Return the annotation and default of a field of a question, an option or an argument."""
-    from foveate.views.options import Question
+    from foveate.look.views.options import Question
 
     field = Question.model_fields[name]
     if by_place:

@@ -174,7 +174,7 @@ def _translated(
     say: Callable[[str], None],
 ) -> dict[str, Path]:
     """Translate sentences, draw a head (layer, number) as it reads the first; the files drawn."""
-    from foveate.draw.maps import attention, save_html
+    from foveate.look.draw.maps import attention, save_html
 
     records = []
     for answer in run.translate(sentences):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foveate.documents.base import DocumentOptions
     from foveate.documents.memory import Assistance, AssistedRun
     from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
-    from foveate.inspect.records import AttentionRecord
+    from foveate.look.records import AttentionRecord
 
 SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
@@ -232,7 +232,7 @@ class Request:
 
                 run = loaded.by(ProcessEngine(loaded, spec, processes))
             if silence:
-                from foveate.inspect.edits import edit, silenced
+                from foveate.look.edits import edit, silenced
 
                 silencing = edit(loaded.model, silenced(silence))
         if not (silence or self.terms):
@@ -355,7 +355,7 @@ class LineFiles:
         if self.prefixes is not None:
             self.tally.remarks += self.prefixes.close()
         if self.outputs.attention is not None and self.records:
-            from foveate.draw.maps import save_html
+            from foveate.look.draw.maps import save_html
 
             self.tally.remarks += save_html(self.records, self.outputs.attention).notes
 

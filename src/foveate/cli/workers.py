@@ -34,7 +34,7 @@ from foveate.decode.engine import (
 from foveate.decode.search import Positions, Search
 from foveate.engine.answers import ModelEngine, TextAnswer, TranslateOptions, Translator
 from foveate.engine.links import Head, Links
-from foveate.inspect.records import AttentionRecord, Units
+from foveate.look.records import AttentionRecord, Units
 from foveate.run import Run, device
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ class Tokenizer(Configurable, ABC):
         """The kind of tokenizer."""
 
     config: Config
-    # The default units of such a text in attention views (`foveate.inspect.records.Units`).
+    # The default units of such a text in attention views (`foveate.look.records.Units`).
     units: ClassVar[Literal["tokens", "words"]] = "words"
 
     def __init__(self, config: Config) -> None:

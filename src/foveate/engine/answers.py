@@ -22,11 +22,11 @@ from foveate.errors import check_finite
 
 if TYPE_CHECKING:
     from foveate.decode.engine import SearchChoice
-    from foveate.draw.drawings import Drawing
-    from foveate.draw.maps import AttentionView
-    from foveate.draw.texts import Word
     from foveate.engine.calibration import Calibration
-    from foveate.inspect.records import AttentionRecord, Units
+    from foveate.look.draw.drawings import Drawing
+    from foveate.look.draw.maps import AttentionView
+    from foveate.look.draw.texts import Word
+    from foveate.look.records import AttentionRecord, Units
 
 STAYED = "left in the source language: the translation lost what is protected, or is empty"
 Term = Sequence[str]  # variants, any of which meets it
@@ -94,7 +94,7 @@ class Answer(ABC):
 
     def drawing(self) -> Drawing:
         """Return the answer as a drawing: by default its words."""
-        from foveate.draw.texts import Word, WordsDrawing
+        from foveate.look.draw.texts import Word, WordsDrawing
 
         return WordsDrawing(words=[Word(text=word) for word in str(self).split()])
 
@@ -163,7 +163,7 @@ class TextAnswer(Answer):
     @property
     def attention(self) -> AttentionView:
         """The map of the best hypothesis: last layer, mean of the heads."""
-        from foveate.draw.maps import attention
+        from foveate.look.draw.maps import attention
 
         return attention(self.record())
 
@@ -208,7 +208,7 @@ class LabelAnswer(Answer):
 
     def drawing(self) -> Drawing:
         """Return p of every label as bars."""
-        from foveate.draw.charts import bar_chart
+        from foveate.look.draw.charts import bar_chart
 
         p = list(self.probabilities.values())
         return bar_chart(list(self.probabilities), {"p": np.array(p)}, up="p", title=self.label)
@@ -288,7 +288,7 @@ class FilledText(Answer):
 
     def drawing(self) -> Drawing:
         """Return the tokens, coloured by whether their prediction is right."""
-        from foveate.draw.texts import WordsDrawing
+        from foveate.look.draw.texts import WordsDrawing
 
         title = "{right} of {hidden} hidden tokens guessed right".format(**self.json())
         return WordsDrawing(title=title, words=self.words, legend="right or wrong")

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from foveate.decode.search import Search
-    from foveate.inspect.records import AttentionRecord, Maps, Units
+    from foveate.look.records import AttentionRecord, Maps, Units
 
 Ids = list[int]
 Item = TypeVar("Item")
@@ -622,7 +622,7 @@ class PackedEngine(ModelEngine):
 
     def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         """Return the record of all attention for a text, and its target if the model translates."""
-        from foveate.inspect.records import (
+        from foveate.look.records import (
             TokenizedText,
             attention_record,
             joined_record,
@@ -654,7 +654,7 @@ class PackedEngine(ModelEngine):
         return search.maps(dict(enumerate(self.attentions)), forced, len(source), written)
 
     def _explain_label(self, text: str, label: str | Ids | None, units: Units) -> AttentionRecord:
-        from foveate.inspect.records import TokenizedText, encoder_record
+        from foveate.look.records import TokenizedText, encoder_record
 
         if label is not None and label not in self.labels:
             raise UserError(f"no label {label!r}; there are: {', '.join(self.labels)}")

@@ -34,7 +34,7 @@ from foveate.decode.search import Search
 from foveate.engine.answers import ModelEngine
 from foveate.engine.links import Head, Links
 from foveate.exchange.base import ExchangeError, by_length, translator
-from foveate.inspect.records import AttentionRecord, Units
+from foveate.look.records import AttentionRecord, Units
 from foveate.run import Run, RunEngine
 
 

@@ -12,13 +12,15 @@ import torch
 
 from foveate.config import ConfigError
 from foveate.data.text import Corpus
-from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.maps import attention
-from foveate.draw.page import chapters
-from foveate.draw.parts import Cell, listed, visible
-from foveate.draw.texts import TableDrawing
 from foveate.files import replace_file
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.maps import attention
+from foveate.look.draw.page import chapters
+from foveate.look.draw.parts import Cell, listed, visible
+from foveate.look.draw.texts import TableDrawing
+from foveate.look.views.examples import crosses
+from foveate.look.views.text import forced, token_name
 from foveate.measure.budget import Budget, ComparisonPlan, Contender, Say, contenders
 from foveate.measure.machine import describe
 from foveate.measure.quality import (
@@ -32,8 +34,6 @@ from foveate.measure.quality import (
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText
-from foveate.views.examples import crosses
-from foveate.views.text import forced, token_name
 
 WORDS = (8, 14)  # in the sentence that all models translate, if none is given
 TOP = 3  # most probable next tokens shown for each model

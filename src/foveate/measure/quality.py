@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foveate.data.text import Corpus
-from foveate.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.draw.drawings import Drawing
-from foveate.draw.parts import Arrays, Cell
-from foveate.draw.texts import TableDrawing
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.parts import Arrays, Cell
+from foveate.look.draw.texts import TableDrawing
+from foveate.look.views.examples import evaluated_split
+from foveate.look.views.text import by_length
+from foveate.look.views.training import at, common_places, smoothed
 from foveate.measure.budget import Contender, Say
 from foveate.run import Run
 from foveate.run.evaluation import Evaluation, ForecastEvaluation
@@ -32,9 +35,6 @@ from foveate.tasks.metrics import (
 )
 from foveate.tasks.text import TextTask
 from foveate.tasks.text_to_text import TextToText
-from foveate.views.examples import evaluated_split
-from foveate.views.text import by_length
-from foveate.views.training import at, common_places, smoothed
 
 Floats = NDArray[np.float64]
 TESTED = ("bleu", "chrf")  # by sacreBLEU's paired tests

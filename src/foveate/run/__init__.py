@@ -38,9 +38,9 @@ from foveate.engine.links import Head, Links
 from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
 from foveate.engine.program import compile_model
 from foveate.errors import UserError
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import AttentionRecord, Units
 from foveate.kinds import load_kinds
+from foveate.look.hooks import ForcedPass
+from foveate.look.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import Model
 from foveate.nn.attention import BaseAttention
 from foveate.nn.context import as_written

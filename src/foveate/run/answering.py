@@ -50,8 +50,8 @@ from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text_to_text import AnyTextToText, TextToText
 
 if TYPE_CHECKING:
-    from foveate.draw.drawings import Drawing
-    from foveate.draw.texts import Word
+    from foveate.look.draw.drawings import Drawing
+    from foveate.look.draw.texts import Word
 
 Array = NDArray[np.floating]
 
@@ -157,7 +157,7 @@ def _words(
     task: MaskedLanguage, text: str, encoded: Encoded, guesses: dict[int, int]
 ) -> list[Word]:
     """The tokens of a text as they are drawn, with the predictions by their places."""
-    from foveate.draw.texts import Word
+    from foveate.look.draw.texts import Word
 
     words = []
     limit = task.data.max_length
@@ -275,7 +275,7 @@ class Forecast(Answer):
         if self.quantiles is not None:
             ends = self.quantiles[:, :, [0, -1]].transpose(1, 2, 0)
             bands = {name: (low, high) for name, (low, high) in zip(self.names, ends, strict=True)}
-        from foveate.draw.charts import line_chart
+        from foveate.look.draw.charts import line_chart
 
         steps = np.arange(1.0, len(self.dates) + 1)
         return line_chart(steps, curves, bands=bands, labels=labels(self.dates))

@@ -15,7 +15,7 @@ from foveate.data.tokenizer import bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.engine.links import Head, Links, Rows
 from foveate.errors import UserError
-from foveate.inspect.hooks import capture
+from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.tasks.base import AnyTask
 from foveate.tasks.text import Ids, collate

@@ -22,8 +22,8 @@ from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.engine.answers import Picture
 from foveate.errors import UserError
-from foveate.inspect.hooks import ForcedPass
-from foveate.inspect.records import (
+from foveate.look.hooks import ForcedPass
+from foveate.look.records import (
     END,
     START,
     AttentionRecord,

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from foveate.config import ConfigError
-from foveate.draw.maps import shorten
 from foveate.errors import UserError
-from foveate.inspect.hooks import capture, hook_points
+from foveate.look.draw.maps import shorten
+from foveate.look.hooks import capture, hook_points
 from foveate.run.passes import default_target, first_example, forced_pass
 from foveate.tasks.base import AnyTask
 from foveate.train.journal import SNAPSHOTS, Journal, SnapshotConfig, interval, read

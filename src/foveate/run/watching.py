@@ -13,9 +13,9 @@ from foveate.data.tokenizer import EOS
 from foveate.decode.engine import SearchRequest
 from foveate.decode.search import Followed, Search
 from foveate.decode.watch import Alternatives, PartialHypothesis, Watch
-from foveate.draw.lanes import LanesDrawing, Node
-from foveate.draw.lanes import lanes as draw_lanes
 from foveate.engine.answers import Picture
+from foveate.look.draw.lanes import LanesDrawing, Node
+from foveate.look.draw.lanes import lanes as draw_lanes
 from foveate.run import Run
 from foveate.tasks.abilities import NEAR, Generates
 

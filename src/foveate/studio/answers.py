@@ -26,11 +26,11 @@ from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, UNK, Tokenizer
 from foveate.decode.watch import PartialHypothesis
-from foveate.draw.charts import Curve, LinesDrawing, Mark
-from foveate.draw.parts import DrawingPart, data_uri, listed
-from foveate.draw.pictures import PictureDrawing, picture_drawing
 from foveate.engine.answers import LabelAnswer, Picture
 from foveate.files import split_lines, write_text
+from foveate.look.draw.charts import Curve, LinesDrawing, Mark
+from foveate.look.draw.parts import DrawingPart, data_uri, listed
+from foveate.look.draw.pictures import PictureDrawing, picture_drawing
 from foveate.run import Run
 from foveate.run.answering import Forecast, forecast_at
 from foveate.run.watching import Output, Watched

@@ -27,13 +27,17 @@ from starlette.requests import ClientDisconnect
 from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Scope
 
-import foveate.views.inside as views
+import foveate.look.views.inside as views
 from foveate import __version__
 from foveate.config import Config, ConfigError
-from foveate.draw.blocks import ModelDrawing
-from foveate.draw.film import FilmDrawing
-from foveate.draw.parts import DrawingPart
 from foveate.errors import not_built
+from foveate.look.draw.blocks import ModelDrawing
+from foveate.look.draw.film import FilmDrawing
+from foveate.look.draw.parts import DrawingPart
+from foveate.look.views import VIEWS, file_fields
+from foveate.look.views.demos import DEMOS
+from foveate.look.views.options import Question
+from foveate.look.views.training import film
 from foveate.serve.common import (
     EVENT_STREAM,
     LOOPBACK,
@@ -74,10 +78,6 @@ from foveate.studio.schemas import (
 )
 from foveate.studio.state import StudioState, T
 from foveate.train import journal
-from foveate.views import VIEWS, file_fields
-from foveate.views.demos import DEMOS
-from foveate.views.options import Question
-from foveate.views.training import film
 
 STATIC = Path(__file__).parent / "static"
 BUILT = "index.html"

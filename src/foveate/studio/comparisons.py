@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foveate.config import ConfigError
-from foveate.draw.drawings import Drawing
-from foveate.draw.kinds import groups_of
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.kinds import groups_of
 from foveate.serve.common import not_found, unused_name
 from foveate.studio.schemas import StudioResponse
 

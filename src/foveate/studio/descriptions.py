@@ -10,10 +10,13 @@ from functools import cache
 
 from pydantic import Field
 
-import foveate.views.examples as examples
+import foveate.look.views.examples as examples
 from foveate.config import PACKAGED, Config, kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
+from foveate.look.views import VIEWS, ViewEntry, file_fields
+from foveate.look.views.demos import DEMOS
+from foveate.look.views.options import Question
 from foveate.run import Run, device, task_of
 from foveate.serve.runs import StoredRun
 from foveate.studio.schemas import StudioResponse
@@ -24,9 +27,6 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import journal
 from foveate.train.journal import Line
-from foveate.views import VIEWS, ViewEntry, file_fields
-from foveate.views.demos import DEMOS
-from foveate.views.options import Question
 
 CAN = {  # what a page can do with a run, by the output of its task
     "text": ("stream", "beam", "sample", "force"),

@@ -18,12 +18,12 @@ from pathlib import Path
 from foveate.config import load_tree
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData, at, is_table, read_pairs
-from foveate.draw.page import asset as packaged_text
-from foveate.draw.page import digest, inside_script
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel, load, packed_file, repack
 from foveate.errors import ConfigError, UserError, install, not_built
 from foveate.files import replace_file
+from foveate.look.draw.page import asset as packaged_text
+from foveate.look.draw.page import digest, inside_script
 
 ENGINES = {"simd": "engine-wasm", "scalar": "engine-scalar"}
 MOST_BYTES = 2**29  # of a packed file: the memory of WebAssembly has 2^32

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from foveate.draw.kinds import AnyDrawing
-from foveate.draw.lanes import Node
-from foveate.draw.parts import DrawingPart
-from foveate.views.options import Question
+from foveate.look.draw.kinds import AnyDrawing
+from foveate.look.draw.lanes import Node
+from foveate.look.draw.parts import DrawingPart
+from foveate.look.views.options import Question
 
 
 class StudioResponse(DrawingPart):

@@ -19,11 +19,13 @@ import numpy as np
 from starlette.requests import ClientDisconnect
 
 from foveate.config import PACKAGED, ConfigError
-from foveate.draw.drawings import Drawing
-from foveate.draw.parts import DrawingPart, Numbers, P, changed
-from foveate.inspect.edits import edit, silenced
-from foveate.inspect.hooks import hook_points
-from foveate.inspect.records import block_of, suffixes
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.parts import DrawingPart, Numbers, P, changed
+from foveate.look.edits import edit, silenced
+from foveate.look.hooks import hook_points
+from foveate.look.records import block_of, suffixes
+from foveate.look.views import ViewEntry, demos, find
+from foveate.look.views.options import Question
 from foveate.run import Run, load
 from foveate.serve.batching import AnswerPlan, Batcher, Operation
 from foveate.serve.common import ByteStore, RequestError, not_found
@@ -43,8 +45,6 @@ from foveate.studio.schemas import (
     SilencedHead,
 )
 from foveate.train.checkpoint import steps
-from foveate.views import ViewEntry, demos, find
-from foveate.views.options import Question
 
 T = TypeVar("T")
 CONFIG = "config.toml"

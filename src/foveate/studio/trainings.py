@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.draw.parts import listed
+from foveate.look.draw.parts import listed
 from foveate.serve.common import RequestError
 from foveate.studio.schemas import StudioResponse
 from foveate.train.journal import LOG, Line, sound

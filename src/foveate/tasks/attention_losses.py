@@ -90,7 +90,7 @@ def attentions(model: nn.Module, block: str) -> list[BaseAttention]:
 def watched(layers: Sequence[BaseAttention]) -> Iterator[list[list[Tensor]]]:
     """Collect the weights (B, H, T, S) that each attention forms, call by call, with their graph.
 
-    `foveate.inspect.records` is for looking and keeps no graph; this is for losses. A tap that was
+    `foveate.look.records` is for looking and keeps no graph; this is for losses. A tap that was
     there goes on being called.
     """
     weights: list[list[Tensor]] = [[] for _ in layers]

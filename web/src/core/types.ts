@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/draw; do not edit. Of c33b1c1f76db9d9a.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of c33b1c1f76db9d9a.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing

@@ -1,4 +1,4 @@
-// A page as text. `src/foveate/draw/page.py` writes the same form.
+// A page as text. `src/foveate/look/draw/page.py` writes the same form.
 import type { AnyDrawing } from "../core";
 import { h } from "../core/dom";
 
@@ -10,7 +10,7 @@ export interface Page { title: string; notes: string[]; groups: string[]; leftOu
 export const safe = (value: unknown): string =>
   JSON.stringify(value).replaceAll("<", "\\u003c").replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 
-/** A page of these groups, as `src/foveate/draw/page.py` makes it; `policy` allows the script. */
+/** A page of these groups, as `src/foveate/look/draw/page.py` makes it; `policy` allows the script. */
 export function pageText({ policy, script, page, groups }: { policy: string; script: string; page: Page; groups: Group[] }): string {
   const made = document.implementation.createHTMLDocument([...new Set([page.title, "foveate"])].join(" · ")); // nothing in it acts
   const data = (value: unknown, name: Record<string, string>) => h("script", { ...name, type: "application/json" }, safe(value));

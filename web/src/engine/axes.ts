@@ -1,4 +1,4 @@
-// The rows and columns of attention maps: tokens, or the words that they make (`foveate.inspect.records`).
+// The rows and columns of attention maps: tokens, or the words that they make (`foveate.look.records`).
 import type { AttentionMap } from "./compiled";
 import { EOS, wordSpans, type Span, type Tokenizer } from "./tokenizer";
 

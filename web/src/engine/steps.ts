@@ -1,4 +1,4 @@
-// The stages of one head of an attention as numbers (`foveate.inspect.stages`): what the engine computed, and what lies between.
+// The stages of one head of an attention as numbers (`foveate.look.stages`): what the engine computed, and what lies between.
 import { base64Of } from "../core/numbers";
 import type { StageDrawing, StepsDrawing } from "../core/types";
 import { spreadOf, type Stage, type Tensor } from "./compiled";
@@ -87,7 +87,7 @@ function stagesOf({ name, flat, rows: { length: T }, columns: { length: S }, equ
   return made.sort((a, b) => ORDER.indexOf(a.title) - ORDER.indexOf(b.title));
 }
 
-/** The stages of a head as a drawing, a frame for each query (`foveate.draw.stages.drawn`). */
+/** The stages of a head as a drawing, a frame for each query (`foveate.look.draw.stages.drawn`). */
 export function steps(attention: Attention, head: number): StepsDrawing {
   const { name, rows, columns } = attention, stages = stagesOf(attention, head), T = rows.length, S = columns.length;
   const far = (word: string) => Math.max(0, ...stages.filter(({ title }) => title.endsWith(word)).map((each) => largest(each.rows)));

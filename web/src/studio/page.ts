@@ -6,7 +6,7 @@ import type { Lecture, LectureStep } from "./api";
 import { said } from "./client";
 
 async function pageWith(title: string, groups: Group[], notes: string[] = []): Promise<string> {
-  const { default: script } = await import("../../../src/foveate/draw/embed.js?raw");
+  const { default: script } = await import("../../../src/foveate/look/draw/embed.js?raw");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(script)));
   const hash = btoa(String.fromCharCode(...digest));
   const policy = `default-src 'none'; script-src 'sha256-${hash}'; img-src data:; base-uri 'none'; form-action 'none'`;

@@ -21,10 +21,10 @@ from pydantic import Field, ValidationError, field_validator
 from foveate.config import PACKAGED, Config
 from foveate.errors import UserError
 from foveate.files import replace_file
+from foveate.look.views import demos, find
+from foveate.look.views.options import Question
 from foveate.serve.common import RequestError, invalid_field, unused_name
 from foveate.studio.schemas import StudioResponse
-from foveate.views import demos, find
-from foveate.views.options import Question
 
 FOLDER = Path(__file__).parent
 

@@ -1,0 +1,47 @@
+"""Record, change and measure what a model computes.
+
+Names are imported when they are first used, and torch with them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import foveate.look.draw as draw
+    from foveate.look.edits import (
+        capture_outputs,
+        diagonal,
+        edit,
+        force,
+        patch,
+        patch_output,
+        silence,
+        uniform,
+    )
+    from foveate.look.flow import rollout
+    from foveate.look.hooks import capture
+    from foveate.look.records import AttentionRecord
+
+__all__ = [
+    "AttentionRecord",
+    "capture",
+    "capture_outputs",
+    "diagonal",
+    "draw",
+    "edit",
+    "force",
+    "patch",
+    "patch_output",
+    "rollout",
+    "silence",
+    "uniform",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "draw":
+        return importlib.import_module("foveate.look.draw")
+    if name not in __all__:
+        raise AttributeError(f"foveate.look has no {name!r}; it has {', '.join(__all__)}")
+    homes = {"AttentionRecord": "records", "capture": "hooks", "rollout": "flow"}
+    return getattr(importlib.import_module(f"foveate.look.{homes.get(name, 'edits')}"), name)

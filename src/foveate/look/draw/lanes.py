@@ -1,0 +1,153 @@
+"""A beam search, step by step."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import Field
+
+import foveate.look.draw.colors as colors
+import foveate.look.draw.figures as figures
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.parts import Arrays, DrawingPart, Label, visible
+from foveate.look.draw.terminal import cut
+
+STEP, RANK = 0.95, 0.34  # inches of a step and of a hypothesis in it
+LONGEST_NODE = 10  # letters of a label
+FAINT = "#b5b5b5"
+LANE_MARKS = {"live": " ", "done": "■", "pruned": "×"}
+
+LANES_CAPTION = (
+    "each column is a step, with the best prefix on top; thick: the answer, ■ has ended, "
+    "grey and dashed was dropped; numbers are scores"
+)
+
+
+class Node(DrawingPart):
+    """A partial hypothesis of a beam at one step: its last token, and the one that it extends."""
+
+    id: int
+    parent: int | None
+    text: Label
+    log_p: float
+    score: float
+    state: Literal["live", "done", "pruned"]
+
+
+class LanesDrawing(Drawing):
+    """A beam search: a column for each step, in it the partial hypotheses, best first.
+
+    ``best`` are the nodes of the answer.
+    """
+
+    kind: Literal["lanes"] = "lanes"
+    steps: list[list[Node]]
+    best: list[int] = Field([])
+
+    def arrays(self) -> Arrays:
+        """Return a row for each node: step, id, parent (−1 for none), log p, score, state, text."""
+        rows = [(number, node) for number, step in enumerate(self.steps) for node in step]
+        parents = [-1 if node.parent is None else node.parent for _, node in rows]
+        return {
+            "step": np.array([number for number, _ in rows], dtype=np.int64),
+            "id": np.array([node.id for _, node in rows], dtype=np.int64),
+            "parent": np.array(parents, dtype=np.int64),
+            "log_p": np.array([node.log_p for _, node in rows]),
+            "score": np.array([node.score for _, node in rows]),
+            "state": np.array([node.state for _, node in rows]),
+            "text": np.array([visible(node.text) for _, node in rows]),
+            "best": np.array(self.best, dtype=np.int64),
+        }
+
+    def figure(self) -> Figure:
+        tallest = max(map(len, self.steps), default=1)
+        return self.own_figure(max(4.0, STEP * len(self.steps) + 0.4), RANK * tallest + 1.0)
+
+    def fill(self, ax: Axes) -> None:
+        steps, best = self.steps, set(self.best)
+        place = {
+            n.id: (number, rank) for number, step in enumerate(steps) for rank, n in enumerate(step)
+        }
+        for node in (node for step in steps for node in step):
+            if node.parent is not None:
+                _join(ax, node, place[node.parent], place[node.id], node.id in best)
+            _write_node(ax, node, place[node.id], node.id in best)
+        tallest = max(map(len, steps), default=1)
+        ax.set(xlim=(-0.55, len(steps) - 0.4), ylim=(tallest - 0.4, -0.6), yticks=[])
+        ax.set_xticks(range(len(steps)), [str(n + 1) for n in range(len(steps))])
+        ax.tick_params(length=0, labelsize=figures.FONT_SIZE - 1, color=figures.NOTE)
+        ax.spines[:].set_visible(False)
+        caption = textwrap.fill(self.caption, max(64, 15 * len(steps)))
+        ax.set_xlabel(caption, size=figures.FONT_SIZE - 1, color=figures.NOTE, loc="left")
+        if self.title:
+            ax.set_title(self.title, size=figures.FONT_SIZE + 1, loc="left", parse_math=False)
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """Return a line for each step: its hypotheses, best first, the answer's in brackets."""
+        lines = [self.title] if self.title else []
+        for number, step in enumerate(self.steps):
+            cells = "  ".join(_lane_cell(node, node.id in self.best) for node in step)
+            line = f"{number + 1:>3}  {cells}"
+            most = width or 100
+            lines.append(line if len(line) <= most else line[: most - 1] + "…")
+        caption = [] if self.caption == LANES_CAPTION else [self.caption_in(width)]
+        return "\n".join([*lines, "[…] the answer, ■ has ended, × was dropped; scores", *caption])
+
+
+def lanes(
+    steps: Sequence[Sequence[Node]], best: Sequence[int] = (), title: str = ""
+) -> LanesDrawing:
+    """Return a drawing of a beam. Raises ``ValueError`` if a node extends an unknown one."""
+    known: set[int] = set()
+    for step in steps:
+        for node in step:
+            if node.parent is not None and node.parent not in known:
+                raise ValueError(f"node {node.id} extends {node.parent}, which no step before has")
+        known |= {node.id for node in step}
+    if lost := set(best) - known:
+        raise ValueError(f"the answer has nodes that no step has: {sorted(lost)}")
+    columns = [list(step) for step in steps]
+    return LanesDrawing(title=title, caption=LANES_CAPTION, steps=columns, best=list(best))
+
+
+def _join(ax: Axes, node: Node, start: tuple[int, int], end: tuple[int, int], chosen: bool) -> None:
+    """Draw a line from a partial hypothesis to the one that extends it."""
+    ax.plot(
+        *(list(pair) for pair in zip(start, end, strict=True)),
+        color=colors.line(0) if chosen else FAINT,
+        linewidth=2.4 if chosen else 0.9,
+        linestyle="--" if node.state == "pruned" else "-",
+        zorder=2 if chosen else 1,
+    )
+
+
+def _write_node(ax: Axes, node: Node, place: tuple[int, int], chosen: bool) -> None:
+    """Write the last token of a partial hypothesis in a box, with its score."""
+    word = cut(node.text.removeprefix(" ") or node.text, LONGEST_NODE)
+    mark = LANE_MARKS["done"] if node.state == "done" else ""
+    dropped = node.state == "pruned"
+    box = {
+        "boxstyle": "round,pad=0.25", "facecolor": "white",
+        "edgecolor": colors.line(0) if chosen else FAINT,
+        "linestyle": "--" if dropped else "-", "linewidth": 1.4 if chosen else 0.7,
+    }  # fmt: skip
+    text = f"{word}{mark} {score_text(node, 1)}".replace("-", "−")
+    weight = "bold" if chosen else "normal"
+    style: Any = {"size": figures.FONT_SIZE - 1.5, "weight": weight, "bbox": box}
+    figures.write(ax, *place, text, figures.NOTE if dropped else "black", ha="center", **style)
+
+
+def _lane_cell(node: Node, chosen: bool) -> str:
+    word = visible(node.text.removeprefix(" ") or node.text)
+    word = f"[{word}]" if chosen else word
+    return f"{word} {score_text(node, 2)}{LANE_MARKS[node.state]}".rstrip()
+
+
+def score_text(node: Node, digits: int) -> str:
+    """Return a partial hypothesis' score: log p with ``digits`` digits, p (above 0) with more."""
+    return f"{node.score:.{digits}f}" if node.score <= 0 else f"{node.score:.3g}".lstrip("0")

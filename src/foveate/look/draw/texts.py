@@ -1,0 +1,198 @@
+"""Coloured words, and tables."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from pydantic import Field
+from rich.cells import cell_len
+
+import foveate.look.draw.colors as colors
+import foveate.look.draw.figures as figures
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown, visible
+from foveate.look.draw.terminal import wrap
+
+WIDEST = 64  # letters in a table column; longer texts are wrapped
+
+
+class Choice(DrawingPart):
+    """A token that might have stood here, and its p."""
+
+    text: Label
+    p: float
+
+
+class Word(DrawingPart):
+    """A word or piece; ``value`` colours it, ``alternatives`` are shown when it is chosen.
+
+    ``space`` says whether a space stands before it; ``note`` is what else there is to say of it.
+    """
+
+    text: Label
+    value: float | None = None
+    space: bool = True
+    note: Text = ""
+    alternatives: list[Choice] = Field([])
+
+
+class WordsDrawing(Drawing):
+    """A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0."""
+
+    kind: Literal["words"] = "words"
+    words: list[Word]
+    legend: str = Field("", alias="told")
+    least: float = 0.0
+    most: float = 1.0
+
+    def arrays(self) -> Arrays:
+        values = [np.nan if word.value is None else word.value for word in self.words]
+        arrays: Arrays = {
+            "words": np.array([visible(word.text) for word in self.words]),
+            "values": np.array(values),
+        }
+        count = min((len(word.alternatives) for word in self.words), default=0)
+        if count:
+            ranked = [word.alternatives[:count] for word in self.words]
+            arrays["alternatives"] = np.array([[visible(c.text) for c in row] for row in ranked])
+            arrays["p"] = np.array([[choice.p for choice in row] for row in ranked])
+        return arrays
+
+    def figure(self) -> Figure:
+        cells, lines = _flow(self.words)
+        tallest = max((len(_below(word)) for word in self.words), default=0)
+        height = (tallest + 2) * figures.LINE_HEIGHT
+        heading = textwrap.wrap(self.title, figures.LETTERS_A_LINE)
+        top = 0.25 + figures.LINE_HEIGHT * (len(heading) + 1)
+        caption = wrap(self.caption.splitlines(), figures.LETTERS_A_LINE)
+        bottom = top + lines * height
+        made, ax = figures.page(
+            figures.LETTERS_A_LINE * figures.LETTER + 0.3,
+            bottom + figures.LINE_HEIGHT * len(caption),
+        )
+        figures.write_lines(ax, 0.15, 0.15, heading)
+        legend = 0.15 + len(heading) * figures.LINE_HEIGHT
+        figures.write_lines(ax, 0.15, legend, [self.legend], figures.NOTE)
+        for word, (x, line) in zip(self.words, cells, strict=True):
+            _place_word(ax, self, word, 0.15 + x * figures.LETTER, top + line * height)
+        figures.write_lines(ax, 0.15, bottom - figures.LINE_HEIGHT / 2, caption, figures.NOTE)
+        return made
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """Return a line for each word: its value, its note, its alternatives."""
+        words = [(visible(word.text), word) for word in self.words]
+        left = max((cell_len(label) for label, _ in words), default=0)
+        lines = [self.title, self.legend] if self.title else [self.legend]
+        for label, word in words:
+            value = "" if word.value is None else f"{word.value:.3f}"
+            others = "  ".join(f"{visible(each.text)} {each.p:.3f}" for each in word.alternatives)
+            pad = " " * (left - cell_len(label))
+            lines.append(f"{pad}{label} {value:>7}  {shown(word.note)}   {others}".rstrip())
+        return "\n".join([*lines, self.caption_in(width)] if self.caption else lines)
+
+
+def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float) -> None:
+    """Write a word on its colour, with its notes below."""
+    label, ink = visible(word.text), "black"
+    if word.value is not None:
+        fill, ink = fill_and_ink(drawing, word.value)
+        wide = cell_len(label) * figures.LETTER
+        ax.add_patch(Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0))
+    figures.write_lines(ax, x, y, [label], ink)
+    if not word.space and _below(word):  # a piece of a word, separated from the previous one
+        figures.write_lines(ax, x - 1.2 * figures.LETTER, y, ["‿"], figures.NOTE)
+    figures.write_lines(ax, x, y + figures.LINE_HEIGHT, _below(word), figures.NOTE)
+
+
+def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:
+    """Return the colour of a value, and black or white, whichever is more legible on it."""
+    least, most = drawing.least, drawing.most
+    level = (value - least) / ((most - least) or 1)
+    if least < 0 < most:
+        red, green, blue, _ = colormaps["PuOr_r"](level)
+    else:
+        red, green, blue = colors.table()[int(np.clip(level, 0, 1) * 255)] / 255
+    light = np.dot((red, green, blue), (0.299, 0.587, 0.114))
+    return (red, green, blue), "black" if light > 0.5 else "white"
+
+
+def _below(word: Word) -> list[str]:
+    """Return the lines under a word in a figure."""
+    others = []
+    for choice in word.alternatives:
+        p = f"{choice.p:.2f}" if choice.p >= 0.005 else "<0.01"
+        others.append(f"{visible(choice.text)} {p}")
+    return [*([str(shown(word.note))] if word.note else []), *others]
+
+
+def _flow(words: Sequence[Word]) -> tuple[list[tuple[int, int]], int]:
+    """Return the position of each word, (letters from the left, line), and the number of lines."""
+    places, x, line = [], 0, 0
+    for word in words:
+        wide = max([cell_len(visible(word.text)), *map(cell_len, _below(word))])
+        gap = 1 if word.space or _below(word) else 0
+        if x and x + gap + wide > figures.LETTERS_A_LINE:
+            x, line = 0, line + 1
+        x += gap if x else 0
+        places.append((x, line))
+        x += wide
+    return places, line + 1
+
+
+class TableDrawing(Drawing):
+    """Rows under the names of their columns; numbers stand at the right, texts at the left."""
+
+    kind: Literal["table"] = "table"
+    columns: list[str]
+    rows: list[list[TableCell]]
+
+    def arrays(self) -> Arrays:
+        across = zip(self.columns, zip(*self.rows, strict=True), strict=True)
+        return {name: np.array(cells) for name, cells in across}
+
+    def figure(self) -> Figure:
+        lines, caption = table_lines(self), self.caption.splitlines()
+        width = max(map(cell_len, [*lines, *caption]), default=1) * figures.LETTER + 0.3
+        step = figures.LINE_HEIGHT
+        made, ax = figures.page(max(4.0, width), 0.7 + step * (len(lines) + len(caption)))
+        figures.write_lines(ax, 0.15, 0.18, [visible(self.title)])
+        figures.write_lines(ax, 0.15, 0.48, lines[:1], figures.NOTE)
+        figures.write_lines(ax, 0.15, 0.48 + step, lines[1:])
+        figures.write_lines(ax, 0.15, 0.58 + step * len(lines), caption, figures.NOTE)
+        return made
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        lines = [self.title] if self.title else []
+        caption = [self.caption_in(width)] if self.caption else []
+        return "\n".join([*lines, *table_lines(self), *caption])
+
+
+def table_lines(drawing: TableDrawing) -> list[str]:
+    """Return a table as lines of text, the names of the columns first."""
+    rows = [
+        ["" if c is None else str(shown(c)) if isinstance(c, str) else f"{c:.4g}" for c in row]
+        for row in drawing.rows
+    ]
+    wide = [
+        min(WIDEST, max(cell_len(name), *(cell_len(row[n]) for row in rows)) if rows else 0)
+        for n, name in enumerate(drawing.columns)
+    ]
+    right = [all(not isinstance(row[n], str) for row in drawing.rows) for n in range(len(wide))]
+    lines = []
+    for row in (list(drawing.columns), *rows):
+        parts = [textwrap.wrap(cell, WIDEST) or [""] for cell in row]
+        for k in range(max(map(len, parts))):
+            cells = [part[k] if k < len(part) else "" for part in parts]
+            padded = (
+                " " * (w - cell_len(c)) + c if r else c + " " * (w - cell_len(c))
+                for c, w, r in zip(cells, wide, right, strict=True)
+            )
+            lines.append("  ".join(padded).rstrip())
+    return lines

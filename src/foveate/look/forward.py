@@ -1,0 +1,467 @@
+"""The frames of a forward pass: what every module computed at every position, in order.
+
+Modules are recorded by hooks, attention and cells by probes (`foveate.look.stages`). What is
+computed between two modules (a sum with positions, tanh, a concatenation) gets a frame of its own
+if its numbers identify it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.look.cells import backwards
+from foveate.look.hooks import ForcedPass, tensors_in
+from foveate.look.stages import Calls, attention_stages, capture_stages, cell_stages
+from foveate.nn.attention import BaseAttention
+from foveate.nn.embedding import TokenStem
+from foveate.nn.feed_forward import FeedForward, GatedFeedForward
+from foveate.nn.linear import Dropout, ResidualBlock
+from foveate.nn.positions import Position
+from foveate.nn.recurrent import Cell
+
+Array = NDArray[np.floating]
+Describe = Callable[[nn.Module], str]  # returns the equation of a module
+GRADIENT = "gradient of "  # prefix of the frames of a backward pass; the last one's name below
+OF_WEIGHTS = f"{GRADIENT}weights"
+MOST = 400_000  # weighted values in a frame; with more they get no frame
+CLOSE = 1e-5  # tolerance by which values between modules are recognised
+LEFT_OUT = {  # stages of attention that only the view `steps` shows
+    *("product", "exp", "sum", "tanh layer", "unit query", "unit key", "query W"),
+    "output of the head",
+}
+STAGE_READS = {  # inputs of a stage of attention, where that is not the stage before
+    "query": (),
+    "key": (),
+    "value": (),
+    "rotated query": ("query",),
+    "rotated key": ("key",),
+    "score": ("rotated query", "query", "rotated key", "key"),
+    "bias": (),
+    "mask": (),
+    "masked score": ("score", "bias", "mask"),
+    "weights": ("masked score", "score"),
+    "weighted values": ("weights", "value"),
+    "context": ("weighted values", "weights", "value"),
+}
+CELL_READS = {  # the same for cells; gates and sums read the stages before
+    "candidate": ("input", "fed", "before", "reset gate"),
+    "kept": ("update gate", "before"),
+    "added": ("input gate", "update gate", "candidate"),
+    "cell": ("kept", "added"),
+    "state": ("output gate", "cell"),
+}
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": np.tanh,
+    "ReLU": lambda x: np.maximum(x, 0),
+    "σ": lambda x: 1 / (1 + np.exp(-x)),
+}
+
+SUMMARIES: dict[str, Callable[[Array], Array]] = {
+    "last position": lambda x: x[-1:],
+    "mean of positions": lambda x: x.mean(axis=0, keepdims=True),
+}
+
+
+def _same(values: Array, others: Array) -> bool:
+    return values.shape == others.shape and np.allclose(values, others, atol=CLOSE)
+
+
+@dataclass(frozen=True)
+class ForwardFrame:
+    """The output of a module, or the values computed before the next module read them.
+
+    ``values`` are (H, T, N), a row for each position and one head where there are none, or (H, T,
+    S, N) for weighted values. ``rows`` and ``columns`` are the parts of the model whose positions
+    they count, empty if they count none; ``names`` label the columns. ``block`` is the module's
+    dotted name. ``reads`` are the numbers of the frames that it is computed from, as far as known.
+    ``most`` is the largest number in all frames of its kind.
+    """
+
+    name: str
+    block: str
+    equation: str
+    values: Array
+    rows: str
+    columns: str = ""
+    reads: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    most: float | None = None
+
+
+@dataclass
+class ModuleCalls:
+    """The inputs and outputs of a module: of one call, or of all calls if each is one step."""
+
+    name: str
+    module: nn.Module
+    read: list[tuple[Tensor, ...]] = field(default_factory=list)
+    gave: list[Tensor] = field(default_factory=list)
+
+    def tensors(self, argument: int | None = None) -> list[Tensor]:
+        """Return one argument of all calls, or without ``argument`` their outputs."""
+        if argument is None:
+            return self.gave
+        return [read[argument] for read in self.read if len(read) > argument]
+
+    def joined(self, row: int, argument: int | None = None) -> Array | None:
+        """Return one row of the batch, (T, N), over all calls: of an argument, or of the output."""
+        tensors = self.tensors(argument)
+        parts = [part for x in tensors if (part := _positions(x, row)) is not None]
+        alike = {part.shape[1:] for part in parts}
+        return np.concatenate(parts) if len(alike) == 1 and len(parts) == len(tensors) else None
+
+
+def _positions(x: Tensor, row: int) -> Array | None:
+    """Return a row of a batch as (T, N); None if it has no positions with vectors."""
+    if x.dim() == 4:
+        x = x.flatten(2).mT  # the cells of an image
+    if x.dim() not in (2, 3):
+        return None
+    values = x[min(row, len(x) - 1)].detach().cpu()
+    return (values.float() if x.is_floating_point() else values).reshape(-1, x.shape[-1]).numpy()
+
+
+def frames(
+    forced: ForcedPass, blocks: Mapping[str, nn.Module], equation: Describe, train: bool = False
+) -> list[ForwardFrame]:
+    """Return the frames of a forced pass through ``blocks``, by their dotted names, in order.
+
+    The last one is the probability of each token, label or class, if the pass scores these. With
+    ``train`` the loss follows, and its gradient from the last frame back to the first.
+    """
+    units = {inner: part for name, block in blocks.items() for inner, part in _divided(name, block)}
+    units |= {
+        name: part
+        for name, part in forced.model.named_modules()
+        if isinstance(part, Dropout | ResidualBlock)
+        and not any(name.startswith(f"{b}.") for b in blocks)
+    }
+    calls: list[ModuleCalls] = []
+    stages: dict[str, dict[str, Calls]] = {}
+    with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad() if train else torch.inference_mode())
+        for name, part in units.items():
+            hook = partial(_record, calls, name)
+            stack.enter_context(part.register_forward_hook(hook, with_kwargs=True))
+            if isinstance(part, BaseAttention | Cell):
+                stages[name] = stack.enter_context(capture_stages(part))
+        loss = -forced.run()
+    film = _Film(forced, equation)
+    for each in calls:
+        film.add(each.name, each, stages.get(each.name, {}))
+    back = film.going_back(calls, blocks, loss) if train else ()
+    return [*film.finished(), *back]
+
+
+def _divided(name: str, block: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the layers of a feed-forward network and what is between them; other blocks whole."""
+    inside = ("inner", "gate", "dropout", "outer")
+    parts = [(f"{name}.{n}", m) for n, m in block.named_children() if n in inside]
+    yield from parts if isinstance(block, FeedForward) else [(name, block)]
+
+
+def _record(
+    calls: list[ModuleCalls],
+    name: str,
+    module: nn.Module,
+    args: tuple[object, ...],
+    named: dict[str, object],
+    output: object,
+) -> None:
+    first = output[0] if isinstance(output, tuple) and output else output
+    if isinstance(first, Tensor):
+        passed = (*args, *named.values())
+        read = tuple(x for x in passed if isinstance(x, Tensor)) or (*tensors_in(passed),)
+        is_step = first.dim() == 2 or first.shape[1] == 1
+        made = next((c for c in calls if c.name == name and is_step), None)
+        if made is None:
+            calls.append(made := ModuleCalls(name, module))
+        made.read.append(read)
+        made.gave.append(first)
+
+
+class _Film:
+    """Collects frames in order; what each has read is looked up by its numbers."""
+
+    def __init__(self, forced: ForcedPass, equation: Describe) -> None:
+        self.forced, self.equation = forced, equation
+        self.frames: list[ForwardFrame] = []
+        self.inputs: list[list[Array | str]] = []  # per frame: arrays or names of stages
+        self.counts: dict[str, int] = {}  # positions of each part
+
+    def add(self, name: str, calls: ModuleCalls, stages: Mapping[str, Calls]) -> None:
+        """Add the frames of a module."""
+        module, row = calls.module, self.forced.row
+        if isinstance(module, BaseAttention):
+            return self._attention(name, module, calls, stages)
+        if isinstance(module, Cell):
+            return self._cell(name, module, stages)
+        read, gave = calls.joined(row, 0), calls.joined(row)
+        if isinstance(module, ResidualBlock):
+            change = calls.joined(row, 1)
+            if gave is not None and read is not None and change is not None:
+                last = self.frames[-1].block if self.frames else name
+                self._make("residual sum", last, "x + f(x)", gave, [read, change])
+            return None
+        if isinstance(module, TokenStem) and calls.read[0][0].dim() == 2:
+            ids = calls.read[0][0][min(row, len(calls.read[0][0]) - 1)].cpu().numpy()
+            self._make("tokens", name, "id of each token", ids[:, None].astype(np.float64), [])
+            scale = " · √D" if module.scale != 1 else ""
+            if gave is not None:
+                text = f"E[id]{scale}" if type(module) is TokenStem else self.equation(module)
+                self._make("embedding", name, text, gave, ["tokens"])
+            return None
+        if read is not None and read.dtype.kind == "f" and not self._known(read):
+            self._between(name, read)
+        if gave is not None and not isinstance(module, Dropout):
+            self._make(*self._named(name, module), gave, [] if read is None else [read])
+        return None
+
+    def _named(self, name: str, module: nn.Module) -> tuple[str, str, str]:
+        """Return the name, block and equation of a module's output."""
+        parent, _, last = name.rpartition(".")
+        if isinstance(network := self.forced.model.get_submodule(parent), FeedForward):
+            bias = " + {}" if network.config.bias else ""
+            texts = {
+                "inner": ("inner layer", "z = W₁ x" + bias.format("b₁")),
+                "gate": ("gate", "V x" + bias.format("c")),
+                "outer": ("outer layer", "W₂ a" + bias.format("b₂")),
+            }
+            return texts[last][0], parent, texts[last][1]
+        numbers = [part for part in name.split(".") if not part.isdecimal()]
+        title = {"blocks.norm": "norm"}.get(".".join(numbers[-2:]), numbers[-1].replace("_", "-"))
+        return ("logits" if name == "output" else title), name, self.equation(module)
+
+    def _between(self, name: str, values: Array) -> None:
+        """Add a frame for values computed from earlier frames before a module read them."""
+        path, _, _ = name.rpartition(".")
+        parent = self.forced.model.get_submodule(path)
+        if isinstance(parent, FeedForward):
+            text = re.sub("(?<![a-z])x", "z", parent.activation)
+            gated = isinstance(parent, GatedFeedForward)
+            reads: list[Array | str] = ["inner layer", *["gate"] * gated]
+            text = f"a = {text} ⊙ (V x + c)" if gated else f"a = {text}"
+            return self._make("activation", path, text, values, reads)
+        position = getattr(parent, "position", None)
+        if isinstance(position, Position) and self.frames:
+            return self._position(f"{path}.position", position, values)
+        if not self.frames:
+            return None
+        before = self.frames[-1]
+        for function, f in FUNCTIONS.items():
+            if _same(values, f(before.values[0])):
+                text = f"{function}(z)"
+                return self._make(function, before.block, text, values, [before.values[0]])
+        for frame in reversed(self.frames if len(values) == 1 else []):
+            for title, f in SUMMARIES.items():
+                if _same(values, f(frame.values[0])):
+                    return self._make(title, name, "", values, [frame.values[0]])
+        parts = self._concatenated(values)
+        if parts:
+            text = "[" + "; ".join(part.name for part in parts) + "]"
+            self._make("joined", name, text, values, [part.values[0] for part in parts])
+        else:
+            self._make("input", name, "", values, [])
+        return None
+
+    def _position(self, name: str, position: Position, values: Array) -> None:
+        """Add the embeddings with their positions, and the positions alone if these are added."""
+        before, text = self.frames[-1].values[0], self.equation(position)
+        at = torch.arange(len(values), device=next(self.forced.model.parameters()).device)
+        alone = (
+            position.embed(torch.zeros(1, *before.shape, device=at.device), at)[0]
+            .detach()
+            .cpu()
+            .numpy()
+        )
+        if alone.shape == before.shape and _same(values, before + alone):
+            self._make("position", name, text, alone, [])
+            return self._make("input", name, "x + PE(t)", values, [before, alone])
+        return self._make("with position", name, text, values, [before])
+
+    def _concatenated(self, values: Array) -> list[ForwardFrame]:
+        """Return the frames whose concatenation is ``values``; an empty list if there are none."""
+        parts: list[ForwardFrame] = []
+        while (at := sum(part.values.shape[-1] for part in parts)) < values.shape[1]:
+            rest = values[:, at:]
+            fitting = (
+                frame
+                for frame in reversed(self.frames)
+                if frame.values.ndim == 3
+                and len(frame.values) == 1
+                and _same(frame.values[0], rest[:, : frame.values.shape[2]])
+            )
+            if (fit := next(fitting, None)) is None:
+                return []
+            parts.append(fit)
+        return parts
+
+    def _attention(
+        self, name: str, module: BaseAttention, calls: ModuleCalls, captured: Mapping[str, Calls]
+    ) -> None:
+        row = self.forced.row
+        heads = [
+            {stage.name: stage for stage in attention_stages(module, captured, head, row)}
+            for head in range(module.num_heads)
+        ]
+        query, first = calls.joined(row, 0), ModuleCalls(name, module, calls.read[:1])
+        memory = first.joined(row, 1)  # the same in every call
+        own = self._part(name, len(heads[0]["query"].values))
+        keys = len(heads[0]["value"].values)
+        key_part = own if memory is None else self._part("encoder", keys)
+        plain = "mask" in heads[0] and not heads[0]["mask"].values.any()
+        skipped = LEFT_OUT | ({"mask"} if plain else set())
+        if plain and "bias" not in heads[0]:
+            skipped = skipped | {"masked score"}
+        for stage in heads[0].values():
+            values = np.stack([head[stage.name].values for head in heads])
+            if stage.name in skipped or (values.ndim == 4 and values.size > MOST):
+                continue
+            if stage.name == "output":
+                if len(heads) > 1:
+                    merged = np.concatenate([h["context"].values for h in heads], axis=-1)
+                    text = "[c¹; c²; …; c^H], of every head"
+                    self._make("concatenated heads", name, text, merged, ["context"])
+                values = values[:1]
+            source = {"query": query, "key": query if memory is None else memory}
+            source["value"] = source["key"]
+            reads: list[Array | str] = [*STAGE_READS.get(stage.name, self._before(name))]
+            if (x := source.get(stage.name)) is not None:
+                reads = [x]
+            place = {"query": own, "key": key_part}
+            rows, columns = (place.get(stage.axes[i], "") for i in (0, -1))
+            self._append(
+                ForwardFrame(stage.name, name, stage.equation, values, rows, columns), reads
+            )
+
+    def _before(self, block: str) -> list[str]:
+        """Return the name of the frame before, if it belongs to the same block."""
+        return [f.name for f in self.frames[-1:] if f.block == block]
+
+    def _cell(self, name: str, module: Cell, captured: Mapping[str, Calls]) -> None:
+        if not captured:
+            return
+        stages = {s.name: s for s in cell_stages(module, captured, self.forced.row)}
+        for stage in stages.values():
+            values = stage.values[::-1] if backwards(name) else stage.values
+            reads: list[Array | str] = [*CELL_READS.get(stage.name, ("input", "fed", "before"))]
+            if stage.name == "kept" and "cell" in stages:
+                reads = ["forget gate", "cell before"]
+            elif stage.name == "state" and "cell" not in stages:
+                reads = ["kept", "added", "sum"]
+            elif stage.name in ("input", "fed", "before", "cell before"):
+                reads = [values] if stage.name in ("input", "fed") else []
+            self._make(stage.name, name, stage.equation, np.ascontiguousarray(values), reads)
+
+    def _part(self, name: str, count: int) -> str:
+        """Return the part of the model that has this many positions, preferring the named one."""
+        top = name.split(".")[0]
+        if top not in self.counts and (
+            top in self.forced.read or count not in self.counts.values()
+        ):
+            self.counts[top] = count
+        sides = [top, *reversed(self.counts)]
+        return next((side for side in sides if self.counts.get(side) == count), "")
+
+    def _known(self, values: Array) -> bool:
+        return self._find(values, len(self.frames)) is not None
+
+    def _find(self, values: Array, before: int) -> int | None:
+        """Return the last frame of these values before a number, else the first after it."""
+        same = [
+            number
+            for number, frame in enumerate(self.frames)
+            if frame.values.shape == (1, *values.shape) and np.array_equal(frame.values[0], values)
+        ]
+        return next((n for n in reversed(same) if n < before), same[0] if same else None)
+
+    def _make(
+        self, name: str, block: str, equation: str, values: Array, reads: Sequence[Array | str]
+    ) -> None:
+        part = self._part(block, len(values))
+        self._append(ForwardFrame(name, block, equation, values[None], part), reads)
+
+    def _append(self, frame: ForwardFrame, reads: Sequence[Array | str]) -> None:
+        self.frames.append(frame)
+        self.inputs.append([*reads])
+
+    def finished(self) -> list[ForwardFrame]:
+        """Return all frames with what they read, the probabilities last."""
+        if self.frames and self.frames[-1].name == "logits" and self.forced.score_name == "log p":
+            logits = self.frames[-1]
+            exp = np.exp(np.float64(logits.values) - logits.values.max(axis=-1, keepdims=True))
+            p = exp / exp.sum(axis=-1, keepdims=True)
+            text = "p_i = exp(z_i) / Σ_j exp(z_j)"
+            self._append(replace(logits, name="softmax", equation=text, values=p), ["logits"])
+        return [
+            replace(frame, reads=tuple(dict.fromkeys(self._numbers(number))))
+            for number, frame in enumerate(self.frames)
+        ]
+
+    def going_back(
+        self, calls: Sequence[ModuleCalls], blocks: Mapping[str, nn.Module], loss: Tensor
+    ) -> Iterator[ForwardFrame]:
+        """Yield the loss at each target, then the gradient norm of its mean L at each position.
+
+        Goes through the frames of modules from the last to the first, then through the weights.
+        """
+        row, of_frames = self.forced.row, dict[int, list[Tensor]]()
+        for each in calls:
+            for argument in (None, 0):
+                values, tensors = each.joined(row, argument), each.tensors(argument)
+                if values is None or not all(x.requires_grad for x in tensors):
+                    continue
+                values = values[::-1] if backwards(each.name) else values
+                if (number := self._find(values, 0)) is not None:  # the frame that holds them
+                    of_frames.setdefault(number, tensors)
+        weights = dict[nn.Parameter, str]()
+        for name, part in blocks.items():
+            weights |= {x: name for x in part.parameters() if x.dim() > 1 and x not in weights}
+        tensors = [x for each in of_frames.values() for x in each]
+        gradients = torch.autograd.grad(loss.mean(), [*tensors, *weights], materialize_grads=True)
+        at_hand, block = iter(gradients), self.frames[-1].block
+        norms = {k: self._norms([next(at_hand) for _ in of_frames[k]]) for k in of_frames}
+        top = max(norms)  # logits, whose gradient has a scale of its own
+        steepest = max((float(x.max()) for k, x in norms.items() if k < top), default=0.0)
+        losses, names = loss.detach().double().cpu().numpy(), (*self.forced.produced,)
+        text, most = "L_t = −log p(y_t);   L = mean of L_t", float(losses.max())
+        yield ForwardFrame("loss", block, text, losses[None, None], "", names=names, most=most)
+        for number in sorted(norms, reverse=True):
+            at = self.frames[number]
+            values = norms[number][:: -1 if backwards(at.block) else 1][None, None]
+            name, most = GRADIENT + at.name, steepest if number < top else float(values.max())
+            yield ForwardFrame(name, at.block, "‖∂L/∂x_t‖", values, "", at.rows, most=most)
+        squares = dict.fromkeys(weights.values(), 0.0)
+        for name, gradient in zip(weights.values(), at_hand, strict=True):
+            squares[name] += float(gradient.double().square().sum())
+        values, names = np.sqrt([[[*squares.values()]]]), (*squares,)
+        most = float(values.max())
+        yield ForwardFrame(OF_WEIGHTS, "weights", "‖∂L/∂W‖", values, "", names=names, most=most)
+
+    def _norms(self, gradients: Sequence[Tensor]) -> Array:
+        parts = [_positions(gradient, self.forced.row) for gradient in gradients]
+        norms: Array = np.linalg.norm(np.concatenate([x for x in parts if x is not None]), axis=-1)
+        return norms
+
+    def _numbers(self, number: int) -> Iterator[int]:
+        """Yield the numbers of the frames that a frame has read."""
+        block = self.frames[number].block
+        for source in self.inputs[number]:
+            if isinstance(source, str):
+                own = [
+                    n
+                    for n, f in enumerate(self.frames[:number])
+                    if f.name == source and f.block == block
+                ]
+                yield from own[-1:]
+            elif (place := self._find(source, number)) is not None and place != number:
+                yield place

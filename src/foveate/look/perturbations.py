@@ -1,0 +1,231 @@
+"""What a model loses when it is changed: heads silenced, input shuffled, weights moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.look.edits import edit, silence
+from foveate.look.hooks import ForcedPass, Where, calls_of, capture, chosen, everywhere
+from foveate.nn.attention import BaseAttention
+from foveate.nn.positions import NoPosition, Position
+from foveate.nn.scores import Dot, ScaledDot
+
+Figures = NDArray[np.float64]
+
+
+# What a model loses with each head: heads silenced one after the other (Michel et al., 2019).
+
+
+def importance(passes: Sequence[ForcedPass], where: Where = everywhere) -> dict[str, Figures]:
+    """Return how much each head is worth: by the name of its map, (H,) means over all scores of
+
+        log p − log p with the head silent
+
+    (for a forecast, how far it moves). Positive: the model is worse without the head. All passes
+    must be of one model; each is run once for every head, and once more. Raises ``ConfigError``
+    listing what exists if ``where`` matches nothing.
+    """
+    model, available = passes[0].model, chosen(passes[0].model, where)
+    whole = [forced.scores() for forced in passes]
+    heads = {name: len(weights) for name, weights in passes[0].maps(where).items()}
+    lost: dict[str, Figures] = {}
+    for name in (name for name in available if name in heads):
+        lost[name] = np.zeros(heads[name])
+        for head in range(heads[name]):
+            with edit(model, {name: silence(head)}):
+                moved = [
+                    forced.difference(before, forced.scores())
+                    for forced, before in zip(passes, whole, strict=True)
+                ]
+            lost[name][head] = np.concatenate(moved).mean()
+    return lost
+
+
+# The loss around trained weights, over two random directions (Li et al., 2018).
+#
+# f(α, β) = L(θ + α δ + β η), where each filter (row of a weight) of δ and η has the norm of that of
+# θ, so that surfaces of different models can be compared. Vectors (biases, norms) do not move. A
+# plane shows little of millions of dimensions; a sharp valley says more than a smooth one.
+
+
+def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
+    """Return a random direction, filter-normalised: d_i ← d_i ‖θ_i‖ / ‖d_i‖; zeros for vectors."""
+    directions = []
+    for parameter in model.parameters():
+        drawn = torch.zeros(parameter.shape)
+        if parameter.dim() > 1:
+            drawn = torch.randn(parameter.shape, generator=random)
+            sizes = parameter.detach().float().cpu().flatten(1).norm(dim=1)
+            scale = sizes / drawn.flatten(1).norm(dim=1).clamp(min=1e-12)
+            drawn = drawn * scale.view(-1, *[1] * (drawn.dim() - 1))
+        directions.append(drawn.to(parameter))
+    return directions
+
+
+@torch.no_grad()
+def surface(
+    model: nn.Module, loss: Callable[[], float], steps: int = 11, reach: float = 1.0, seed: int = 0
+) -> Figures:
+    """Return the losses (β, α) on a ``steps`` × ``steps`` grid from −reach to reach, one run each.
+
+    The model itself is in the middle; its weights are restored bit for bit. Raises ``ConfigError``
+    for an even number of steps, whose grid would not contain the model itself.
+    """
+    if steps < 3 or steps % 2 == 0:
+        raise ConfigError(
+            f"steps = {steps}: give an odd number, so that the model is in the middle"
+        )
+    random = torch.Generator().manual_seed(seed)
+    directions = [direction(model, random) for _ in range(2)]
+    parameters = list(model.parameters())
+    trained = [parameter.detach().clone() for parameter in parameters]
+    places = np.linspace(-reach, reach, steps)
+    losses = np.zeros((steps, steps))
+    try:
+        for (row, beta), (column, alpha) in product(enumerate(places), repeat=2):
+            for p, start, first, second in zip(parameters, trained, *directions, strict=True):
+                p.copy_(start + alpha * first + beta * second)
+            losses[row, column] = loss()
+    finally:
+        for parameter, start in zip(parameters, trained, strict=True):
+            parameter.copy_(start)
+    return losses
+
+
+# Does order matter? The input is shuffled; without positions, self-attention returns the same.
+#
+# A map f is equivariant if f(x_π) = f(x)_π: it reads a bag of vectors. Attention is; positions,
+# recurrence and a causal mask are not (Vaswani et al., 2017; Lee et al., 2019).
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """The changes that a shuffled input makes to a model, in the order of the input.
+
+    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position. ``attention`` (S,): ½ Σ_s
+    |a'_ts − a_ts|, averaged over all layers and heads; None without self-attention. ``lost``: the
+    mean log p that the target loses.
+    """
+
+    outputs: Figures
+    attention: Figures | None
+    lost: float
+
+
+def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
+    """Return the parts of a model that have their own position encoding, and these encodings."""
+    owners = [(part, dict(part.named_children()).get("position")) for part in model.modules()]
+    return [
+        (owner, position)
+        for owner, position in owners
+        if isinstance(position, Position) and not isinstance(position, NoPosition)
+    ]
+
+
+@contextmanager
+def _replaced(
+    name: str, parts: Sequence[tuple[nn.Module, nn.Module]], other: Callable[[], nn.Module]
+) -> Iterator[int]:
+    """Replace the modules under a name of their owners for the context; yields how many."""
+    try:
+        for owner, _ in parts:
+            setattr(owner, name, other())
+        yield len(parts)
+    finally:
+        for owner, part in parts:
+            setattr(owner, name, part)
+
+
+def without_positions(model: nn.Module) -> AbstractContextManager[int]:
+    """Remove the position encodings for the context; yields their number."""
+    return _replaced("position", encodings(model), lambda: NoPosition(NoPosition.Config(), 1, 1))
+
+
+def without_scaling(model: nn.Module) -> AbstractContextManager[int]:
+    """Score by qᵀk instead of qᵀk / √K for the context; yields the number of attentions."""
+    scaled = [
+        (part, part.score)
+        for part in model.modules()
+        if isinstance(part, BaseAttention) and isinstance(part.score, ScaledDot)
+    ]
+    return _replaced("score", scaled, lambda: Dot(Dot.Config(), 1, 1))
+
+
+@torch.inference_mode()
+def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
+    """Shuffle the output of the stem (embeddings, patches), before positions are added.
+
+    In a model with an encoder that is its source, else the text that the decoder reads. Raises
+    ``ConfigError`` for a model without a stem whose output can be shuffled.
+    """
+    inside = side_of(forced.model)
+    if not inside:
+        raise ConfigError("this model reads its input at once: it has no positions to shuffle")
+    plain, before, maps = _read(forced, inside, None)
+    random = torch.Generator().manual_seed(seed)
+    shuffle = torch.randperm(len(plain), generator=random)
+    after, scores, turned = _read(forced, inside, shuffle)
+    back = shuffle.argsort()
+    put_back = after[back]
+    change = (put_back - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
+    moved = [
+        (turned[name][:, back][:, :, back] - weights).abs().sum(dim=-1).mean(dim=0) / 2
+        for name, weights in maps.items()
+    ]
+    return Shuffled(
+        change.double().cpu().numpy(),
+        torch.stack(moved).mean(dim=0).double().cpu().numpy() if moved else None,
+        float(forced.difference(before, scores).mean()),
+    )
+
+
+def side_of(model: nn.Module) -> str:
+    """Return the name of the side whose input can be shuffled after its stem; empty if none."""
+    parts = dict(model.named_children())
+    side = next((name for name in ("encoder", "decoder") if name in parts), "")
+    return side if side and "stem" in dict(parts[side].named_children()) else ""
+
+
+def _read(
+    forced: ForcedPass, inside: str, shuffle: Tensor | None
+) -> tuple[Tensor, Figures, dict[str, Tensor]]:
+    """Return the outputs of a side, (S, D), the scores, and its maps (H, S, S) by name."""
+    side = forced.model.get_submodule(inside)
+
+    def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
+        return output if shuffle is None else output[:, shuffle.to(output.device)]
+
+    def own(name: str) -> bool:
+        return name.startswith(inside) and name.endswith("self_attention")
+
+    stem = side.get_submodule("stem")
+    with (
+        stem.register_forward_hook(turn),
+        calls_of(side) as calls,
+        capture(forced.model, own) as maps,
+    ):
+        scores = forced.run().double().cpu().numpy()
+    output = calls[-1].output
+    vectors: Tensor = output if isinstance(output, Tensor) else output.values  # a memory's
+    of_row = {name: weights[forced.row] for name, weights in maps.items()}
+    return vectors[forced.row].float(), scores, of_row
+
+
+def layers_of(model: nn.Module) -> nn.ModuleList | None:
+    """Return the layers, in order, whose last one produces the output; None if there are none.
+
+    They are the decoder's if there is one, else the encoder's.
+    """
+    parts = dict(model.named_children())
+    side = parts.get("decoder", parts.get("encoder"))
+    layers = None if side is None else dict(side.named_children()).get("layers")
+    return layers if isinstance(layers, nn.ModuleList) and len(layers) else None

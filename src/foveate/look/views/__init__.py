@@ -1,0 +1,193 @@
+"""All views by name: the table used by the command line, the report and the studio.
+
+A view is a function of a run (or of runs) that returns a drawing, decorated with `view`. Its
+parameters, of the types in `foveate.look.views.options`, become the options of ``foveate look`` and
+the form of the studio. Nothing heavy is imported before a view is looked up in detail.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast
+
+from foveate.errors import ConfigError, innermost, placed
+
+if TYPE_CHECKING:
+    from foveate.config import Config
+    from foveate.look.draw.drawings import Drawing
+    from foveate.look.views.options import Question
+    from foveate.run import Run
+
+Need = Callable[["Run"], "str | None"]  # returns why a run does not fit, or None
+Draw = TypeVar("Draw", bound=Callable[..., "Drawing"])
+Spec = TypeVar("Spec")
+E = TypeVar("E")
+
+
+def file_fields(form: type[Config]) -> set[str]:
+    """Return the fields of a form that refer to local files: a browser may not set them."""
+    fields = form.model_fields.items()
+    return {name for name, field in fields if "Path" in str(field.annotation)}
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """The registered properties of a view's function.
+
+    Its ``needs``; the ``fewest`` runs that it takes; whether it draws ``several`` together; the
+    ``fields`` of a question that are its parameters, and which of them is positional
+    (``by_place``). With ``silence``, the heads listed in a question are silenced while it draws.
+    """
+
+    function: Callable[..., Drawing]
+    needs: tuple[Need, ...]
+    fewest: int
+    silence: bool
+    by_place: str
+    several: bool
+    fields: tuple[str, ...]
+
+
+_SPECS: dict[str, ViewSpec] = {}
+
+
+def view(
+    *needs: Need, fewest: int = 1, silence: bool = False, by_place: str = ""
+) -> Callable[[Draw], Draw]:
+    """Register a function as the view with its name, for runs that meet the ``needs``."""
+
+    def register(function: Draw) -> Draw:
+        first, *fields = inspect.signature(function).parameters
+        _SPECS[function.__name__] = ViewSpec(
+            function, needs, fewest, silence, by_place, first == "runs", tuple(fields)
+        )
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Spec]):
+    """A row of a table: a name, what it shows, and the module that registers it."""
+
+    name: str
+    summary: str
+    module: str
+    package: ClassVar[str] = __name__
+    registered: ClassVar[Mapping[str, object]]
+
+    @classmethod
+    def table(cls, *rows: tuple[str, str, str]) -> dict[str, Self]:
+        """Return the entries for rows (name, module, summary), by name."""
+        return {name: cls(name, summary, module) for name, module, summary in rows}
+
+    @property
+    def spec(self) -> Spec:
+        """The registered value; its module is imported."""
+        importlib.import_module(f"{self.package}.{self.module}")
+        return cast(Spec, self.registered[self.name])
+
+
+class ViewEntry(Entry[ViewSpec]):
+    """A view in the table: its name, what it shows in one line, and its function's module."""
+
+    registered = _SPECS
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The fields of a `Question` that the view reads."""
+        return (*self.spec.fields, *(("silence",) if self.spec.silence else ()))
+
+    @property
+    def runs(self) -> tuple[int, float]:
+        """The minimum and maximum number of runs that the view takes."""
+        return self.spec.fewest, float("inf") if self.spec.several else 1
+
+    def unfit(self, run: Run) -> str | None:
+        """Return why the view does not fit a run, or None if it does."""
+        return next((reason for need in self.spec.needs if (reason := need(run))), None)
+
+    def draw(self, runs: Sequence[Run], question: Question) -> Drawing:
+        """Draw some runs.
+
+        Raises `ConfigError` if the view takes more runs or fewer, does not fit one of them, or
+        the question refers to something that does not exist.
+        """
+        least, most = self.runs
+        if not least <= len(runs) <= most:
+            count = f"{least}" if most == least else f"at least {least}"
+            noun = "run" if count.endswith("1") else "runs"
+            raise ConfigError(f"the view {self.name} needs {count} {noun}, not {len(runs)}")
+        for run in runs:
+            if reason := self.unfit(run):
+                raise ConfigError(f"{run.path}: the view {self.name!r} does not apply: {reason}")
+        fields = {name: getattr(question, name) for name in self.spec.fields}
+        try:
+            with ExitStack() as stack:
+                if question.silence:
+                    from foveate.look.edits import edit, silenced
+
+                    for run in runs:
+                        stack.enter_context(edit(run.model, silenced(question.silence)))
+                return self.spec.function(runs if self.spec.several else runs[0], **fields)
+        except (AttributeError, NameError) as error:
+            if innermost(error).filename == self.spec.function.__code__.co_filename:
+                raise ConfigError(placed(error)) from error
+            raise
+
+
+VIEWS = ViewEntry.table(
+    ("attention", "maps", "Which source words each target word attends to."),
+    ("links", "maps", "What each word attends to, as lines between words."),
+    ("coverage", "maps", "How much attention each source word received in total."),
+    ("copying", "text", "Which words were copied, from where, and which were generated."),
+    ("heads", "maps", "All layers and heads of a block side by side."),
+    ("beam", "text", "What a beam search kept and dropped, step by step."),
+    ("picture", "maps", "Which parts of a picture the model attended to."),
+    ("probabilities", "text", "The probability of each token, and its alternatives."),
+    ("nbest", "text", "The n best outputs, and how they differ from the best."),
+    ("lengths", "text", "BLEU and chrF by source length, with intervals."),
+    ("growing", "text", "How runs translate longer and longer beginnings of a source."),
+    ("importance", "maps", "Which heads align, and which are sharp or broad."),
+    ("masks", "maps", "Which keys each query may see: causal, window, padding."),
+    ("rollout", "maps", "How much of each input reaches each position, layer by layer."),
+    ("relevance", "maps", "Which inputs mattered for each word or label, by gradients."),
+    ("ablation", "inside", "What the model loses without each head."),
+    ("lens", "inside", "What the model would predict after each layer."),
+    ("permutation", "inside", "Whether the order of the input matters."),
+    ("without", "maps", "Answer and map without word order, positions or scaling."),
+    ("states", "inside", "The path of hidden states over time."),
+    ("surface", "inside", "The loss around the weights, over two directions."),
+    ("gates", "inside", "The gates of a recurrent network over time."),
+    ("steps", "inside", "The stages of an attention head, or of a cell, in numbers."),
+    ("forward", "inside", "The whole forward pass, stage by stage, in numbers."),
+    ("gradients", "inside", "How far back language models can learn."),
+    ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
+    ("exposure", "exposure", "Errors by position, after the reference and after own output."),
+    ("horizon", "series", "Forecast errors at each step ahead."),
+    ("forecast", "series", "One forecast with its quantiles and attention."),
+    ("curves", "training", "How training went: loss, learning rate, scores, speed."),
+    ("learning", "training", "How attention to one example changed during training: a film."),
+    ("health", "training", "Gradients and updates of each module during training."),
+    ("positions", "training", "A run's position encoding, position by position."),
+    ("schedule", "training", "The learning rates of runs."),
+)
+
+
+def nearest(what: str, name: str, table: Mapping[str, E]) -> E:
+    """Return the entry with a name. Raises `ConfigError` with the nearest name, or all."""
+    if name not in table:
+        near = difflib.get_close_matches(name, table, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(table)}"
+        raise ConfigError(f"there is no {what} {name!r}; {hint}")
+    return table[name]
+
+
+def find(name: str) -> ViewEntry:
+    """Return the view with a name. Raises `ConfigError` with the nearest name, or all."""
+    return nearest("view", name, VIEWS)

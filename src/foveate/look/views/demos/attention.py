@@ -1,0 +1,484 @@
+"""Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import Config, read
+from foveate.errors import UserError
+from foveate.look.draw.charts import LinesDrawing, PanelGrid, bar_chart, line_chart
+from foveate.look.draw.interactive import Controls, Slider, geometric
+from foveate.look.draw.parts import Numbers
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.stages import StepsDrawing, drawn
+from foveate.look.draw.texts import TableDrawing
+from foveate.look.stages import attention_stages, capture_stages
+from foveate.look.views.demos import demo
+from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
+from foveate.nn.attention import Attention
+from foveate.nn.context import Mask, State
+from foveate.nn.feed_forward import ReLU
+from foveate.nn.normalizers import Hardmax
+from foveate.nn.scores import Dot, ScaledDot, Softmax
+
+Words = Annotated[str, Field(description="words with spaces between them")]
+Seed = Annotated[int, Field(ge=0, description="seed of the inputs and matrices")]
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text. Raises `UserError` if it has none."""
+    if not text.split():
+        raise UserError(f"{text!r} contains no words: give words separated by spaces")
+    return text.split()
+
+
+@demo
+@torch.no_grad()
+def lookup(
+    values: Annotated[tuple[float, ...], Field(min_length=2, description="one per key; repeat")]
+    = (10.0, 20.0, 30.0, 40.0),
+    key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
+    blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
+    temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
+) -> SheetGrid:  # fmt: skip
+    """Draw one query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
+
+    Raises `UserError` for an unknown key.
+    """
+    count = len(values)
+    if key > count:
+        raise UserError(f"key {key} does not exist, only {count}: choose another or add --values")
+    keys, mixed = torch.eye(count), torch.tensor(values)
+    query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
+    scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
+    rows = {"score qᵀk": scores.flatten()}
+    for tau in temperature:
+        weights = Softmax.Config.parse({"temperature": tau}).build()(scores).flatten()
+        rows[f"τ = {tau:g}: out = {float(weights @ mixed):.1f}"] = weights
+    weights = Hardmax.Config().build()(scores).flatten()
+    rows[f"hardmax: out = {float(weights @ mixed):.1f}"] = weights
+    table = sheet(
+        "", torch.stack([*rows.values()]).numpy(), list(rows),
+        [f"key {k} → {value:g}" for k, value in enumerate(values, start=1)],
+        scale=SHARES, aspect=0.5, written=True,
+    )  # fmt: skip
+    return SheetGrid(
+        sheets=[table], across=1, title=f"A lookup: the query asks for key {key}",
+        caption="Softmax mixes the values of all keys, giving the most similar key the largest "
+        "weight. The smaller τ, the closer it is to hardmax, which picks one key.",
+        controls=Controls(
+            formula="lookup", data={"values": Numbers.exact(mixed.numpy())},
+            sliders=[
+                Slider.of("key", key, np.arange(1.0, count + 1), label="key asked for"),
+                Slider.of("blend", blend, np.linspace(0, 1, 101), label="similarity to next key"),
+                *(Slider.of("temperature", tau, geometric(0.02, 10), k, f"τ of row {k + 2}")
+                  for k, tau in enumerate(temperature)),
+            ],
+        ),
+    )  # fmt: skip
+
+
+class StepTable(Config):
+    """The table of `step`: a query, equally many keys and values, and their words."""
+
+    query: tuple[float, ...]
+    keys: tuple[list[float], ...]
+    values: tuple[list[float], ...]
+    words: tuple[str, ...] = ()
+
+
+TABLE = StepTable(
+    query=(2.0, 0.0), keys=([1.0, 0.0], [0.0, 1.0], [1.0, 1.0]),
+    values=([10.0, 0.0], [0.0, 10.0], [5.0, 5.0]),
+)  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def step(
+    file: Annotated[Path | None, Field(description="TOML with query, keys and values")] = None,
+    hard: Annotated[bool, Field(description="hardmax: only the highest score counts")] = False,
+    temperature: Annotated[float, Field(gt=0, description="of softmax")] = 1.0,
+    scaled: Annotated[bool, Field(description="divide by √K")] = True,
+) -> StepsDrawing:
+    """Draw Σ_i α_i v_i, α = softmax(q · k_i / √K), for given numbers, stage by stage.
+
+    Raises `UserError` if keys and values do not fit together.
+    """
+    table = TABLE if file is None else read(StepTable, file)
+    keys, values = table.keys, table.values
+    sizes = {len(row) for row in keys}, {len(row) for row in values}
+    if len(keys) != len(values) or sizes[0] != {len(table.query)} or len(sizes[1]) != 1:
+        raise UserError(
+            "give as many keys as values, keys as long as the query, and values of equal length"
+        )
+    size, value_size = len(table.query), len(values[0])
+    normalizer = Hardmax.Config() if hard else Softmax.Config(temperature=temperature)
+    parts = {
+        "score": ScaledDot.Config() if scaled else Dot.Config(), "normalizer": normalizer,
+        "project": ["key", "value"], "bias": False, "head_size": size, "value_size": value_size,
+    }  # fmt: skip
+    attention: Attention = Attention.Config.parse(parts).build(size, size + value_size).eval()
+    both = torch.eye(size + value_size)  # a row of the memory is a key and its value
+    for part, rows in ((attention.key, both[:size]), (attention.value, both[size:])):
+        assert isinstance(part, nn.Linear)
+        part.weight.copy_(rows)
+    memory = torch.tensor([[[*key, *value] for key, value in zip(keys, values, strict=True)]])
+    with capture_stages(attention) as calls:
+        attention(torch.tensor([[table.query]]), memory)
+    made = {"query": "q, given", "key": "k_i, given", "value": "v_i, given"}
+    stages = [
+        replace(stage, equation=made.get(stage.name, stage.equation))
+        for stage in attention_stages(attention, calls, 0)
+        if stage.name != "output"
+    ]
+    words = table.words or [f"row {k}" for k in range(1, len(keys) + 1)]
+    return drawn(stages, ["the query"], words, 0, "One attention step")
+
+
+@demo
+def scaling(
+    num_keys: Annotated[int, Field(ge=2, le=256, description="number of keys")] = 16,
+    size: Annotated[int, Field(ge=1, le=1024, description="K, rounded to a power of 2")] = 64,
+) -> PanelGrid:
+    """Draw mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without dividing by √K."""
+    random, sizes = torch.Generator().manual_seed(0), 2 ** np.arange(0, 11)
+    curves: dict[str, list[float]] = {"q · k": [], "q · k / √K": []}
+    for width in sizes.tolist():
+        query = torch.randn(200, 1, width, generator=random)
+        scores = (query @ torch.randn(200, width, num_keys, generator=random)).squeeze(1)
+        for name, factor in (("q · k", 1.0), ("q · k / √K", width**-0.5)):
+            weights = (scores * factor).softmax(dim=-1)
+            jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
+            curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
+    query, keys = (torch.randn(int(sizes[-1]), n, generator=random) for n in (1, num_keys))
+    place = round(np.log2(size))
+    size, sums = int(sizes[place]), (query * keys).cumsum(dim=0)[sizes - 1]  # q · k for each K
+    shares = {
+        name: (sums[place] * factor).softmax(dim=-1).numpy()
+        for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
+    }
+    labels = [str(key) for key in range(1, num_keys + 1)]
+    return PanelGrid(
+        panels=[
+            line_chart(
+                sizes.astype(float), curves, "key size K", "mean norm of ∂α/∂e",
+                log="x", marks={f"K = {size}": size},
+            ),
+            bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
+        ],
+        title="Why scores are divided by √K",
+        caption="Dot products of K random numbers have a standard deviation of √K: softmax then "
+        "picks one key and passes no gradient. Divided by √K, their scale does not depend on K.",
+        controls=Controls(
+            formula="scaling", data={"scores": Numbers.exact(sums.numpy())},
+            sliders=[Slider.of("size", size, sizes.astype(float), label="key size K")],
+        ),
+    )  # fmt: skip
+
+
+@demo
+def local(
+    position: Annotated[float, Field(ge=0, le=31, description="p, the centre of the window")] = 12,
+    window: Annotated[float, Field(gt=0, le=32, description="D, positions each way")] = 5,
+) -> LinesDrawing:
+    """Draw global and local attention of one query: windows of Luong et al. (2015), σ = D/2.
+
+    local-m: softmax over p − D … p + D. local-p: the weights of local-m, each multiplied by
+    exp(−(s − p)² / 2σ²).
+    """
+    places = np.arange(32.0)
+    scores = torch.randn(32, generator=torch.Generator().manual_seed(3)).numpy()
+    away = places - position
+    inside = np.where(np.abs(away) <= window, scores, -np.inf)
+    if np.isinf(inside).all():
+        raise UserError(f"no position within {window:g} of {position:g}: widen the window")
+    weights = {
+        name: Softmax.Config().build()(torch.tensor(e)).numpy()
+        for name, e in (("global", scores), ("local-m, window only", inside))
+    }
+    bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
+    weights["local-p, with a Gaussian"] = weights["local-m, window only"] * bell
+    return line_chart(
+        places, weights, "position s", "weight",
+        f"Local attention: p = {position:g}, D = {window:g}", marks={"p": position},
+        caption="The window keeps only nearby keys; the Gaussian makes the position p "
+        "differentiable, and its weights sum to less than 1.",
+    ).model_copy(update={"controls": Controls(
+        formula="local", data={"scores": Numbers.exact(scores)},
+        sliders=[
+            Slider.of("position", position, np.linspace(0, 31, 125), label="p, centre"),
+            Slider.of("window", window, np.linspace(0.5, 32, 64), label="D, positions each way"),
+        ],
+    )})  # fmt: skip
+
+
+@demo
+def masks(source: Words = "the sun rises", target: Words = "le soleil se lève") -> SheetGrid:
+    """Draw which position may attend to which, in the three families, for one sentence."""
+    read, written = words_of(source), words_of(target)
+    both, s, t = [*read, *written], len(read), len(written)
+
+    def allowed(rows: int, columns: int, causal: bool) -> Tensor:
+        visible = Mask(causal=causal).dense(range(rows), range(columns))
+        return torch.ones(rows, columns) if visible is None else visible[0, 0].float()
+
+    def seen(title: str, weights: Tensor, words: list[str]) -> SheetDrawing:
+        filled = weights.masked_fill(weights == 0, torch.nan).numpy()
+        return sheet(title, filled, words, words, scale=SHARES)
+
+    upper = torch.cat((allowed(s, s, False), torch.zeros(s, t)), dim=1)
+    lower = torch.cat((allowed(t, s, False), allowed(t, t, True)), dim=1)
+    return SheetGrid(
+        sheets=[
+            seen("encoder-only (BERT)", allowed(s, s, False), read),
+            seen("decoder-only (GPT)", allowed(s, s, True), read),
+            seen("encoder–decoder (T5)", torch.cat((upper, lower)), both),
+        ],
+        across=2, title="Filled: a word (down) may attend to a word (across)",
+        caption="Masked positions have the score −∞ and the weight 0. A decoder reads the "
+        "preceding words, and the whole source if there is one.",
+    )  # fmt: skip
+
+
+@demo
+def leak(text: Words = "[START] The chef who") -> SheetGrid:
+    """Draw which inputs each step depends on, with and without a causal mask."""
+    words = words_of(text)
+    read, gpt, bert = ids(len(words)), transformer(), bidirectional()
+    norms = {
+        "without a mask": attends(bert, lambda: bert(read).values),
+        "with a causal mask": attends(gpt, lambda: gpt(read, None)),
+    }
+    drawn = [
+        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), words, words, scale=SHARES)
+        for name, norm in norms.items()
+    ]  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, title="Which inputs (across) the output of a step (down) depends on",
+        caption="Without a mask, the first step reads the words that it should predict; at "
+        "inference they do not exist yet. With the mask, it sees nothing of the future.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
+    """Draw the pass that computes each pair of positions; both ways give the same outputs."""
+    model, text, state = transformer(), ids(length), State()
+    whole = model(text, None)
+    rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
+    difference = float((whole - rows).abs().max())
+    seen = np.tril(np.ones((length, length)))
+    seen[seen == 0] = np.nan
+    passes = {
+        "training: 1 pass": seen,
+        f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
+    }
+    places = [str(t) for t in range(1, length + 1)]
+    few = length <= 12  # larger cells would be too narrow for numbers
+    drawn = [
+        sheet(name, values, places, places, "query t", "key s",
+              ColorScale(0.0, float(length), "number of the pass"), cells=[
+                  ["" if np.isnan(v) else f"{v:.0f}" for v in row] for row in values if few])
+        for name, values in passes.items()
+    ]  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, title="The pass in which the weight of a query and a key is computed",
+        caption="Training knows all tokens and computes all rows at once; generation computes "
+        "row by row, with a cache of the keys and values of earlier rows. The outputs are the "
+        f"same (largest difference {difference:.0e}).",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def weights(
+    length: Annotated[int, Field(ge=2, le=24, description="positions")] = 6,
+    seed: Seed = 0,
+) -> SheetGrid:
+    """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
+    random = torch.Generator().manual_seed(seed)
+    fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
+    drawn = []
+    for name in ("input 1", "input 2"):
+        x = 1.5 * torch.randn(length, 4, generator=random)
+        own = Softmax.Config().build()(x @ x.mT / 2)
+        for kind, used in (("fixed", fixed), ("attention", own)):
+            drawn.append(sheet(f"{kind}, {name}", used.numpy(), scale=ColorScale(0.0, 1.0)))
+    return SheetGrid(
+        sheets=drawn, title="The weights that mix the positions, for two inputs",
+        caption="Left: a layer with fixed weights mixes every input in the same way. Right: "
+        "attention computes its weights from the input.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def permutation(
+    inputs: Annotated[tuple[float, ...], Field(min_length=2, description="numbers; repeat")]
+    = (1.0, 2.0, 3.0, 4.0),
+    value: Annotated[float, Field(description="weight of the values")] = 2.0,
+    query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
+) -> TableDrawing:  # fmt: skip
+    """Compare X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
+    attention = Attention.Config.parse({"bias": False}).build(1)
+    for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
+        attention.get_submodule(name).get_parameter("weight").fill_(weight)
+
+    def outputs(x: Tensor, mask: Mask | None = None) -> Tensor:
+        read = x.view(1, -1, 1)
+        return (read + attention(read, mask=mask)).flatten()
+
+    def text(x: Tensor) -> str:
+        return " ".join(f"{number + 0.0:.4g}" for number in x.tolist())
+
+    x, places = torch.tensor(inputs), torch.arange(len(inputs))
+    networks: dict[str, Callable[[Tensor], Tensor]] = {
+        "attention": outputs,
+        "feed-forward layer": lambda x: value * x.relu(),
+        "with positions added": lambda x: outputs(x + places),
+        "with a causal mask": lambda x: outputs(x, Mask(causal=True)),
+    }
+    rows: list[list[str | float | None]] = []
+    for name, give in networks.items():
+        forth, back = give(x), give(x.flip(0))
+        same = "identical" if torch.allclose(forth.flip(0), back, atol=1e-5) else "different"
+        rows.append([name, text(x), text(forth), text(x.flip(0)), text(back), same])
+    return TableDrawing(
+        title=f"Does order matter? x + {value:g} Σ α x",
+        columns=["", "input", "output", "reversed", "its output", "reversed again"], rows=rows,
+        caption="If the input is reversed, attention alone reverses its output: it does not know "
+        "the order, and neither does a feed-forward layer. Positions or a mask change that.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
+    """Draw A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, for X and for P X."""
+    words, random, drawn = words_of(text), torch.Generator().manual_seed(seed), []
+    x = torch.randn(len(words), 4, generator=random)
+    queries, keys, values = torch.randn(3, 4, 4, generator=random)
+    for names, order in (
+        (("scores S", "weights α", "outputs α X W"), [*range(len(words))]),
+        (("P S Pᵀ", "P α Pᵀ", "P α X W"), [*range(1, len(words)), 0]),
+    ):
+        read, rows = x[order], [words[k] for k in order]
+        scores = read @ queries @ (read @ keys).T / 2
+        weights = scores.softmax(dim=-1)
+        matrices = scores, weights, weights @ read @ values
+        for name, matrix in zip(names, matrices, strict=True):
+            most = float(matrix.abs().max())
+            scale = ColorScale(-most, most, " ")
+            drawn.append(sheet(name, matrix.numpy(), rows, scale=scale, written=True))
+    return SheetGrid(
+        sheets=drawn, across=3, title="Attention over X, and below over P X: the same, permuted",
+        caption="P permutes the rows of X and so the rows and columns of the scores; softmax acts "
+        "on each row; since Pᵀ P = 1, the rows of the outputs are permuted.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def heads(
+    part: Annotated[Literal["split", "weights"], Field(description="what to show")] = "weights",
+) -> SheetGrid:
+    """Draw one softmax over the whole keys, and two over their halves: who ate, and what."""
+    words, halves = ["the", "man", "ate", "the", "apple"], ("head 1", "head 2")
+    if part == "split":
+        whole = torch.arange(20.0).view(5, 4)
+        split = whole.view(5, 2, 2).transpose(0, 1)
+        matrices = {"n × d": (whole, range(4))}
+        matrices |= {f"{name}: n × d/h": (split[h], range(2 * h, 2 * h + 2))
+                     for h, name in enumerate(halves)}  # fmt: skip
+        return SheetGrid(
+            sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)],
+                          scale=ColorScale(0.0, 19.0, " "),
+                          cells=[[f"{x:.0f}" for x in row] for row in matrix])
+                    for name, (matrix, columns) in matrices.items()],
+            across=3, title="n × d → n × h × d/h → h × n × d/h",
+            caption="No number changes: each head takes d/h columns of the whole matrix.",
+        )  # fmt: skip
+    query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)
+    keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
+    values[1, ::2], values[4, 1::2] = 10.0, 10.0  # in each half: is it the man, is it the apple
+    weights, outputs = [], []
+    for count in (1, 2):
+        parts = [x.view(1, -1, count, 4 // count).transpose(1, 2) for x in (query, keys, values)]
+        scores = ScaledDot(ScaledDot.Config(), count, 4 // count)(*parts[:2])
+        weights.append(Softmax.Config().build()(scores))
+        outputs.append((weights[-1] @ parts[2]).flatten())
+    output = torch.stack(outputs)
+    return SheetGrid(
+        sheets=[
+            sheet("weights of the query “ate”", torch.cat(weights, 1)[0, :, 0].numpy(),
+                  ["one head", *halves], words, scale=SHARES, written=True),
+            sheet("output", output.numpy(), ["one head", "two heads"],
+                  ["man", "apple", "man", "apple"], scale=ColorScale(0.0, 10.0, " "),
+                  cells=[[f"{x:.1f}" for x in row] for row in output]),
+        ],
+        across=1, title="Who ate, and what?",
+        caption="One head returns the mean of subject and object. With two concatenated heads, "
+        "the first half says who ate, the second half what.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> LinesDrawing:
+    """Draw the score and the output of self-attention for inputs x₁ + x x₂."""
+    random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
+    first, second = torch.randn(2, 4, size, generator=random).double()
+    queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
+    read = first + x[:, None, None] * second  # (41, T, D)
+    scores = read @ queries @ (read @ keys).mT / size**0.5
+    fixed = scores[20].softmax(dim=-1)
+    curves = {"score, inside the softmax": scores[:, 0, 0],
+              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
+    return line_chart(
+        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "x in the inputs x₁ + x x₂",
+        "", "Quadratic inside the softmax, linear outside",
+        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It appears once in the "
+        "output: a straight line.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def linear(
+    layers: Annotated[int, Field(ge=1, le=12, description="layers of each network")] = 2,
+    size: Annotated[int, Field(ge=2, le=256, description="vector size D")] = 16,
+) -> LinesDrawing:
+    """Draw outputs for the values v₁ + x v₂: straight lines if the network is linear in them."""
+    torch.manual_seed(0)
+    length, x = 6, torch.arange(-20, 21).double() / 10
+    first, second = torch.randn(2, length, size).double()
+    mixing = torch.randn(layers, length, length).double().softmax(dim=-1)  # does not depend on x
+    matrices = torch.randn(layers, size, size).double() / size**0.5
+    feed_forward = ReLU.Config().build(size, 4 * size).double()
+    for weight in (feed_forward.inner.weight, feed_forward.outer.weight):
+        nn.init.kaiming_normal_(weight)
+    networks = {
+        "self-attention alone": nn.Identity(), "with feed-forward layers (ReLU)": feed_forward,
+    }  # fmt: skip
+    curves = {}
+    for name, layer in networks.items():
+        values = first + x[:, None, None] * second  # (41, T, D)
+        for mix, matrix in zip(mixing, matrices, strict=True):
+            values = layer(mix @ values @ matrix)
+        curves[name] = values[:, 0, 0].numpy()
+    return line_chart(
+        x.numpy(), curves, "x in the values v₁ + x v₂", "first number of the output",
+        f"{layers} layers with fixed attention weights",
+        caption="Attention only averages its values, so its line is straight. Feed-forward layers "
+        "bend it.",
+    )  # fmt: skip

@@ -1,0 +1,176 @@
+"""A Transformer layer in small numbers: the matrices of each of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
+from foveate.look.stages import attention_stages, capture_stages
+from foveate.look.views.demos import demo
+from foveate.nn.attention import Attention
+from foveate.nn.feed_forward import GELU, ReLU
+from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
+from foveate.nn.normalizers import Hardmax
+
+WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")
+NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
+NUMBERED = ("1", "2", "3", *MOMENTS)
+ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
+SPELLED = {"relu": "ReLU", "gelu": "GELU"}
+Part = Literal[
+    "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "order",
+    "feed-forward", "dropout",
+]  # fmt: skip
+PARTS = {  # the matrices of each part, and what they show
+    "queries": ("X", "× W_Q", "= Q", "A row of X times W_Q is the query of its word; keys and "
+                "values have their own matrices."),
+    "scores": ("Q", "× Kᵀ", "= Q Kᵀ", "Q Kᵀ / √2", "Row i, column j: how well the key of word j "
+               "matches the query of word i."),
+    "weights": ("scores Q Kᵀ / √2", "softmax of each row", "hardmax of each row", "Softmax gives "
+                "every key a share; hardmax picks one and passes no gradient."),
+    "output": ("A", "× V", "= A V", "Each row is a mean of the values, with the weights of its "
+               "query."),
+    "heads": ("[head 1; head 2]", "× W_O", "= output", "Heads are concatenated; W_O maps them "
+              "back to the size of x."),
+    "cross": ("s, the decoder's states", "+ c, from the encoder", "= s + c", "Each row of c is a "
+              "mean of the encoder's values only; the sum keeps the decoder's state."),
+    "residual": ("x", "+ f(x), attention", "= x + f(x)", "x passes unchanged, and so does its "
+                 "gradient; the layer only learns what to add."),
+    "norm": ("layer norm of x + f(x)", "batch norm of x + f(x)", "Layer norm: mean 0, "
+             "variance 1 over the numbers of one word. Batch norm: over all words of a batch, for "
+             "each number."),
+    "order": ("x", "pre: x + f(norm(x))", "x + f(x)", "post: norm(x + f(x))", "Pre: the sum "
+              "passes x on unchanged. Post: the sum, including x, is normalised to mean 0 and "
+              "variance 1 at every layer. f is attention."),
+    "feed-forward": ("x", "x W₁ + b₁", "activation", "× W₂ + b₂", "The same two matrices for "
+                     "every word, with the activation in between."),
+    "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some numbers of f(x) are "
+                "set to 0, the others are divided by the share kept; x is not changed."),
+}  # fmt: skip
+
+
+def short(*shape: int) -> Tensor:
+    """Return random numbers with one decimal place."""
+    return torch.randn(shape).mul(8).round() / 10 + 0.0
+
+
+def with_moments(x: Tensor) -> Tensor:
+    """Return rows (N, D) with their mean and variance appended, (N, D + 2)."""
+    return torch.cat((x, x.mean(1, True), x.var(1, False, keepdim=True)), dim=1)
+
+
+def matrices(
+    activation: str, drop: float
+) -> dict[str, tuple[Tensor, Sequence[str], Sequence[str]]]:
+    """Return all matrices of a layer by name, with the names of their rows and columns."""
+    attention = Attention.Config.parse({"num_heads": 2, "head_size": 2, "bias": False}).build(3)
+    forward = ACTIVATIONS[activation].Config().build(3, 4)
+    for weight in (*attention.parameters(), *forward.parameters()):
+        weight.copy_(short(*weight.shape))
+    x, states = short(1, 3, 3), short(1, 3, 3)
+    with capture_stages(attention) as calls:
+        added = attention(x, x)[0]
+    heads = [
+        {stage.name: torch.tensor(stage.values) for stage in attention_stages(attention, calls, n)}
+        for n in (0, 1)
+    ]
+    crossed, x, states, head = attention(states, x)[0], x[0], states[0], heads[0]
+    query, output = (attention.get_submodule(part).weight.T for part in ("query", "output"))
+    inner, total, dropped = forward.inner(x), x + added, Dropout(drop)(added)
+    norm, columns = LayerNorm(LayerNorm.Config(), 3), BatchNorm(BatchNorm.Config(), 3)(total)
+    before, by_row = x + attention(norm(x)[None], norm(x)[None])[0][0], with_moments(norm(total))
+    by_column = torch.cat((columns, columns.mean(0, True), columns.var(0, False, keepdim=True)))
+    return {
+        "X": (x, WORDS, NO), "× W_Q": (query[:, :2], NO, NO), "= Q": (head["query"], WORDS, NO),
+        "Q": (head["query"], WORDS, NO), "× Kᵀ": (head["key"].T, NO, WORDS),
+        "= Q Kᵀ": (head["product"], WORDS, WORDS), "Q Kᵀ / √2": (head["score"], WORDS, WORDS),
+        "scores Q Kᵀ / √2": (head["score"], WORDS, WORDS),
+        "softmax of each row": (head["weights"], WORDS, WORDS),
+        "hardmax of each row": (Hardmax.Config().build()(head["score"]), WORDS, WORDS),
+        "A": (head["weights"], WORDS, WORDS), "× V": (head["value"], WORDS, NO),
+        "= A V": (head["context"], WORDS, NO),
+        "[head 1; head 2]": (torch.cat([each["context"] for each in heads], dim=1), WORDS, NO),
+        "× W_O": (output, NO, NO), "= output": (added, NO, NO),
+        "s, the decoder's states": (states, WRITTEN, NO),
+        "+ c, from the encoder": (crossed, NO, NO), "= s + c": (states + crossed, WRITTEN, NO),
+        "x": (x, WORDS, NO), "+ f(x), attention": (added, NO, NO), "= x + f(x)": (total, WORDS, NO),
+        "pre: x + f(norm(x))": (with_moments(before), WORDS, NUMBERED),
+        "x + f(x)": (total, WORDS, NO),
+        "post: norm(x + f(x))": (by_row, WORDS, NUMBERED),
+        "layer norm of x + f(x)": (by_row, WORDS, NUMBERED),
+        "batch norm of x + f(x)": (by_column, (*WORDS, *MOMENTS), ("1", "2", "3")),
+        "x W₁ + b₁": (inner, WORDS, NO), "activation": (forward.activate(inner), WORDS, NO),
+        "× W₂ + b₂": (forward(x), WORDS, NO),
+        "f(x)": (added, WORDS, NO), "dropout of f(x)": (dropped, NO, NO),
+        "x + dropout": (x + dropped, WORDS, NO),
+    }  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def block(
+    part: Annotated[Part, Field(description="part of the layer")] = "queries",
+    activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
+    drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
+    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 98,
+) -> SheetGrid:
+    """Draw three words of three numbers in one part of a layer with two heads of size two."""
+    torch.manual_seed(seed)
+    made, (*names, caption) = matrices(activation, drop), PARTS[part]
+    drawn = []
+    for name in names:
+        values, rows, columns = made[name]
+        most = float(values.abs().max())
+        title = f"{SPELLED[activation]}(x W₁ + b₁)" if name == "activation" else name
+        scale = ColorScale(-most, most, " ")
+        drawn.append(sheet(title, values.numpy(), rows, columns, scale=scale, written=True))
+    return SheetGrid(
+        sheets=drawn, across=len(drawn), title=f"A layer in small numbers: {part}", caption=caption
+    )
+
+
+@demo
+@torch.no_grad()
+def mixing(
+    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 2,
+) -> SheetGrid:
+    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
+
+    The states H of three words have two numbers each, as have s and x. No key is read: row i of
+    W_a scores position i (Luong et al., 2015).
+    """
+    torch.manual_seed(seed)
+    state, x, memory = short(1, 2), short(1, 2), short(3, 2)
+    of_places, of_context = torch.nn.Linear(4, 3), torch.nn.Linear(4, 2)
+    for weight in (*of_places.parameters(), *of_context.parameters()):
+        weight.copy_(short(*weight.shape))
+    read = torch.cat((state, x), dim=1)
+    affine = of_places(read)
+    weights = affine.softmax(dim=1)
+    context = weights @ memory
+    both = torch.cat((x, context), dim=1)
+    made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
+        ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
+        ("affine: W_a h′ + b_a", affine, NO, WORDS),
+        ("α = softmax", weights, NO, NO),
+        ("H, the encoder's states", memory, WORDS, NO),
+        ("c = Hᵀ α", context, NO, NO),
+        ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
+    ]
+    drawn = []
+    for name, values, rows, columns in made:
+        most = float(values.abs().max())
+        scale = ColorScale(-most, most, " ")
+        drawn.append(sheet(name, values.numpy(), rows, columns, scale=scale, written=True))
+    return SheetGrid(
+        sheets=drawn,
+        across=3,
+        title="Attention as layers: affine scores by position, and a ReLU mix",
+        caption="The scores depend only on the decoder's state and the previous word; no key is "
+        "read. An affine layer with a ReLU mixes the word and the context.",
+    )

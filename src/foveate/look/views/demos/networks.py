@@ -1,0 +1,351 @@
+"""Demos of untrained networks: the effects of their structure alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.errors import UserError
+from foveate.kinds import load_kinds
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.interactive import Controls, Slider
+from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
+from foveate.look.draw.texts import TableDrawing
+from foveate.look.flow import by_distance, influence
+from foveate.look.views.demos import demo
+from foveate.models.classic import BagEncoder, WindowDecoder
+from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Model
+from foveate.models.language_model import LanguageModel
+from foveate.models.mamba import MambaDecoder
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.context import State
+from foveate.nn.efficient_attention import LocalAttention
+from foveate.nn.feed_forward import ReLU
+from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
+from foveate.nn.spec import Tokens
+
+SMALL = {"hidden_size": 64, "dropout": 0.0}
+NARROW = {"embedding_size": 64, "dropout": 0.0}
+SCALES, BIASES = np.linspace(0.5, 3, 6), np.arange(-2.0, 5)  # stops of sliders
+Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, before the sigmoid")]
+
+
+def decoder(config: Decoder.Config) -> Decoder:
+    """Return a decoder as a language model of 100 tokens, with the same weights at every call."""
+    torch.manual_seed(1)
+    return config.build(Tokens(100), None).eval()
+
+
+def encoder(config: Encoder.Config) -> Encoder:
+    """Return an encoder of 100 tokens, with the same weights at every call."""
+    torch.manual_seed(1)
+    return config.build(Tokens(100)).eval()
+
+
+def ids(length: int) -> Tensor:
+    """Return random tokens (1, T)."""
+    return torch.randint(5, 100, (1, length), generator=torch.Generator().manual_seed(2))
+
+
+def recurrent(cell: str, forget: float = 0.0, scale: float = 1.0) -> Decoder:
+    """Return one layer of a cell, its recurrent weights times ``scale``; ``forget`` is added to the
+    LSTM's forget gate before its sigmoid.
+    """
+    fields = {"cell": cell, "readout": "state", **SMALL, **NARROW}
+    built = decoder(RecurrentDecoder.Config.parse(fields))
+    inner = built.get_submodule("cells.0")
+    assert isinstance(inner, Cell)
+    with torch.no_grad():
+        inner.weight_hh.mul_(scale)
+        if isinstance(inner, LSTMCell):
+            inner.bias_ih[inner.hidden_size : 2 * inner.hidden_size] += forget
+    return built
+
+
+def transformer(**values: object) -> Decoder:
+    """Return a small Transformer language model."""
+    shape = {"num_layers": 2, "num_heads": 4, **SMALL, **values}
+    return decoder(TransformerDecoder.Config.parse(shape))
+
+
+def bidirectional() -> Encoder:
+    """Return a small Transformer encoder, without a mask."""
+    return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
+
+
+def attends(model: Encoder | Decoder, run: Callable[[], Tensor]) -> NDArray[np.float64]:
+    """Return how strongly each output depends on each input, (T, S): the norm of a gradient."""
+    return influence(run, model.get_submodule("stem"))
+
+
+Family = Literal[
+    "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
+    "attention",
+]  # fmt: skip
+FAMILIES: dict[Family, str] = {  # of `reach`, with the titles of their sheets
+    "bag": "bag of words", "window": "window of 4 words", "elman": "Elman's network",
+    "lstm": "LSTM, gates open", "gpt": "GPT", "local": "local attention", "mamba": "Mamba",
+    "bi-gru": "bidirectional GRU", "bert": "BERT",
+    "seq2seq": "translator without attention", "attention": "translator with attention",
+}  # fmt: skip
+TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
+ALONE = tuple(family for family in FAMILIES if family not in TRANSLATORS)
+
+
+def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
+    """Return how strongly each output of an untrained model depends on each input, (T, S)."""
+    if family in TRANSLATORS:
+        load_kinds()
+        torch.manual_seed(1)
+        sides = {"num_layers": 1, "dropout": 0.0, "embedding_size": 64, "hidden_size": 64}
+        config = Model.Config.parse(
+            {"kind": TRANSLATORS[family], "encoder": sides, "decoder": sides}
+        )
+        model = config.build(Tokens(100), Tokens(100)).eval()
+        return influence(lambda: model.decode(text, model.encode(text)), model.encoder.stem)
+    if family == "bag":
+        bag = encoder(BagEncoder.Config.parse(NARROW))
+        return attends(bag, lambda: bag(text).mean()[:, None].expand(-1, text.shape[1], -1))
+    if family in ("bi-gru", "bert"):
+        reader = bidirectional()
+        if family == "bi-gru":
+            both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
+            reader = encoder(RecurrentEncoder.Config.parse(both))
+        return attends(reader, lambda: reader(text).values)
+    causal: dict[str, Callable[[], Decoder]] = {
+        "window": lambda: decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
+        "elman": lambda: recurrent("rnn"),
+        "lstm": lambda: recurrent("lstm", forget),
+        "gpt": transformer,
+        "local": lambda: transformer(attention=LocalAttention.Config(window=3)),
+        "mamba": lambda: decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
+    }
+    writer = causal[family]()
+    return attends(writer, partial(writer, text, None))
+
+
+@demo
+def reach(
+    length: Annotated[int, Field(ge=2, le=64, description="positions")] = 16, forget: Forget = 3.0,
+    families: Annotated[
+        tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
+    ] = ALONE,
+) -> SheetGrid:  # fmt: skip
+    """Draw how strongly each output depends on each input, in families of untrained models."""
+    drawn = []
+    for family in families:
+        norm = reached(family, ids(length), forget)
+        with np.errstate(divide="ignore"):
+            s = np.log10(norm / norm.max())
+        name, s = FAMILIES[family], np.where(np.isfinite(s), s, np.nan)
+        drawn.append(sheet(name, s, scale=ColorScale(-5.0, 0.0, "log₁₀ of the strength")))
+    return SheetGrid(
+        sheets=drawn, across=3, title="Which inputs (across) an output (down) depends on",
+        caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
+        "with distance; attention reads every position that its mask permits.",
+    )  # fmt: skip
+
+
+@demo
+def vanishing(
+    length: Annotated[int, Field(ge=4, le=256, description="positions")] = 40,
+    forget: Annotated[tuple[float, ...], Field(description="biases of forget gates; repeat")]
+    = (0.0, 3.0),
+    recurrence: Annotated[float, Field(gt=0, le=4, description="factor on Elman's U")] = 1.0,
+) -> LinesDrawing:  # fmt: skip
+    """Draw the gradient's norm against distance, for each cell."""
+    text, last = ids(length), max(3, length * 3 // 4)  # means over few positions are left out
+
+    def fall(model: Decoder) -> Floats:
+        run = partial(model, text, None)
+        norms = by_distance(influence(run, model.get_submodule("stem"), draws=1))[:last]
+        return norms / norms[0]
+
+    scales = np.union1d(SCALES, np.round(recurrence, 6))
+    biases = np.union1d(BIASES, np.round(forget, 6))
+    by_scale = {scale: fall(recurrent("rnn", scale=scale)) for scale in scales.tolist()}
+    by_bias = {bias: fall(recurrent("lstm", bias)) for bias in biases.tolist()}
+    curves = {f"Elman, U × {recurrence:g}": by_scale[round(recurrence, 6)]}
+    curves["GRU"] = fall(recurrent("gru"))
+    for bias in forget:
+        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = by_bias[round(bias, 6)]
+    curves["Transformer"] = fall(transformer())
+    tables = {"scales": scales, "biases": biases}
+    tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
+    return line_chart(
+        range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
+        "The gradient against distance in time", "y",
+        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
+        "large. An open forget gate keeps it, and attention is one step from every position.",
+    ).model_copy(update={"controls": Controls(
+        formula="vanishing", data={name: Numbers.exact(table) for name, table in tables.items()},
+        sliders=[
+            Slider.of("recurrence", recurrence, scales, label="factor on Elman's U"),
+            *(Slider.of("forget", bias, biases, k, f"bias of forget gate {k + 1}")
+              for k, bias in enumerate(forget)),
+        ],
+    )})  # fmt: skip
+
+
+@demo
+def residual(
+    layers: Annotated[int, Field(ge=2, le=100, description="feed-forward layers")] = 20,
+    size: Annotated[int, Field(ge=2, le=512, description="vector size D")] = 64,
+) -> LinesDrawing:
+    """Draw ‖∂L / ∂x_l‖ at each layer's input, with x + f(x) (He et al., 2016) and with f(x)."""
+    curves = {}
+    for name, carried in (("residual, x + f(x)", 1.0), ("plain, f(x)", 0.0)):
+        torch.manual_seed(1)
+        states = [torch.randn(32, size, requires_grad=True)]
+        for _ in range(layers):
+            states.append(carried * states[-1] + ReLU.Config().build(size, size)(states[-1]))
+        gradients = torch.autograd.grad(states[-1].square().sum(), states)
+        norms = torch.stack([gradient.norm() for gradient in gradients[:-1]])
+        curves[name] = (norms / norms[-1]).double().numpy()
+    return line_chart(
+        np.arange(1.0, layers + 1), curves, "layer, from first to last",
+        "gradient norm relative to the last", "Deep networks before training", log="y",
+        caption="x + f(x) carries the gradient past each layer; without the sum, the first layers "
+        "receive almost none.",
+    )  # fmt: skip
+
+
+@demo
+def parameters(
+    models: Annotated[tuple[str, ...], Field(min_length=1, description="kinds of model; repeat")]
+    = ("vaswani-base",),
+    vocab_size: Annotated[int, Field(ge=5, description="tokens per side")] = 37_000,
+) -> BarsDrawing:  # fmt: skip
+    """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
+    load_kinds()
+    counts, tokens = dict[str, NDArray[np.float64]](), Tokens(vocab_size)
+    parts = "self_attention", "cross_attention", "feed_forward"
+    for kind in models:
+        config = Model.Config.parse({"kind": kind})
+        if not isinstance(config, EncoderDecoder.Config | LanguageModel.Config):
+            raise ConfigError(f"{kind} does not write tokens: choose another model", ("models",))
+        sides = 1 if isinstance(config, LanguageModel.Config) else 2
+        with torch.device("meta"):
+            model: nn.Module = config.build(*[tokens] * sides)
+        sizes = np.zeros(6)
+        for name, parameter in model.named_parameters():
+            words = "embedding" in name or name.startswith("output.")
+            of = [words, *(part in name for part in parts), True].index(True)
+            sizes[[0, 1 + of]] += parameter.numel() / 1e6
+        counts[f"{kind}, {sizes[0]:.1f} M"] = sizes
+    return bar_chart(
+        ["all", "embeddings", *(part.replace("_", "-") for part in parts), "others"], counts,
+        "millions of parameters", f"Parameters: {'; '.join(counts)}",
+        f"With {vocab_size:,} tokens. The output counts as an embedding; a shared matrix counts "
+        "once. Others are recurrent cells, positions, norms, and maps between the parts.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def memory(
+    hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
+    layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 4,
+    length: Annotated[int, Field(ge=1, le=4096, description="maximum length")] = 1024,
+) -> LinesDrawing:
+    """Draw how many numbers the state stores after each length of text.
+
+    It also draws the attention weights of one training pass, n² per head and layer.
+    """
+    shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
+    heads = {"num_heads": 4, **shape}
+    cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
+    models = {
+        "Transformer": TransformerDecoder.Config.parse(heads),
+        "Transformer, 1 key head of 4": TransformerDecoder.Config.parse(
+            {"attention": {"key_heads": 1}, **heads}
+        ),
+        "Mamba": MambaDecoder.Config.parse(shape),
+        "LSTM": RecurrentDecoder.Config.parse(cell),
+    }
+    lengths = sorted({*(4**k for k in range(7) if 4**k < length), length})
+    curves = {name: np.zeros(len(lengths)) for name in models}
+    for name, config in models.items():
+        model = decoder(config)
+        for row, count in enumerate(lengths):
+            state = State()
+            model(ids(count), None, state)
+            curves[name][row] = state.numbers
+    curves["attention weights in training"] = layers * 4 * np.square(lengths, dtype=float)
+    return line_chart(
+        lengths, curves, "tokens read", "numbers stored",
+        f"Size of the state; {layers} layers, D = {hidden_size}", "xy",
+        caption="Twice the length means four times the attention weights in training. In "
+        "generation, keys and values grow with every token; the state of a recurrent network or "
+        "of Mamba has a constant size.",
+    )  # fmt: skip
+
+
+OUTPUTS = {"linear": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
+
+
+@demo
+@torch.no_grad()
+def rnn(
+    inputs: Annotated[tuple[float, ...], Field(min_length=1, description="x; repeat")]
+    = (1.0, 0.0, 0.0, -1.0, 0.0),
+    w: Annotated[tuple[float, ...], Field(min_length=1, description="input weight, per layer")]
+    = (1.5,),
+    u: Annotated[tuple[float, ...], Field(min_length=1, description="state weight, per layer")]
+    = (0.8,),
+    b: Annotated[float, Field(description="bias")] = 0.0,
+    v: Annotated[float, Field(description="weight of the output")] = 2.0,
+    c: Annotated[float, Field(description="bias of the output")] = 0.0,
+    output: Annotated[Literal["linear", "sigmoid", "tanh"], Field(description="σ_o, of the output")]
+    = "linear",
+    head: Annotated[float | None, Field(description="weight of a regression head")] = None,
+) -> TableDrawing:  # fmt: skip
+    """Draw h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
+
+    A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
+    """
+    if len(w) != len(u):
+        raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
+    cells, several = [ElmanCell(ElmanCell.Config(), 1, 1) for _ in w], len(w) > 1
+    for cell, of_input, of_state in zip(cells, w, u, strict=True):
+        weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
+        for parameter, value in (*weights, (cell.bias_hh, 0.0)):
+            parameter.fill_(value)
+    states = [cell.start(torch.zeros(1, 1)) for cell in cells]
+    inner = "V h + c" if c else "V h"
+    names = ["x", "W x", "U h(t−1)", "b", "sum", "h = tanh(sum)"]
+    names += [f"o = {inner if output == 'linear' else f'{output}({inner})'}"]
+    names += [] if head is None else [f"y = {head:g} o"]
+    rows: list[list[str | float | None]] = []
+    for step, x in enumerate(inputs, start=1):
+        for layer, cell in enumerate(cells):
+            before = states[layer][0].item()
+            states[layer] = cell(cell.project(torch.tensor([[x]])), states[layer])
+            after = states[layer][0].item()
+            parts = w[layer] * x, u[layer] * before, b
+            numbers = [x, *parts, sum(parts), after]
+            if layer == len(cells) - 1:
+                result = OUTPUTS[output](torch.tensor(v * after + c)).item()
+                numbers += [result] if head is None else [result, head * result]
+            blanks = [None] * (len(names) - len(numbers))
+            place = [step, layer + 1] if several else [step]
+            rows.append([*place, *(round(number, 4) for number in numbers), *blanks])
+            x = after
+    return TableDrawing(
+        title="A recurrent network with one unit per layer: the same weights at every step"
+        if any(u) else "One unit without recurrence: the same weights at every position",
+        columns=["t", *(["layer"] if several else []), *names], rows=rows,
+        caption="A state depends on all inputs so far: each reaches later steps through "
+        "U h(t−1), and counts less each time." if any(u) else "A state depends only on its own "
+        "input: equal inputs have equal states at every position.",
+    )  # fmt: skip

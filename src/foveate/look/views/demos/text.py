@@ -1,0 +1,412 @@
+"""Demos of words: searches in a table, word alignment, merges, probability chains, counts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from math import log, prod
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from foveate.align.ibm import EMTraining, Model1
+from foveate.config import PACKAGED, Config, ConfigError, load_tree, parse_tree
+from foveate.data.tokenizer import BPE, SPECIALS
+from foveate.data.words import document_terms
+from foveate.decode.beam import Beam
+from foveate.decode.engine import Hypothesis
+from foveate.decode.search import Followed
+from foveate.decode.watch import PartialHypothesis, Watch
+from foveate.files import split_lines
+from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.lanes import LanesDrawing, Node, lanes
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
+from foveate.look.views.demos import demo
+from foveate.look.views.demos.networks import NARROW, SMALL
+from foveate.models.classic import BagEncoder
+from foveate.models.encoder_decoder import Encoder
+from foveate.models.recurrent import RecurrentEncoder
+from foveate.models.transformer import TransformerEncoder
+from foveate.nn.spec import Tokens
+
+WRITTEN = 9  # columns up to which the numbers of a sheet are written
+File = Annotated[Path | None, Field(description="file of lines; - is standard input")]
+Counts = Annotated[int, Field(ge=1, le=50, description="how many")]
+
+
+def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
+    """Return the non-empty lines of a file, of standard input for ``-``, or else the default.
+
+    Raises `ConfigError` if there are none.
+    """
+    if file is None:
+        return list(default)
+    try:
+        text = (sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()).decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    lines = [line.strip() for line in split_lines(text) if line.strip()]
+    if not lines:
+        raise ConfigError(f"{file}: no text found; give one text per line")
+    return lines
+
+
+class ToyModel(Config):
+    """A table as a language model: p of each token at each step; the last token is the end.
+
+    The last of the ``steps`` applies to all later ones. ``after`` has the rows that differ, by the
+    preceding tokens, separated by spaces.
+    """
+
+    tokens: tuple[str, ...] = Field(min_length=2)
+    steps: tuple[list[float], ...] = Field(min_length=1)
+    after: dict[str, list[float]] = Field(default_factory=dict)
+
+    def next(self, prefix: Sequence[int]) -> list[float]:
+        """Return p(next token | prefix)."""
+        row = self.steps[min(len(prefix), len(self.steps) - 1)]
+        return self.after.get(" ".join(self.tokens[i] for i in prefix), row)
+
+    @classmethod
+    def load(cls, file: Path) -> ToyModel:
+        """Read a table from a TOML file. Raises `ConfigError` if a row is not a distribution."""
+        model = parse_tree(cls, load_tree(file), file)
+        for row in (*model.steps, *model.after.values()):
+            if len(row) != len(model.tokens) or min(row) < 0 or abs(sum(row) - 1) > 1e-6:
+                tokens = ", ".join(model.tokens)
+                raise ConfigError(f"{file}: {row} needs a p for each of {tokens}, with sum 1")
+        return model
+
+
+LECTURE = ToyModel(
+    tokens=("A", "B", "C", "end"),
+    steps=([0.5, 0.2, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2], [0.2, 0.2, 0.4, 0.2], [0, 0.2, 0.2, 0.6]),
+    after={"A C": [0.1, 0.6, 0.2, 0.1], "A C B": [0.1, 0.2, 0.1, 0.6]},
+)
+
+
+class _TableSteps:
+    """A table as the steps of a search."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, model: ToyModel) -> None:
+        self.model = model
+        self.prefixes: list[tuple[int, ...]] = []
+
+    def step(self, ids: Tensor) -> Tensor:
+        pairs = zip(self.prefixes, ids.tolist(), strict=True)
+        self.prefixes = [(*prefix, i) for prefix, i in pairs] if self.prefixes else [()]
+        return torch.tensor([self.model.next(prefix) for prefix in self.prefixes]).log()
+
+    def reorder(self, rows: Tensor) -> None:
+        self.prefixes = [self.prefixes[row] for row in rows.tolist()]
+
+    def select(self, sources: Tensor) -> None:
+        """Do nothing: there is one source."""
+
+
+def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watch, Hypothesis]:
+    """Return what a beam search in a table does at each step, and its best output."""
+    end, watch = len(model.tokens) - 1, Watch()
+    most = 2 * len(model.steps)
+    fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
+    beam = Beam.Config.parse({**fields, "max_extra": most}).build()
+    followed = Followed(beam.positions(_TableSteps(model), [1], end, end))
+    for position in followed:
+        watch.read(position)
+    ((best, *_),) = followed.outputs
+    return watch, best
+
+
+@demo
+def beam(
+    file: Annotated[Path | None, Field(description="your own table, .toml")] = None,
+    beam_size: Annotated[int, Field(ge=1, le=20, description="hypotheses at each step")] = 2,
+    length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
+    tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
+) -> LanesDrawing | SheetGrid:
+    """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
+    model = LECTURE if file is None else ToyModel.load(file)
+    end = len(model.tokens) - 1
+    (_, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
+
+    def name(output: Hypothesis) -> str:
+        ids = [*output.ids, end] if output.ended else output.ids
+        p = prod(model.next(ids[:t])[token] for t, token in enumerate(ids))
+        return f"{' '.join(model.tokens[i] for i in ids)}, p = {p:.3g}"
+
+    def node(partial: PartialHypothesis) -> Node:
+        token, p = model.tokens[partial.token], f"{np.exp(partial.token_log_p):.2g}".lstrip("0")
+        tokens = [each.token for each in watch.path(partial)]
+        mark = "° " if tokens == [*greedy.ids, end][: len(tokens)] else ""
+        return Node(
+            id=partial.id, parent=partial.parent, text=f"{mark}{token} {p} =", log_p=partial.log_p,
+            score=float(np.exp(partial.log_p)), state=partial.state,
+        )  # fmt: skip
+
+    if tables:
+        both = {"greedy": greedy, f"beam of {beam_size}": best}
+        return SheetGrid(
+            sheets=[path_table(model, f"{kind}: {name(o)}", [*o.ids, end][: len(o.ids) + o.ended])
+                    for kind, o in both.items()],
+            title="p of each token after the chosen ones",
+            caption="[ ] marks the chosen token; a different preceding token gives another row.",
+        )  # fmt: skip
+    path = [partial.id for partial in watch.find(best.ids, end)]
+    steps = [[node(partial) for partial in step] for step in watch.positions]
+    title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
+    caption = (
+        "Each entry shows a token, its p, and the product so far. ° marks the greedy path, the "
+        "best token at each step; a beam also follows the second best, which may give a better "
+        "output. ■: finished; dashed: dropped."
+    )
+    return lanes(steps, path, title).model_copy(update={"caption": caption})
+
+
+def path_table(model: ToyModel, title: str, ids: Sequence[int]) -> SheetDrawing:
+    """Draw p of every token at each step of an output, with its own token in brackets."""
+    values = np.array([model.next(ids[:t]) for t in range(len(ids))])
+    cells = [[f"[{p:g}]" if k == taken else f"{p:g}" for k, p in enumerate(row)]
+             for row, taken in zip(values, ids, strict=True)]  # fmt: skip
+    steps = [f"step {t}" for t in range(1, len(ids) + 1)]
+    return sheet(title, values, steps, model.tokens, scale=SHARES, cells=cells)
+
+
+SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
+ALTERNATIVES = {
+    "I": {"The": 0.03, "When": 0.025, "They": 0.02, "Banana": 0.001},
+    "went": {"think": 0.11, "was": 0.05},
+    "park": {"bathroom": 0.03},
+    ".": {"and": 0.14},
+}
+
+
+@demo
+def chain(
+    words: Annotated[tuple[str, ...], Field(min_length=1, description="WORD=p; repeat")]
+    = SENTENCE,
+) -> WordsDrawing:  # fmt: skip
+    """Draw log p(w_1 … w_n) = Σ_i log p(w_i | w_1 … w_{i−1})."""
+    alternatives = ALTERNATIVES if words == SENTENCE else {}
+    drawn, product = [], 1.0
+    for part in words:
+        word, _, number = part.rpartition("=")
+        try:
+            p = float(number)
+        except ValueError:
+            p = -1.0
+        if not (word and 0 < p <= 1):
+            raise ConfigError(
+                f"{part!r} is not of the form WORD=p with 0 < p ≤ 1, as in went=0.02", ("words",)
+            )
+        product *= p
+        note = f"{p:.3g}".lstrip("0") + f" → {product:.2g}"
+        others = alternatives.get(word, {}).items()
+        choices = [Choice(text=name, p=chance) for name, chance in others]
+        drawn.append(Word(text=word, value=p, note=note, alternatives=choices))
+    surprise = -log(product) / len(drawn)
+    return WordsDrawing(
+        words=drawn, most=0.4, title=f"p of the sentence: {product:.2g}",
+        legend="p of each word → the product so far; alternatives below",
+        caption="Every step is a classification over the vocabulary; cross-entropy "
+        f"{surprise:.2f} nats per word, perplexity {np.exp(surprise):.0f}.",
+    )  # fmt: skip
+
+
+@demo
+def em(
+    file: Annotated[Path | None, Field(description="pairs, one SOURCE ||| TARGET per line")] = None,
+    iterations: Annotated[int, Field(ge=1, le=1000, description="iterations of EM")] = 20,
+    hard: Annotated[bool, Field(description="show the links with the highest t")] = False,
+) -> SheetGrid:
+    """Draw t(f|e) for all word pairs after some iterations of IBM Model 1 (Brown et al., 1993)."""
+    default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
+    lines = [line.partition("|||") for line in lines_of(file, default)]
+    if wrong := next((source for source, bars, _ in lines if not bars), None):
+        raise ConfigError(f"{file}: {wrong!r} is not a pair; write SOURCE ||| TARGET")
+    pairs = [(source.split(), target.split()) for source, _, target in lines]
+    corpus = EMTraining(pairs)
+    model = Model1(Model1.Config())
+    model.start(corpus)
+    numbers = corpus.numbers
+    shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
+    for iteration in range(iterations + 1):
+        if iteration in shown:
+            table = np.full((len(numbers.source) + 1, len(numbers.target)), np.nan)
+            keys = corpus.lexicon.keys
+            table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
+            drawn.append(
+                sheet(f"iteration {iteration}", table, ["NULL", *numbers.source],
+                      [*numbers.target], scale=SHARES, written=len(numbers.target) <= WRITTEN)
+            )  # fmt: skip
+        corpus.step(model)
+    if hard:
+        first, second = ("German", "English") if file is None else ("target", "source")
+        return SheetGrid(
+            sheets=[linked(drawn[-1], source, target) for source, target in pairs], across=3,
+            title=f"Hard links after {iterations} iterations: each {first} word is linked to "
+            f"exactly one {second} word",
+            caption="Each target word is linked to the source word with the highest t(f|e), the "
+            "number in the cell; soft weights would give shares instead.",
+        )  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
+        caption="At first every word of a pair can be linked to every other; words that occur "
+        "together in several pairs explain each other, and the rest follows. NULL can produce "
+        "any word.",
+    )  # fmt: skip
+
+
+def linked(table: SheetDrawing, source: Sequence[str], target: Sequence[str]) -> SheetDrawing:
+    """Draw the word e with the highest t(f|e) for each word f of a pair."""
+    rows = [table.rows.index(word) for word in source]
+    columns = [table.columns.index(word) for word in target]
+    t = np.nan_to_num(table.values.array[np.ix_(rows, columns)])
+    values = np.where(t == t.max(axis=0), t, np.nan)
+    return sheet(" ".join(target), values, source, target, scale=SHARES, written=True)
+
+
+TEXT = "the old woman closes the window and she sings in the garden ."
+PAIR = "she closes the window", "elle ferme la fenêtre"
+TABLE = ("02", "10", "2015", "1500"), ("03", "10", "2015", "1205"), ("04", "10", "2015", "1820")
+NEXT = "1900"  # the value in the row after these
+
+
+@demo
+def targets(
+    of: Annotated[Literal["text", "pair", "table"], Field(description="kind of data")] = "text",
+    size: Annotated[int, Field(ge=2, le=12, description="tokens per block of text")] = 4,
+) -> SheetGrid:
+    """Draw what a model reads in training, and what it learns to predict."""
+    rows, columns = dict[str, list[str]](), list[str]()
+    if of == "text":
+        words = TEXT.split()
+        for number, k in enumerate(range(0, len(words) - 1, size), start=1):
+            rows[f"block {number}"] = words[k : k + size]
+            rows[f"predicted {number}"] = words[k + 1 : k + size + 1]
+        caption = "At every position of a block, the next token is predicted from those before it."
+    elif of == "pair":
+        source, target = (text.split() for text in PAIR)
+        rows["read"] = [*source, "<s>", *target]
+        rows["predicted"] = [*[""] * len(source), *target, "</s>"]
+        caption = "Source and target are read; only the target words are predicted."
+    else:
+        columns = ["day", "month", "year", "value", "next value"]
+        values = [*(row[-1] for row in TABLE[1:]), NEXT]
+        rows = {f"row {k}": [*row, v] for k, (*row, v) in enumerate(
+            ((*row, v) for row, v in zip(TABLE, values, strict=True)), start=1)}  # fmt: skip
+        caption = "Rows are read in order; the next value is predicted from the rows so far."
+    wide = max(map(len, rows.values()))
+    cells = [row + [""] * (wide - len(row)) for row in rows.values()]
+    learnt = [["predicted" in name or k == 4 for k in range(wide)] for name in rows]
+    if of == "pair":
+        learnt[0] = [False] * wide
+    return SheetGrid(
+        sheets=[
+            sheet("", np.where(np.array(cells) == "", np.nan, np.array(learnt, float)), [*rows],
+                  columns, cells=cells,
+                  scale=ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss"))
+        ],
+        across=1, title="Inputs and targets in training", caption=caption,
+    )  # fmt: skip
+
+
+@demo
+def bpe(
+    file: File = None, merges: Counts = 10,
+) -> TableDrawing:  # fmt: skip
+    """Draw repeated merges of the most frequent adjacent pair (Sennrich et al., 2016)."""
+    default = ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,)
+    lines = lines_of(file, default)
+    words = list(dict.fromkeys(" ".join(lines).split()))[:6]
+    rows: list[list[str | float | None]] = []
+    for count in range(merges + 1):
+        size = len(SPECIALS) + 256 + count
+        learnt = BPE(BPE.Config(vocab_size=size, min_frequency=1))
+        learnt.train(lines)
+        if learnt.vocab_size < size:
+            break
+        new = learnt.name(size - 1) if count else ""
+        split = ["·".join(learnt.name(i) for i in learnt.encode(word).ids) for word in words]
+        rows.append([count, new, " ".join(split)])
+    return TableDrawing(
+        title="Byte pair encoding", columns=["merge", "new token", "words"], rows=rows,
+        caption="Frequent endings and words become tokens first; a rare word stays split.",
+    )  # fmt: skip
+
+
+@demo
+def bag(
+    file: File = None,
+    texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
+) -> SheetGrid:  # fmt: skip
+    """Draw how often each word occurs in each text, and how encoders react to another order.
+
+    If all texts have the same words, only the second part is drawn.
+    """
+    default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say")
+    documents = [line.split() for line in texts or lines_of(file, default)]
+    if not all(documents):
+        raise ConfigError("a text has no words", ("texts",))
+    counts = document_terms(documents)
+    names = [f"text {n}" for n in range(1, len(documents) + 1)]
+    cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]
+    values = counts.table.astype(float)
+    table = sheet("counts", values, counts.terms, names, aspect=0.16, cells=cells)
+    orders = [[counts.terms.index(word) for word in words] for words in documents]
+    configs: dict[str, Encoder.Config] = {"bag of words": BagEncoder.Config.parse(NARROW)}
+    if len(orders) > 1 and (counts.table == counts.table[:, :1]).all():
+        shape = {"num_layers": 1, "num_heads": 4, **SMALL}
+        configs["attention"] = TransformerEncoder.Config.parse({"position": "none", **shape})
+        configs["attention with positions"] = TransformerEncoder.Config.parse(shape)
+        rows, about = names, f"{len(names)} texts with the same words"
+    else:
+        orders, rows = [orders[0], orders[0][::-1]], ["text 1", "reversed"]
+        about = f"Words of {len(names)} texts; text 1: {' '.join(documents[0])}"
+        configs["recurrent network"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
+    strips = [strip(n, config, orders, rows, len(counts.terms)) for n, config in configs.items()]
+    return SheetGrid(
+        sheets=strips if rows is names else [table, *strips], across=1, title=about,
+        caption="A text is a column of counts, whatever its word order; a recurrent "
+        "network, and attention with positions, give a different vector for each order.",
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def strip(
+    name: str, config: Encoder.Config, orders: list[list[int]], rows: list[str], size: int
+) -> SheetDrawing:
+    """Draw the vectors of texts with the same words, (N, D)."""
+    torch.manual_seed(1)
+    encoder = config.build(Tokens(size)).eval()
+    made = encoder(torch.tensor(orders)).summary().numpy()
+    apart = float(np.abs(made - made[:1]).max())
+    title = f"{name}: {'identical' if apart < 1e-5 else f'up to {apart:.2f} apart'}"
+    return sheet(title, made, rows, scale=ColorScale(label=" "), aspect=3.0)
+
+
+LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
+SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer": "Transformer"}
+
+
+@demo
+def bottleneck() -> LinesDrawing:
+    """Draw BLEU of three models by source length, trained on the same data and budget."""
+    tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
+    bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
+    for model, scores in ((model, bleu[model]) for model in tree["models"]):
+        name = f"{SPOKEN[model]}: {scores[0]:.1f} → {scores[-1]:.1f}"
+        curves[name], bands[name] = scores, (bleu[f"{model}, low"], bleu[f"{model}, high"])
+    return line_chart(
+        bleu["x"], curves, "source words", "BLEU",
+        "A fixed context loses long sentences", bands=bands, labels=bleu["labels"],
+        caption="Without attention, the decoder only has the encoder's last states. Measured by "
+        f"`foveate compare lineage`: {tree['terms']['budget']}; bands: 95 % bootstrap intervals.",
+    )  # fmt: skip

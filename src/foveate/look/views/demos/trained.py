@@ -1,0 +1,424 @@
+"""Demos that show what small networks learn: stored results of repeatable training runs.
+
+Results are stored in ``packaged`` by ``python tools/packaged_runs.py``; ``--anew`` retrains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from typing import Annotated, Literal, TypedDict, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import PACKAGED
+from foveate.data.tokenizer import EOS
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.parts import Floats
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
+from foveate.look.perturbations import surface
+from foveate.look.stages import attention_stages, capture_stages
+from foveate.look.views.demos import demo
+from foveate.models.transformer import TransformerEncoder
+from foveate.nn.attention import Attention
+from foveate.nn.linear import LayerNorm, NoNorm
+from foveate.nn.spec import Tokens
+from foveate.run import load
+from foveate.tasks.language import Language
+from foveate.tasks.objectives import autoregressive, predict, second_pass, tokens_of
+from foveate.tasks.text import collate
+from foveate.tasks.translation import Translation
+
+T = TypeVar("T")
+Curves = dict[str, list[float | None]]
+Planes = dict[str, list[list[float | None]]]
+Anew = Annotated[bool, Field(description="retrain instead of using the stored result")]
+STORED = PACKAGED / "trained.json"
+DIGITS = 4  # significant digits of a stored number
+
+
+def stored(name: str, anew: bool, train: Callable[[], T]) -> T:
+    """Return the result of a training run: the stored one, or a new one."""
+    if anew:
+        return train()
+    result: T = json.loads(STORED.read_text(encoding="utf-8"))[name]
+    return result
+
+
+def rounded(values: Sequence[float] | Floats) -> list[float | None]:
+    """Return numbers as they are stored: rounded, and None if not finite."""
+    return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in values]
+
+
+class Deep(nn.Module):
+    """x ← c x + ReLU(W norm(x) + b) in each layer, for points of the plane in two classes.
+
+    ``carried`` is c: 1 for residual connections, 0 for none. W is initialised as in He et al.
+    (2015), times ``scale``.
+    """
+
+    def __init__(
+        self, layers: int, carried: float = 1.0, scale: float = 1.0, norm: str = "none",
+        size: int = 16,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.carried, self.norm = carried, norm
+        self.first, self.last = nn.Linear(2, size), nn.Linear(size, 2)
+        self.layers = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
+        layer_norm, no_norm = LayerNorm.Config(), NoNorm.Config()
+        self.norms = nn.ModuleList(
+            NoNorm(no_norm, size) if norm == "none" else LayerNorm(layer_norm, size)
+            for _ in range(layers + 1)
+        )
+        for module in self.modules():
+            if isinstance(module, nn.Linear) and module is not self.last:
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)
+                module.weight.data.mul_(1.0 if module is self.first else scale)
+
+    def forward(self, points: Tensor) -> Tensor:
+        x = self.first(points)
+        for layer, norm in zip(self.layers, self.norms, strict=False):
+            if self.norm == "post":
+                x = norm(self.carried * x + F.relu(layer(x)))
+            else:
+                x = self.carried * x + F.relu(layer(norm(x)))
+        result: Tensor = self.last(self.norms[-1](x) if self.norm == "pre" else x)
+        return result
+
+
+def spirals(count: int = 100) -> tuple[Tensor, Tensor]:
+    """Return the points of two spirals (2 N, 2), and which of the two each belongs to."""
+    random = torch.Generator().manual_seed(3)
+    turn = torch.rand(count, generator=random).sqrt() * 6.6 + 0.6
+    spiral = torch.stack([turn * turn.cos(), turn * turn.sin()], dim=1) / 7
+    points = torch.cat([spiral, -spiral])
+    noise = 0.03 * torch.randn(points.shape, generator=random)
+    return points + noise, torch.arange(2).repeat_interleave(count)
+
+
+def loss_of(model: nn.Module) -> float:
+    """Return the loss on the spirals."""
+    points, classes = spirals()
+    return F.cross_entropy(model(points), classes).item()
+
+
+def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
+    """Return the loss on the spirals before each step, with all points in one batch."""
+    points, classes = spirals()
+    losses = []
+    for _ in range(steps):
+        loss = F.cross_entropy(model(points), classes)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Planes:
+    """Return losses around a deep network with residual connections, and around one without."""
+    result = Planes()
+    for name, carried, scale in (("residual", 1.0, layers**-0.5), ("plain", 0.0, 1.0)):
+        torch.manual_seed(1)
+        model = Deep(layers, carried, scale)
+        losses_of(model, torch.optim.Adam(model.parameters(), lr=0.003), steps)
+        plane = surface(model, partial(loss_of, model), points)
+        result[name] = [rounded(row) for row in plane]
+    return result
+
+
+def minima(values: Floats) -> int:
+    """Return how many inner cells of a grid are lower than their four neighbours."""
+    inner = values[1:-1, 1:-1]
+    beside = values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]
+    return int(np.all([inner < other for other in beside], axis=0).sum())
+
+
+@demo
+def landscape(anew: Anew = False) -> SheetGrid:
+    """Draw log₁₀ of the loss on a plane through trained weights (Li et al., 2018)."""
+    result, drawn = stored("landscape", anew, train_landscapes), []
+    for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
+        values = np.log10(np.array(result[name], float))
+        count = minima(values)
+        title += f": {count} {'minima' if count != 1 else 'minimum'}"
+        scale = ColorScale(-3.0, 3.0, "log₁₀ of the loss")
+        drawn.append(sheet(title, values, scale=scale, across="α", down="β"))
+    return SheetGrid(
+        sheets=drawn, title="The loss around a trained network with 20 layers",
+        caption="θ + α δ + β η, with the trained θ in the middle and α, β from −1 to 1; each row "
+        "of δ and η is random, scaled to the norm of that of θ. Both networks tell two spirals "
+        "apart; W of the residual one starts 1/√20 as large, so that its sums keep their size.",
+    )  # fmt: skip
+
+
+TRAINED = {  # a norm and a rate by the name of its curve
+    "no norm, rate 0.003": ("none", 0.003), "no norm, rate 0.0003": ("none", 0.0003),
+    "norm after the sum, 0.03": ("post", 0.03), "norm before f, 0.03": ("pre", 0.03),
+}  # fmt: skip
+
+
+def train_norms(layers: int = 16, steps: int = 120) -> Curves:
+    """Return losses of runs that differ only in norm and rate."""
+    result = Curves()
+    for name, (norm, rate) in TRAINED.items():
+        torch.manual_seed(1)
+        model = Deep(layers, norm=norm)
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+        result[name] = rounded(losses_of(model, optimizer, steps))
+    return result
+
+
+@demo
+def steadiness(anew: Anew = False) -> LinesDrawing:
+    """Draw losses of short runs of a deep residual network, with and without layer norms."""
+    result = stored("steadiness", anew, train_norms)
+    curves = {}
+    for name, losses in result.items():
+        values = np.array(losses, float)
+        lost = np.flatnonzero(~(values < 1e5))
+        if len(lost):
+            values[lost[0] :] = np.nan
+            name = f"{name}: diverged at step {lost[0] + 1}"
+        curves[name] = values
+    steps = np.arange(1.0, 1 + max(map(len, curves.values())))
+    return line_chart(
+        steps, curves, "step", "loss", "Norms keep training stable", "y",
+        caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart, by SGD with "
+        "momentum 0.9 from the same weights. Without a norm the sums grow from layer to layer: the "
+        "loss starts above 100, and training needs a rate a hundred times smaller not to diverge.",
+    )  # fmt: skip
+
+
+LIVING = (
+    {"animal", "dog", "cat", "woman", "horse", "child"},
+    ("tired", "afraid", "lazy", "hungry", "old"),
+)
+PLACES = (
+    {"street", "bridge", "field", "road", "river", "square"},
+    ("wide", "long", "deep", "busy", "narrow"),
+)
+FORMS = (
+    "the {} did not cross the {} because it was too {}",
+    "the {1} did not suit the {0} because it was too {2}",
+)
+IT = 8  # the position of "it"
+
+
+def sentences() -> list[tuple[str, str, bool]]:
+    """Return each sentence, what "it" is in it, and whether its pair of nouns is held out."""
+    living, places = sorted(LIVING[0]), sorted(PLACES[0])
+    return [
+        (form.format(animal, place, word), animal if word in LIVING[1] else place, (i + k) % 6 == 0)
+        for (i, animal), (k, place) in product(enumerate(living), enumerate(places))
+        for word, form in product((*LIVING[1], *PLACES[1]), FORMS)
+    ]
+
+
+class Coreference(TypedDict):
+    """Weights of "it" by sentence and head, predicted nouns, accuracy on held-out sentences."""
+
+    maps: dict[str, Curves]
+    nouns: dict[str, str]
+    right: float
+    trained: int
+    held: int
+
+
+def train_coreference(steps: int = 300) -> Coreference:
+    """Return weights of "it" in a Transformer that learns to predict the noun meant at "it"."""
+    made = sentences()
+    names = sorted({word for text, _, _ in made for word in text.split()})
+    known = [k for k, (_, _, is_held) in enumerate(made) if not is_held]
+    held = [k for k, (_, _, is_held) in enumerate(made) if is_held]
+    ids = torch.tensor([[names.index(word) for word in text.split()] for text, _, _ in made])
+    nouns = torch.tensor([names.index(noun) for _, noun, _ in made])
+    torch.manual_seed(1)
+    shape = {"num_layers": 2, "num_heads": 2, "hidden_size": 32, "dropout": 0.0}
+    model = TransformerEncoder.Config.parse(shape).build(Tokens(len(names)))
+    output = nn.Linear(32, len(names))
+    optimizer = torch.optim.Adam([*model.parameters(), *output.parameters()], lr=0.003)
+    random, places = torch.Generator().manual_seed(1), torch.tensor(known)
+    for _ in range(steps):
+        batch = places[torch.randint(len(known), (64,), generator=random)]
+        loss = F.cross_entropy(output(model(ids[batch]).values[:, IT]), nouns[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        right = (output(model(ids[held]).values[:, IT]).argmax(-1) == nouns[held]).double().mean()
+    maps, nouns_of = dict[str, Curves](), dict[str, str]()
+    for word in ("tired", "wide"):
+        text = FORMS[0].format("animal", "street", word)
+        sentence = torch.tensor([[names.index(each) for each in text.split()]])
+        maps[text] = weights_of(model, sentence)
+        with torch.no_grad():
+            nouns_of[text] = names[int(output(model(sentence).values[:, IT]).argmax())]
+    return Coreference(
+        maps=maps, nouns=nouns_of, right=right.item(), trained=len(known), held=len(held)
+    )
+
+
+@torch.no_grad()
+def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
+    """Return the weights (S,) of the query at "it", for each head of each layer."""
+    result = {}
+    parts = [part for part in model.modules() if isinstance(part, Attention)]
+    for layer, part in enumerate(parts):
+        with capture_stages(part) as calls:
+            model(ids)
+        for head in range(part.num_heads):
+            (stage,) = (s for s in attention_stages(part, calls, head) if s.name == "weights")
+            result[f"{layer}.{head}"] = rounded(stage.values[IT])
+    return result
+
+
+@demo
+def coreference(anew: Anew = False) -> SheetGrid:
+    """Draw what "it" attends to in a small Transformer that has learned what it refers to."""
+    result = stored("coreference", anew, train_coreference)
+    drawn = []
+    for text, heads in result["maps"].items():
+        words, noun = text.split(), result["nouns"][text]
+        values = np.array([*heads.values()], float)
+        title = f"too {words[-1]}: it → {noun}"
+        drawn.append(sheet(title, values, [*heads], words, "layer.head", scale=SHARES))
+    return SheetGrid(
+        sheets=drawn, across=1, title='Weights of the query at "it", bright: 1',
+        caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
+        'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
+        f"{result['right']:.0%} of {result['held']} are correct.",
+    )  # fmt: skip
+
+
+@demo
+@torch.inference_mode()
+def sampling(
+    text: Annotated[str, Field(min_length=1, description="source")]
+    = "The young doctor speaks to the worried woman.",
+    target: Annotated[str, Field(min_length=1, description="training target")]
+    = "Le jeune médecin parle à cette femme inquiète.",
+    keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
+    seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
+    network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]
+    = "transformer",
+) -> SheetGrid:  # fmt: skip
+    """Draw scheduled sampling, by steps (Bengio et al., 2015) or two passes (Mihaylova, 2019)."""
+    run = load("packaged/en-fr" if network == "transformer" else "packaged/rnn")
+    task, model = run.need(Translation, "mix two passes"), run.model
+    reads, writes = task.tokenizers
+    batch = collate([reads.encode(text).ids], [writes.encode(target).ids])
+    memory = model.encode(batch.source, batch.keys)
+    own = tokens_of(model, memory)
+    gold, true = torch.cat((batch.read, batch.target[:, -1:]), dim=1), batch.target
+    torch.manual_seed(seed)
+    shown = torch.rand(gold.shape) < keep
+    rows = {"true": (gold[:, :-1], torch.zeros_like(true))}
+    if own.each is None:
+        title = "Scheduled sampling in a recurrent network"
+        caption = "Each step reads, at random, the true word or the model's own last word."
+        mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
+    else:
+        title = "Two passes for scheduled sampling in a Transformer"
+        caption = (
+            "A recurrent network can read its own last word directly. A Transformer reads all "
+            "positions in parallel: the first pass makes predictions, the second reads a mixture "
+            "of these and the true words. The loss is that of the second pass."
+        )
+        first, mixed = own.each(gold[:, :-1], "greedy"), second_pass(own, gold, shown, "greedy")
+        mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
+        rows["pass 1 predicts"] = first, first != true
+    which = "" if own.each is None else "pass 2 "
+    outputs = predict(model, mixed, memory).argmax(-1)
+    rows["read next"] = shown[:, 1:], ~shown[:, 1:]
+    rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
+    rows[f"{which}predicts"] = outputs, outputs != true
+    rows["in the loss"] = true, torch.zeros_like(true)
+    cells = [
+        [("own", "true")[i] if ids.dtype == torch.bool else writes.name(i).replace("▁", "")
+         for i in ids[0].tolist()]
+        for ids, _ in rows.values()
+    ]  # fmt: skip
+    drawn = sheet(
+        "", torch.cat([row.float() for _, row in rows.values()]).numpy(), [*rows], cells=cells,
+        scale=ColorScale(0.0, 1.0, "yellow: the model's own word, if different"),
+    )  # fmt: skip
+    caption = f"{caption} A word is true with ε = {keep:g}."
+    return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)
+
+
+@demo
+@torch.inference_mode()
+def signs(
+    texts: Annotated[tuple[str, ...], Field(min_length=1, description="without end mark; repeat")]
+    = ("Is she old", "She is old", "Will Lucas be curious", "Lucas will be curious"),
+) -> BarsDrawing:  # fmt: skip
+    """Draw which mark a language model would write after each text: a classification."""
+    run = load("packaged/lm")
+    task, rows = run.need(Language, "read a text as a language model does"), []
+    ends = {sign: task.ids_of(f"{texts[0]}{sign}")[-1] for sign in "?."}
+    for text in texts:
+        ids = torch.tensor([[EOS, *task.ids_of(text)]])
+        p = run.model.logits(run.model.decode(ids)[:, -1]).softmax(-1)[0]
+        rows.append([p[i].item() for i in ends.values()])
+    question, statement = np.array(rows).T
+    return bar_chart(
+        texts, {"p(?), a question": question, "p(.), a statement": statement},
+        "p of the next token",
+        "A label is a possible next token",
+        "The language model was never trained to tell questions from statements, but the mark "
+        "that it would write next does. Measured with packaged/lm.",
+    )  # fmt: skip
+
+
+Growing = Literal["models", "hardware"]
+GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
+    "models": [
+        (2014, "LSTMs: 384 million", 384e6),
+        (2017, "Transformer (big): 213 million", 213e6),
+        (2018, "BERT (large): 340 million", 340e6),
+        (2019, "GPT-2: 1.5 billion", 1.542e9),
+        (2020, "GPT-3: 175 billion", 175e9),
+        (2022, "PaLM: 540 billion", 540e9),
+        (2024, "DeepSeek-V3: 671 billion", 671e9),
+    ],
+    "hardware": [
+        (2013, "K40: 4.29", 4.29), (2016, "P100: 21.2", 21.2), (2017, "V100: 125", 125),
+        (2020, "A100: 312", 312), (2022, "H100: 989", 989), (2024, "B200: 2250", 2250),
+    ],
+}  # fmt: skip
+
+
+@demo
+def growth(
+    of: Annotated[Growing, Field(description="what to show")] = "models",
+) -> LinesDrawing:
+    """Draw published sizes of language models, or the published speed of one processor."""
+    years, names, values = zip(*GROWTH[of], strict=True)
+    times, span = values[-1] / values[0], years[-1] - years[0]
+    if of == "models":
+        title, up = "Parameters of published language models", "parameters"
+        caption = (
+            "Sutskever et al. (2014), Vaswani et al. (2017), Devlin et al. (2019), Radford et al. "
+            "(2019), Brown et al. (2020), Chowdhery et al. (2022), DeepSeek-AI (2024; 37 of the "
+            "671 billion are active per token)."
+        )
+    else:
+        title, up = "Speed of one NVIDIA data-centre processor", "10¹² operations per second"
+        caption = (
+            "Peak speed of dense matrix products from the manufacturer's data sheets, in 16-bit "
+            "precision; for the K40, which has no 16-bit mode, in 32-bit precision."
+        )
+    chart = line_chart(
+        years, {f"×{times:,.0f} in {span} years": values}, "", up, title, "y",
+        labels=names, caption=caption,
+    )  # fmt: skip
+    return chart.model_copy(update={"named": True})

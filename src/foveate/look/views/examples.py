@@ -1,0 +1,211 @@
+"""The example that a view draws, and its requirements: each returns why not, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torch import nn
+
+from foveate.config import ConfigError
+from foveate.data.catalogue import MissingData
+from foveate.look.hooks import ForcedPass, Where, everywhere
+from foveate.look.perturbations import encodings, layers_of, side_of
+from foveate.look.records import Maps, Units
+from foveate.models.encoder_decoder import Decoder, EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.models.pointer import PointerGenerator
+from foveate.nn.attention import BaseAttention
+from foveate.nn.recurrent import Cell
+from foveate.run import Run
+from foveate.run.evaluation import examples
+from foveate.run.passes import forced_pass
+from foveate.tasks.abilities import Aligns, Generates, Scores
+from foveate.tasks.base import AnyTask, Task
+from foveate.tasks.forecasting import Forecasting
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.language import Language
+from foveate.train.journal import SNAPSHOTS, last_samples, read
+
+Picture = int | Path
+
+
+def example_of(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:
+    """Return what the task of a run explains: a line of text, a picture, or a forecast's date."""
+    if isinstance(run.task, PictureTask):
+        return picture_of(image or "0")
+    return text if isinstance(run.task, Forecasting) else text_of(run, text)
+
+
+def text_of(run: Run, text: str | None = None) -> str:
+    """Return the text, else the first source of the last validation that logged samples.
+
+    Raises `ConfigError` if there is neither, and for a text of spaces only.
+    """
+    if text is not None:
+        if not text.strip():
+            raise ConfigError(f"--text {text!r} is blank: give some words, or omit the option")
+        return text
+    sources = [sample["source"].split("\n")[0] for sample in last_samples(run.path)]
+    if not sources:
+        raise ConfigError(f"{run.path} has no stored example: give --text")
+    return str(sources[0])
+
+
+def picture_of(name: str) -> Picture:
+    """Return a file, or the number of a test picture. Raises `ConfigError` for anything else."""
+    if Path(name).is_file():
+        return Path(name)
+    if name.isascii() and name.isdecimal():
+        return int(name)
+    raise ConfigError(
+        f"{name}: file not found; give a JPEG or PNG, or the number of a test picture"
+    )
+
+
+def ready(
+    run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
+) -> ForcedPass:
+    """Return the forced pass over the given example, or over the run's own."""
+    recorded, key = _recorded.get(), (run.path, example_of(run, text, image), target, units)
+    if recorded is None:
+        return run.forced(*key[1:])
+    if key not in recorded:
+        recorded[key] = Recorded(**vars(run.forced(*key[1:])))
+    return recorded[key]
+
+
+class Recorded(ForcedPass):
+    """A forced pass that stores the maps of the whole model."""
+
+    def maps(self, where: Where = everywhere) -> Maps:
+        return self._recorded if where is everywhere else super().maps(where)
+
+    @cached_property
+    def _recorded(self) -> Maps:
+        return super().maps()
+
+
+_recorded: ContextVar[dict[object, Recorded] | None] = ContextVar("recorded", default=None)
+
+
+@contextmanager
+def shared_passes() -> Iterator[None]:
+    """Within the block, answer and record each example only once; models must not change."""
+    token = _recorded.set({})
+    try:
+        yield
+    finally:
+        _recorded.reset(token)
+
+
+def evaluated_split(task: AnyTask) -> str:
+    """Return the test split, or valid if there is none."""
+    try:
+        return "test" if len(examples(task, "test")) else "valid"
+    except (MissingData, ConfigError):  # no file of it, or a series that is too short
+        return "valid"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A requirement of a view: called with a run, it returns the reason why not, or None.
+
+    ``{task}`` in a ``reason`` is the kind of the run's task.
+    """
+
+    met: Callable[[Run], bool]
+    reason: str
+
+    def __call__(self, run: Run) -> str | None:
+        return None if self.met(run) else self.reason.format(task=run.config.task.kind)
+
+
+def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
+    """Return a condition: the model has a module of ``kind`` whose name ends in ``suffix``."""
+    return Condition(
+        lambda run: any(
+            isinstance(part, kind) and name.endswith(suffix)
+            for name, part in run.model.named_modules()
+        ),
+        reason,
+    )
+
+
+def task_is(kind: type, reason: str) -> Condition:
+    """Return a condition: the task is of the class ``kind``."""
+    return Condition(lambda run: isinstance(run.task, kind), f"the task {{task}} {reason}")
+
+
+def logs(event: str, reason: str) -> Condition:
+    """Return a condition: the log has a line for ``event``."""
+    return Condition(lambda run: any(line.get("event") == event for line in read(run.path)), reason)
+
+
+def decoder_of(model: nn.Module) -> Decoder | None:
+    """Return the decoder of a model that writes tokens, else None."""
+    return model.decoder if isinstance(model, EncoderDecoder | LanguageModel) else None
+
+
+def gives_probabilities(run: Run) -> str | None:
+    """Return why a run gives no probability of an example, or None if it does."""
+    forecast = isinstance(run.task, Forecasting)
+    return "a forecast has no probability" if forecast else explains(run)
+
+
+attends = has_part(BaseAttention, "its model has no attention")
+crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
+copies = has_part(PointerGenerator, 'its model copies no words (model = "pointer_generator")')
+steps_through = Condition(
+    lambda run: any(isinstance(part, BaseAttention | Cell) for part in run.model.modules()),
+    "its model has neither attention nor recurrent cells",
+)
+recurs = has_part(Cell, "its model has no recurrent cells")
+models_language = task_is(Language, "does not model plain text")
+translates = task_is(Scores, "does not map text to text")
+writes = task_is(Generates, "does not write text")
+aligns = task_is(Aligns, "has no maps between words")
+reads_pictures = task_is(PictureTask, "is not about pictures")
+forecasts = task_is(Forecasting, "is not about series")
+trained = logs("train", "its log contains no training steps")
+watched = logs("health", "its log has no module norms: train with train.health_every")
+filmed = Condition(
+    lambda run: (run.path / SNAPSHOTS).is_file(),
+    "it has no attention snapshots: train with train.snapshots.every",
+)
+explains = Condition(
+    lambda run: forced_pass.dispatch(type(run.task)) is not forced_pass.dispatch(object),
+    "the task {task} has nothing to explain",
+)
+exposed = Condition(
+    lambda run: (
+        run.model.feeds_back
+        if isinstance(run.task, Forecasting)
+        else isinstance(run.task, Generates)
+        and type(run.task).decoder_batch is not Generates.decoder_batch
+    ),
+    "its model does not read its own output",
+)
+reads_words = Condition(
+    lambda run: isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting),
+    "it does not read words",
+)
+forced_to_text = Condition(
+    lambda run: decoder_of(run.model) is not None, "its model does not write text"
+)
+embeds = Condition(
+    lambda run: "stem" in dict((decoder_of(run.model) or nn.Module()).named_children()),
+    "its model has no embeddings to take gradients of",
+)
+layered = Condition(
+    lambda run: layers_of(run.model) is not None and "output" in dict(run.model.named_children()),
+    "its model has no stack of layers that produces an output",
+)
+stemmed = Condition(
+    lambda run: bool(side_of(run.model)), "its model has no input positions to shuffle"
+)
+places = Condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")

@@ -1,0 +1,211 @@
+"""Views between input and answer: silenced heads, layers, states, gates, gradients, the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import foveate.look.cells as cells
+import foveate.look.draw.analyses as analyses
+import foveate.look.draw.forward as film
+import foveate.look.draw.stages as stages
+import foveate.look.perturbations as perturbations
+import foveate.look.views.examples as needs
+from foveate.config import ConfigError
+from foveate.data.tokenizer import END_OF_LINE, EOS
+from foveate.errors import UserError, is_for_the_user
+from foveate.look.draw.blocks import ModelDrawing, blocks_of, picture
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
+from foveate.look.draw.forward import ForwardDrawing
+from foveate.look.draw.sheets import LensDrawing, SheetGrid
+from foveate.look.draw.stages import StepsDrawing
+from foveate.look.flow import influence
+from foveate.look.hooks import ForcedPass, everywhere
+from foveate.look.records import block_of, suffixes
+from foveate.look.views import view
+from foveate.look.views.examples import ready, text_of
+from foveate.look.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
+from foveate.nn.attention import BaseAttention
+from foveate.nn.recurrent import Cell
+from foveate.run import Run
+from foveate.tasks.language import Language
+
+LONGEST = 1000  # tokens of a text whose gradients are drawn
+
+
+@view(needs.attends, needs.explains)
+def ablation(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
+) -> SheetGrid:
+    """Draw the effect of silencing each head in turn; of a block, or of all."""
+    passes = [ready(run, text, target, image)]
+    lost = perturbations.importance(passes, block or everywhere)
+    return analyses.importances(lost, passes, run.path.name)
+
+
+@view(needs.gives_probabilities, needs.layered, silence=True)
+def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
+    """Draw the top token after each layer."""
+    return analyses.lens(ready(run, text, target, image), run.path.name)
+
+
+@view(needs.explains, needs.stemmed)
+def permutation(
+    run: Run, text: Text = None, target: Target = None, image: Image = None
+) -> BarsDrawing:
+    """Draw the effect of shuffling the input, with positions and without."""
+    title = f"Does order matter to {run.path.name}?"
+    return analyses.permutation(ready(run, text, target, image), title)
+
+
+@view(needs.explains, needs.recurs)
+def states(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
+) -> StatesDrawing:
+    """Draw the states of a cell, in the order of the text."""
+    name, steps, words = _cell(run, ready(run, text, target, image), layer)
+    return analyses.states(steps.states[0].numpy(), words, f"{cells.called(name)}: {run.path.name}")
+
+
+@view(needs.explains, needs.recurs)
+def gates(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
+) -> SheetGrid:
+    """Draw the gates of a cell, in the order of the text."""
+    name, steps, words = _cell(run, ready(run, text, target, image), layer)
+    try:
+        title = f"{cells.called(name)}: {run.path.name}"
+        return analyses.gates(steps.gates, words, title=title)
+    except UserError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+@torch.inference_mode()
+def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellSteps, Sequence[str]]:
+    """Return a recurrent cell by number: its name, its steps (1, T, H), and its input at each.
+
+    Steps are in the order of the text; they are numbered if words and steps differ in number.
+    Raises ``ConfigError`` if there are fewer cells.
+    """
+    with cells.capture_cells(run.model) as captured:
+        forced.run()
+    names = list(captured)
+    if not -len(names) <= layer < len(names):
+        raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counting from 0")
+    name = names[layer]
+    steps = captured[name]
+
+    def of_example(values: Tensor) -> Tensor:
+        row = values[[min(forced.row, len(values) - 1)]].cpu()
+        return row.flip(1) if cells.backwards(name) else row
+
+    states = of_example(steps.states)
+    gates = {gate: of_example(values) for gate, values in steps.gates.items()}
+    words, count = forced.read.get(name.split(".")[0], ()), states.shape[1]
+    labels = words if len(words) == count else [str(t) for t in range(count)]
+    return name, cells.CellSteps(states, gates), labels
+
+
+@view(needs.explains, needs.steps_through)
+def steps(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, head: Head = None, query: Query = None,
+) -> StepsDrawing:  # fmt: skip
+    """Draw one query of one head, from query, keys and values to the output; or a cell's step.
+
+    ``block`` selects cells if a model has both.
+    """
+    parts = {
+        name: block_of(name)
+        for name, part in run.model.named_modules()
+        if isinstance(part, BaseAttention | Cell)
+    }
+    first = next((each for each in parts.values() if each.endswith("cross_attention")), None)
+    name = _in_layer(run, [*parts], block or first or next(iter(parts.values())), layer)
+    forced = ready(run, text, target, image)
+    return stages.steps(forced, name, query, head or 0)
+
+
+def _in_layer(run: Run, names: Sequence[str], block: str, layer: int) -> str:
+    """Return the module of a block in a layer; suffixes of the block's name fit too."""
+    fitting = [name for name in names if block in suffixes(block_of(name))]
+    if not fitting:
+        blocks = dict.fromkeys(map(block_of, names))
+        raise ConfigError(f"--block {block}: {run.path} has {', '.join(blocks)}")
+    if not -len(fitting) <= layer < len(fitting):
+        raise ConfigError(f"--layer {layer}: {block} has {len(fitting)}, counting from 0")
+    return fitting[layer]
+
+
+@view(needs.explains)
+def forward(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, head: Head = None, query: Query = None, train: Train = False,
+) -> ForwardDrawing:  # fmt: skip
+    """Draw every stage of a forward pass, from tokens to output; head and query default to 0.
+
+    A ``block`` limits the stages; ``train`` draws the loss, and its gradient from the output back.
+    """
+    if train and (reason := needs.gives_probabilities(run)):
+        raise ConfigError(f"--train: {reason}")
+    name = _in_layer(run, [*blocks_of(run.model)], block, layer) if block else ""
+    forced, title = ready(run, text, target, image), "Training step" if train else "Forward pass"
+    return film.forward(forced, f"{title} of {run.path.name}", head or 0, query or 0, name, train)
+
+
+@view()
+def model(run: Run, text: Text = None, target: Target = None, image: Image = None) -> ModelDrawing:
+    """Draw every block of the model, in the order of one forward pass."""
+    title = f"{run.path.name}: {run.config.model.kind}, "
+    try:
+        return picture(run.model, ready(run, text, target, image), title)
+    except Exception as error:
+        if not is_for_the_user(error):
+            raise
+        made = picture(run.model, None, title)
+        return made.model_copy(update={"notes": [f"no shapes: {error}"]})
+
+
+@view(needs.gives_probabilities)
+def surface(
+    runs: Sequence[Run], text: Text = None, target: Target = None, image: Image = None,
+    steps: Steps = 7,
+) -> SheetGrid:  # fmt: skip
+    """Draw mean −log p of the example, along two directions of the same length for each run."""
+    losses = {}
+    for run in runs:
+        loss = partial(_loss, ready(run, text, target, image))
+        losses[run.path.name] = perturbations.surface(run.model, loss, steps)
+    return analyses.surfaces(losses, title="Loss around the weights")
+
+
+def _loss(forced: ForcedPass) -> float:
+    return -float(np.mean(forced.scores()))
+
+
+@view(needs.models_language, needs.embeds)
+def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
+    """Draw the gradient's norm against distance, for language models that read a text."""
+    text, norms = text_of(runs[0], text), {}
+    for run in runs:
+        ids, _ = reading(run, text)
+        if ids.shape[1] > LONGEST:
+            raise ConfigError(f"--text has {ids.shape[1]:,} tokens: expected {LONGEST:,} at most")
+        decoder = run.model.decoder
+        norms[run.path.name] = influence(partial(decoder, ids, None), decoder.stem)
+    return analyses.gradients(norms)
+
+
+def reading(run: Run, text: str) -> tuple[Tensor, list[str]]:
+    """Return what a language model reads for a text, (1, T), after a line end; and its labels.
+
+    Raises `ConfigError` for a run of another task.
+    """
+    task = run.need(Language, "read a text as a language model does")
+    ids: list[int] = [EOS, *task.ids_of(text)]
+    labels = [END_OF_LINE if i == EOS else task.tokenizer.decode([i]) for i in ids]
+    return torch.tensor([ids], device=run.model.output.weight.device), labels

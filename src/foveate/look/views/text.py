@@ -1,0 +1,344 @@
+"""Views of what a model writes: probabilities, the n best, the beam, scores by length."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import foveate.look.views.examples as needs
+from foveate.config import ConfigError
+from foveate.data.corpus import read_text
+from foveate.data.text import TextData
+from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.decode.constraints import Next
+from foveate.decode.search import Search
+from foveate.decode.watch import alternatives
+from foveate.look.draw.charts import PanelGrid, line_chart
+from foveate.look.draw.lanes import LanesDrawing
+from foveate.look.draw.parts import Cell, visible
+from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
+from foveate.look.hooks import calls_of
+from foveate.look.views import view
+from foveate.look.views.examples import decoder_of, example_of, ready, text_of
+from foveate.look.views.options import (
+    BeamSize,
+    Image,
+    Num,
+    Outputs,
+    ReferenceFile,
+    Sources,
+    Split,
+    Target,
+    Text,
+    Top,
+)
+from foveate.run import Run
+from foveate.run.watching import Watched
+from foveate.tasks.abilities import Generates
+from foveate.tasks.language import Language
+from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
+from foveate.tasks.objectives import predict
+from foveate.tasks.summarisation import Summarisation
+from foveate.tasks.text_to_text import TextToText
+
+MOST_ADDED = 40  # tokens that a language model adds in a drawing
+WIDTH = 4  # beams in a drawing, if neither run nor question gives a number
+Texts = Sequence[str]
+ENDS = (10, 20, 30, 40, 50)  # words; the last group has all longer texts
+MOST_ROWS = 24  # beginnings of a growing source
+FEWEST = 5  # sentences in a group; fewer are too few for a figure
+
+
+@view(needs.writes, silence=True)
+def beam(
+    run: Run, text: Text = None, image: Image = None, beam_size: BeamSize = None
+) -> LanesDrawing:
+    """Draw the partial hypotheses of every step of a beam search.
+
+    Raises `ConfigError` if the search gives no output.
+    """
+    width = beam_size or run.config.decode.tree().get("beam_size", WIDTH)
+    limits = {"max_extra": MOST_ADDED} if isinstance(run.task, Language) else {}
+    watched, example = Watched(run), example_of(run, text, image)
+    search: Search = watched.search("beam", beam_size=width, **limits).build()
+    outputs = watched.write(example, search)
+    if not outputs:
+        raise ConfigError(f"{run.path} gave no answer to {example!r}")
+    return watched.lanes(outputs[0], outputs[0].text)
+
+
+@view(needs.translates, silence=True)
+def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None) -> TableDrawing:
+    """Draw the n best outputs for a text, with scores, lengths and differences to the first."""
+    text, width = text_of(run, text), max(num, beam_size or 0)
+    answer = run.translate([text], beam_size=width, num_hypotheses=num)[0]
+    best = answer.hypotheses[0].split()
+    rows: list[list[Cell]] = []
+    for output, hypothesis in zip(answer.hypotheses, answer.outputs, strict=True):
+        other = ", ".join(differences(best, output.split()))
+        figures = hypothesis.score, hypothesis.log_probability, len(hypothesis.ids)
+        rows.append([len(rows) + 1, *figures, output, other])
+    names = ["rank", "score", "log p", "tokens", "output", "against the first"]
+    caption = f"beam of {width}; the score is log p divided by the length penalty"
+    return TableDrawing(title=text, caption=caption, columns=names, rows=rows)
+
+
+def differences(before: Texts, after: Texts) -> Iterator[str]:
+    """Yield the edits from ``before`` to ``after``: ``a → b``, ``−a``, ``+b``, in order."""
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
+        old, new = " ".join(before[a:b]), " ".join(after[c:d])
+        if kind != "equal":
+            yield f"{old} → {new}" if old and new else f"−{old}" if old else f"+{new}"
+
+
+# p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p measures how open it was.
+
+
+@dataclass(frozen=True)
+class ForcedText:
+    """A text as its ``ids`` (T), with its end, and log p (T, V) of all possible next tokens."""
+
+    ids: list[int]
+    log_p: Tensor
+    tokenizer: Tokenizer
+
+    def texts(self) -> list[tuple[str, bool]]:
+        """Return each token as in the text, and whether a space precedes it."""
+        text, spans = self.tokenizer.decode(self.ids), self.tokenizer.spans(self.ids)
+        texts = []
+        for i, (start, end) in zip(self.ids, spans, strict=True):
+            piece = text[start:end]
+            before = text[max(0, start - 1) : start]
+            spaced = not piece or piece.startswith(" ") or before in ("", " ")
+            label = visible(piece.strip(" ") or piece or token_name(self.tokenizer, i))
+            texts.append((label, spaced))
+        return texts
+
+
+def token_name(tokenizer: Tokenizer, i: int) -> str:
+    """Return a token alone: its text, or its name if it has none, such as ``</s>``."""
+    return tokenizer.decode([i]) or tokenizer.pieces[i].replace("Ġ", " ")
+
+
+def forced(
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None
+) -> ForcedText:
+    """Return the forced pass over source and target, or over the answer without a target.
+
+    For a language model, the target is part of the text that is read.
+    """
+    prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
+    assert decoder is not None
+    with calls_of(decoder) as calls:
+        prepared.scores()
+    read, memory, *_ = calls[-1].args
+    with torch.inference_mode():
+        log_p = predict(run.model, read, memory)[0].float().log_softmax(dim=-1).cpu()
+    if isinstance(run.task, Summarisation):  # the ids of copied words are of this source
+        tokenizer = run.task.sides.tokenizers_of(text_of(run, text))[1]
+        return ForcedText(list(prepared.target), log_p, tokenizer)
+    tokenizer = run.need(Generates, "write text").output_tokenizer
+    return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
+
+
+@view(needs.explains, needs.forced_to_text, silence=True)
+def probabilities(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
+) -> WordsDrawing:
+    """Draw p of each token, with the most probable alternatives."""
+    passed = forced(run, text, target, image)
+    log_p = [float(passed.log_p[t, i]) for t, i in enumerate(passed.ids)]
+    others_at = alternatives(Next(passed.log_p, torch.zeros(len(log_p), 1)), top)
+    words = []
+    for chance, (label, space), others in zip(log_p, passed.texts(), others_at, strict=True):
+        choices = [
+            Choice(text=visible(token_name(passed.tokenizer, k)), p=math.exp(other))
+            for k, other in zip(others.tokens, others.log_p, strict=True)
+        ]
+        bits = f"{others.entropy / math.log(2):.1f} bits"
+        p = math.exp(chance)
+        words.append(Word(text=label, value=p, space=space, note=bits, alternatives=choices))
+    return WordsDrawing(
+        title=passed.tokenizer.decode(passed.ids), words=words,
+        legend="p of each token, entropy, and the most probable tokens",
+        caption=f"total log p: {sum(log_p):.2f}",
+    )  # fmt: skip
+
+
+@view(needs.copies)
+def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
+    """Draw where each word came from: p_gen in the first column, then (1 − p_gen) α_i of each
+    source word. Rows sum to 1.
+    """
+    prepared = ready(run, text, target, None, "tokens")
+    with calls_of(run.model.switch) as calls:
+        record = prepared.record()
+    (name,) = record.names("cross_attention")
+    rows, columns = record.labels(name)
+    p_gen = torch.sigmoid(calls[-1].output[0].double()).cpu().numpy()  # (T, 1)
+    values = np.concatenate((p_gen, (1 - p_gen) * record.drawn(name)[0]), axis=1)
+    mean = f"mean p_gen {p_gen.mean():.2f}"
+    return sheet(
+        record.title, values, rows, ["p_gen", *columns], down="output word",
+        across="generated, or copied from", scale=ColorScale(0.0, 1.0, mean),
+    )  # fmt: skip
+
+
+@view(needs.translates, fewest=0)
+def lengths(
+    runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None,
+    source: Sources = None, reference: ReferenceFile = None, hypotheses: Outputs = (),
+) -> PanelGrid:  # fmt: skip
+    """Draw BLEU and chrF by source length, with a line for each run or file of outputs."""
+    systems: dict[str, tuple[Texts, Texts, References]] = {}
+    tokenizers: dict[str, BleuTokenizer | None] = {}
+    if hypotheses:
+        if source is None or reference is None:
+            raise ConfigError("--hypotheses needs --source and --reference with the same lines")
+        sources, references = lines_of(source), lines_of(reference)
+        systems |= {path.name: (sources, lines_of(path), references) for path in hypotheses}
+    for run in runs:
+        task = run.need(TextToText, "give pairs of texts")
+        corpus = task.corpus(split)
+        answers = run.translate(corpus.sources, beam_size=beam_size)
+        outputs = [answer.hypotheses[0] for answer in answers]
+        systems[run.path.name] = corpus.sources, outputs, corpus.references
+        tokenizers[run.path.name] = task.config.bleu_tokenizer
+    if not systems:
+        raise ConfigError(
+            "nothing to score: give a RUN, or --hypotheses with --source, --reference"
+        )
+    return by_length(systems, tokenizers)
+
+
+def lines_of(path: Path) -> list[str]:
+    """Return the lines of a file. Raises ``OSError`` or ``DataError`` if it cannot be read."""
+    return list(read_text(path, TextData()).lines)
+
+
+def by_length(
+    systems: Mapping[str, tuple[Texts, Texts, References]],
+    tokenizers: Mapping[str, BleuTokenizer | None] | None = None,
+) -> PanelGrid:
+    """Draw the figures of systems, each (sources, outputs, references), by groups of lengths.
+
+    ``tokenizers`` of BLEU are by system; without one, all its references decide. The bands
+    are bootstrap intervals. Raises `ConfigError` if texts of a system differ in number.
+    """
+    starts = [1, *(end + 1 for end in ENDS)]
+    names = [*(f"{a}–{b}" for a, b in zip(starts, ENDS, strict=False)), f"over {ENDS[-1]}"]
+    counts, panels = np.zeros(len(ENDS) + 1, int), []
+    for title, metric in (("BLEU", "bleu"), ("chrF", "chrf")):
+        lines, bands = {}, {}
+        for system, (sources, outputs, references) in systems.items():
+            if not len(sources) == len(outputs) == len(references):
+                sizes = f"{len(sources)} sources, {len(outputs)} outputs"
+                raise ConfigError(f"{system}: {sizes}, {len(references)} references; give as many")
+            groups = grouped(sources)
+            counts = np.maximum(counts, [len(group) for group in groups])
+            cut = (tokenizers or {}).get(system) or tokenizer_for(references)
+            scores = np.array([scored(metric, outputs, references, group, cut) for group in groups])
+            lines[system], bands[system] = scores[:, 0], (scores[:, 1], scores[:, 2])
+        some = counts > 0
+        labels = [f"{n} (n={c})" for n, c, s in zip(names, counts, some, strict=True) if s]
+        panels.append(
+            line_chart(
+                np.arange(1.0, 1 + len(labels)), {n: line[some] for n, line in lines.items()},
+                "source words", title, labels=labels,
+                bands={n: (low[some], high[some]) for n, (low, high) in bands.items()},
+                caption="bands: 95 % bootstrap intervals over sentences",
+            ).model_copy(update={"joined": len(labels) > 2})
+        )  # fmt: skip
+    return PanelGrid(panels=panels, title="Scores by source length")
+
+
+@view(needs.translates)
+def growing(
+    runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
+) -> SheetGrid | TableDrawing:
+    """Draw outputs for ever longer beginnings of one source: a row for each, a cell per word.
+
+    A word counts 1 if it is in the reference of the whole source, in the order of the reference,
+    else 0. Several runs give a table of their outputs for the whole source. The reference is
+    ``target``, or that of the text in the split; without a text it is the longest source of at most
+    24 words. Raises `ConfigError` for a text without one.
+    """
+    source, reference = referenced(runs[0], text, target, split)
+    words, expected = source.split(), reference.split()
+    ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
+    if len(runs) > 1:
+        ends = ends[-1:]
+    beginnings = [" ".join(words[:end]) for end in ends]
+    outputs = [[str(a).split() for a in run.translate(beginnings)] for run in runs]
+    caption = f"source: {source}; reference: {reference}"
+    right = [f"{sum(in_order(rows[-1], expected)):.0f} of {len(expected)}" for rows in outputs]
+    if len(runs) > 1:
+        rows: list[list[Cell]] = [
+            [run.path.name, " ".join(texts[-1]), number]
+            for run, texts, number in zip(runs, outputs, right, strict=True)
+        ]
+        names = ["run", "output", "right"]
+        return TableDrawing(title=source, caption=caption, columns=names, rows=rows)
+    width = max(1, min(max(map(len, outputs[0])), 2 * len(expected)))  # the rest is cut off
+    values, cells = np.full((len(ends), width), np.nan), []
+    for row, output in zip(values, outputs[0], strict=True):
+        shown = output[:width]
+        row[: len(shown)] = in_order(output, expected)[:width]
+        cells.append([*map(visible, shown), *[""] * (width - len(shown))])
+    drawn = sheet(
+        f"{runs[0].path.name}: {right[0]} reference words", values,
+        [words[end - 1] for end in ends], down="source, up to", across="output words", cells=cells,
+        scale=ColorScale(0.0, 1.0, "1: in the reference, in order; 0: not"), aspect=0.5,
+    )  # fmt: skip
+    return SheetGrid(sheets=[drawn], title="A growing source", caption=caption, across=1)
+
+
+def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:
+    """Return a source and its reference, see `growing`."""
+    if text is not None and target is not None:
+        return text, target
+    corpus = run.need(TextToText, "give pairs of texts").corpus(split)
+    pairs = dict(zip(corpus.sources, corpus.targets, strict=True))
+    if text is None:
+        text = max((s for s in pairs if len(s.split()) <= MOST_ROWS), key=len, default=None)
+    if text is None or text not in pairs:
+        missing = "beginning of the source" if text is None else f"source {text!r}"
+        raise ConfigError(f"{split} has no {missing}: give --text and its translation as --target")
+    return text, pairs[text]
+
+
+def in_order(output: Texts, reference: Texts) -> list[float]:
+    """Return 1 for each output word that matches a word of the reference, in its order, else 0."""
+    right = [0.0] * len(output)
+    matcher = difflib.SequenceMatcher(None, output, reference, False)
+    for start, _, length in matcher.get_matching_blocks():
+        right[start : start + length] = [1.0] * length
+    return right
+
+
+def grouped(sources: Texts) -> list[list[int]]:
+    """Return the sentences in each group, by the number of words between spaces."""
+    number = np.searchsorted(ENDS, [len(source.split()) for source in sources])
+    return [np.flatnonzero(number == group).tolist() for group in range(len(ENDS) + 1)]
+
+
+def scored(
+    metric: str,
+    outputs: Texts,
+    references: References,
+    group: Sequence[int],
+    bleu_tokenizer: BleuTokenizer | None = None,
+) -> tuple[float, float, float]:
+    """Return the figure of some sentences and the ends of its interval; NaN for too few."""
+    if len(group) < FEWEST:
+        return np.nan, np.nan, np.nan
+    some = [outputs[i] for i in group], [references[i] for i in group]
+    return interval(metric, *some, bleu_tokenizer=bleu_tokenizer)

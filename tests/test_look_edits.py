@@ -1,0 +1,260 @@
+"""Changed attention does what the change says: at once, step by step, with beams, for every family.
+
+The truth is a forward pass written out by hand, or the model's own weights given back to it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.config import ConfigError
+from foveate.data.tokenizer import BOS, EOS
+from foveate.decode.beam import Beam, Greedy
+from foveate.look.edits import (
+    Change,
+    capture_outputs,
+    diagonal,
+    edit,
+    force,
+    patch,
+    patch_output,
+    silence,
+    silenced,
+    uniform,
+)
+from foveate.look.hooks import capture
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.models.transformer import TransformerDecoder
+from foveate.nn.attention import Attention
+from foveate.nn.spec import Tokens
+from test_look_capture import SOURCE, TARGET, recurrent, taps, transformer
+from tolerances import MODEL, ROW, close, differ, near
+
+CROSS = "decoder.layers.1.cross_attention"
+BUILDS = [transformer, recurrent]
+
+
+def stepped(model: EncoderDecoder, source: Tensor, target: Tensor) -> Tensor:
+    """Logits of a target read step by step, as searches do."""
+    steps = DecoderSteps(model, model.encode(source))
+    return torch.stack([steps.step(ids) for ids in target.unbind(1)], dim=1)
+
+
+@torch.no_grad()
+def result(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
+    steps = DecoderSteps(model, model.encode(SOURCE))
+    best = search.build()(steps, [4, 4], BOS, EOS)
+    return [(h.ids, near(h.log_probability, terms=MODEL)) for item in best for h in item]
+
+
+def test_a_silent_head_is_one_whose_columns_of_the_output_are_zero() -> None:
+    model, twin = transformer(), transformer()
+    twin.load_state_dict(model.state_dict())
+    attention: Any = twin.decoder.layers[1].cross_attention  # type: ignore[index,union-attr]
+    with torch.no_grad():
+        attention.output.weight[:, 8:] = 0  # head 1 of 2, of size 8
+        with edit(model, {CROSS: silence(1)}):
+            seen = model(SOURCE, TARGET)
+        close(seen, twin(SOURCE, TARGET), terms=ROW)
+        assert differ(seen, model(SOURCE, TARGET), terms=MODEL)
+    assert set(taps(model)) == {None}
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize(
+    "change",
+    [silence(0), uniform(), diagonal(offset=1), force(torch.eye(3, 5).flip(1))],
+    ids=["silence", "uniform", "diagonal", "force"],
+)
+def test_a_change_is_the_same_step_by_step(build, change) -> None:
+    model = build()
+    with torch.no_grad(), edit(model, {"cross_attention": change}):
+        whole, steps = model(SOURCE, TARGET), stepped(model, SOURCE, TARGET)
+        again = stepped(model, SOURCE, TARGET)  # a new state begins anew
+    close(whole, steps)
+    assert torch.equal(steps, again)
+    assert differ(whole, model(SOURCE, TARGET), terms=MODEL)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_weights_are_those_that_were_asked_for(build: Callable[[], EncoderDecoder]) -> None:
+    model = build()
+    eye = torch.eye(3, 5)
+    expected = {uniform(): torch.full((3, 5), 0.2), diagonal(): eye}
+    expected[force(eye.flip(1))] = eye.flip(1)
+    for change, weights in expected.items():
+        with edit(model, {"cross_attention": change}), capture(model, "cross_attention") as maps:
+            model(SOURCE, TARGET)
+        for seen in maps.values():
+            close(seen, weights.expand_as(seen), terms=ROW)
+        with capture(model, "cross_attention") as maps, edit(model, {"cross_attention": change}):
+            stepped(model, SOURCE, TARGET)
+        for seen in maps.values():
+            close(seen, weights.expand_as(seen), terms=ROW)
+
+
+def test_what_may_not_be_seen_stays_unseen() -> None:
+    model = transformer()
+    keys = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    changes = {"encoder": uniform(), "decoder.self_attention": diagonal(offset=2)}
+    with edit(model, changes), capture(model) as maps:
+        model(SOURCE, TARGET, keys)
+    even = maps["encoder.layers.0.self_attention"]
+    close(even[0], torch.tensor(0.2))
+    close(even[1, :, :, :3], torch.tensor(1 / 3))
+    assert not even[1, :, :, 3:].any()
+    own = maps["decoder.layers.0.self_attention"]
+    assert torch.equal(own, torch.eye(3).expand_as(own))  # the last that a row may see is its own
+    with edit(model, {"cross_attention": diagonal(offset=3)}), capture(model) as maps:
+        model(SOURCE, TARGET, keys)
+    assert maps[CROSS][0, 0].argmax(-1).tolist() == [3, 4, 4]
+    assert maps[CROSS][1, 0].argmax(-1).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_patched_weights_make_another_input_look_the_same(build) -> None:
+    model = build()
+    other = SOURCE.flip(1)[:1]
+    with capture(model) as clean:
+        model(other, TARGET[:1])
+    with edit(model, {"cross_attention": patch(clean, 0)}), capture(model) as maps:
+        model(SOURCE, TARGET)
+    for name, weights in clean.items():
+        if name.endswith("cross_attention"):
+            close(maps[name][:, :1], weights[:, :1].expand(2, -1, -1, -1))
+            rest = maps[name][:, 1:]
+            assert not rest.numel() or differ(rest, weights[:, 1:].expand_as(rest))
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_patching_what_a_model_did_itself_changes_nothing(build) -> None:
+    model = build()
+    source, target = SOURCE[:1], TARGET[:1]
+    with torch.no_grad(), capture(model) as maps, capture_outputs(model, "decoder") as outputs:
+        plain = model(source, target)
+    assert outputs.keys() == {name for name in maps if name.startswith("decoder")}
+    for change in (patch(maps), patch_output(outputs)):
+        with torch.no_grad(), edit(model, {"decoder": change}):
+            close(model(source, target), plain, terms=ROW)
+            close(stepped(model, source, target), plain)
+
+
+def test_a_patched_output_is_that_of_the_other_run() -> None:
+    model = transformer()
+    with torch.no_grad():
+        with capture_outputs(model, CROSS) as inputs:
+            model(SOURCE.flip(1)[:1], TARGET[:1])
+        with edit(model, {CROSS: patch_output(inputs, 1)}), capture_outputs(model, CROSS) as seen:
+            changed = model(SOURCE, TARGET)
+        with capture_outputs(model, CROSS) as plain:
+            model(SOURCE, TARGET)
+        assert torch.equal(seen[CROSS][:, :, 1], inputs[CROSS][:, :, 1].expand(2, -1, -1))
+        assert torch.equal(seen[CROSS][:, :, 0], plain[CROSS][:, :, 0])
+        assert differ(changed, model(SOURCE, TARGET), terms=MODEL)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize(
+    "search", [Greedy.Config(), Beam.Config(beam_size=3)], ids=["greedy", "beam"]
+)
+def test_searches_go_by_the_changed_model(build: Callable[[], EncoderDecoder], search: Any) -> None:
+    """What a search finds under a change is what it finds in a model that was built so."""
+    model, twin = build(), build()
+    twin.load_state_dict(model.state_dict())
+    for module in twin.decoder.modules():
+        if isinstance(module, Attention):
+            module.tap = lambda weights: torch.where(
+                torch.arange(weights.shape[1])[:, None, None] == 0, weights * 0, weights
+            )
+    with edit(model, {"decoder": silence(0)}):
+        changed = result(model, search)
+    assert changed == result(twin, search)
+    assert result(model, search) != changed
+
+
+def test_rows_of_hypotheses_stand_where_they_stand() -> None:
+    """A forced diagonal under beams: every hypothesis at step t looks at source word t."""
+    torch.manual_seed(1)  # outputs of more than three tokens
+    model, seen = transformer(), []
+    attention: Any = model.decoder.layers[1].cross_attention  # type: ignore[index,union-attr]
+    attention.tap = lambda weights: seen.append(weights)
+    with edit(model, {CROSS: diagonal()}):
+        result(model, Beam.Config(beam_size=3))
+    assert len(seen) > 3
+    for step, weights in enumerate(seen):
+        assert (weights.argmax(-1) == min(step, 4)).all()
+
+
+def test_a_language_model_too() -> None:
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
+    model = LanguageModel.Config(decoder=TransformerDecoder.Config(**sizes)).build(Tokens(20))
+    model.eval()
+    with torch.no_grad(), edit(model, {"layers.0": diagonal(1, offset=-1)}), capture(model) as maps:
+        model(TARGET)
+    weights = maps["decoder.layers.0.self_attention"]
+    assert weights[0, 1].argmax(-1).tolist() == [0, 0, 1]
+    assert differ(weights[0, 0], weights[0, 1])
+
+
+def test_edits_are_applied_in_order() -> None:
+    model = transformer()
+    with edit(model, {"decoder": uniform(), CROSS: silence(1)}), capture(model) as maps:
+        model(SOURCE, TARGET)
+    close(maps[CROSS][:, 0], torch.tensor(0.2))
+    assert not maps[CROSS][:, 1].any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cross": silence()}, "no attention is called 'cross'; there are: encoder"),
+        ({CROSS: silence(2)}, "decoder.layers.1.cross_attention has no head 2: there are 2, from"),
+        ({CROSS: force(torch.ones(3, 9) / 9)}, "given to key 5, but there are 5 keys"),
+        ({CROSS: force(torch.ones(3, 3, 5))}, r"shape \(3, 3, 5\) for 2 heads; give \(T, S\)"),
+        ({CROSS: force(torch.ones(1, 3, 5), 1)}, "is given has no head 1: there are 1"),
+        ({CROSS: patch({"x": torch.ones(3, 5)})}, "not among the maps given: x"),
+    ],
+)
+def test_what_cannot_be_is_told(changes: dict[str, Change], message: str) -> None:
+    model = transformer()
+    with pytest.raises(ConfigError, match=message), edit(model, changes):
+        model(SOURCE, TARGET)
+    assert set(taps(model)) == {None}
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_places_in_words() -> None:
+    model = transformer()
+    words = ["decoder.layers.1.cross_attention:1", "encoder", f"{CROSS}:0"]
+    with edit(model, silenced(words)), capture(model) as maps:
+        model(SOURCE, TARGET)
+    silent = {name for name, weights in maps.items() if not weights.any()}
+    assert silent == {CROSS, *(n for n in maps if n.startswith("encoder"))}
+    with edit(model, silenced(["layers.0:1", "layers.0"])), capture(model, "layers.0") as maps:
+        model(SOURCE, TARGET)
+    assert not any(weights.any() for weights in maps.values())
+    with pytest.raises(ConfigError, match="'encoder:first': write PLACE:HEAD,HEAD"):
+        silenced(["encoder:first"])
+
+
+def test_models_of_others_too() -> None:
+    model = torch.nn.Transformer(16, 2, 2, 2, 32, batch_first=True).eval()
+    source, target = torch.randn(2, 6, 16), torch.randn(2, 4, 16)
+    with torch.no_grad(), edit(model, {"cross_attention": diagonal(1)}), capture(model) as maps:
+        changed = model(source, target)
+        assert torch.equal(maps[CROSS][0, 1], torch.eye(4, 6))
+    first = {"cross_attention": patch({n: w[:1] for n, w in maps.items()})}
+    with torch.no_grad(), edit(model, first):
+        close(model(source[:1], target[:1]), changed[:1])
+    with torch.no_grad():
+        assert differ(model(source, target), changed, terms=MODEL)
+    refused = pytest.raises(ConfigError, match="step by step the row of the query is unknown")
+    with refused, edit(model, {CROSS: diagonal(1)}):
+        model(source, target[:, :1])
+    refused = pytest.raises(ConfigError, match="not an attention of foveate")
+    with refused, edit(model, {CROSS: patch_output({CROSS: source})}):
+        pass

@@ -1,0 +1,478 @@
+"""Models of plain torch and of Hugging Face have the same hook points, and stay unchanged.
+
+The maps are checked against weights that the libraries themselves give out.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.look.draw.maps import attention, heads, links
+from foveate.look.flow import rolled, rollout
+from foveate.look.hooks import capture, chosen, hook_points
+from foveate.look.records import AttentionRecord
+from tolerances import ROW, close
+
+transformers = pytest.importorskip("transformers")
+IDS = torch.tensor([[5, 6, 7, 8, 9, 10], [6, 5, 9, 8, 0, 0]])
+REAL = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+TARGET = torch.tensor([[1, 11, 12, 13], [1, 13, 12, 11]])
+
+
+@pytest.fixture(autouse=True)
+def _same() -> None:
+    torch.manual_seed(3)
+
+
+def rows_are_whole(maps: dict[str, Tensor]) -> None:
+    for weights in maps.values():
+        close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_multi_head_attention_gives_the_weights_that_it_would_give(batch_first: bool) -> None:
+    attention = nn.MultiheadAttention(16, 4, batch_first=batch_first).eval()
+    model = nn.ModuleDict({"mixer": attention})
+    x, keys = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
+    if not batch_first:
+        x, keys = x.transpose(0, 1), keys.transpose(0, 1)
+    expected, weights = attention(x, keys, keys, average_attn_weights=False)
+    with torch.no_grad():
+        plain = attention(x, keys, keys, need_weights=False)[0]
+    with capture(model) as maps:
+        seen, mean = attention(x, keys, keys)
+        again, nothing = attention(x, keys, keys, need_weights=False)
+    assert torch.equal(seen, expected)
+    assert torch.equal(again, plain)
+    assert nothing is None
+    close(mean, weights.mean(1), terms=ROW)
+    assert list(maps) == ["mixer", "mixer#2"]
+    for seen in maps.values():
+        close(seen, weights, terms=ROW)
+    assert "forward" not in attention.__dict__
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 16, "vdim": 12}])
+def test_the_same_weights_given_back_give_the_same_output(batch_first, sizes) -> None:
+    attention = nn.MultiheadAttention(16, 4, batch_first=batch_first, **sizes).eval()
+    x, value = torch.randn(2, 5, 16), torch.randn(2, 5, sizes.get("vdim", 16))
+    if not batch_first:
+        x, value = x.transpose(0, 1), value.transpose(0, 1)
+    plain = attention(x, x, value)[0]
+    (point,) = hook_points(nn.ModuleList([attention])).values()
+    point.tap = lambda weights: weights.clone()
+    seen = attention(x, x, value)[0]
+    alone = attention(x[:, 0], x[:, 0], value[:, 0])[0]  # no batch
+    point.tap = None
+    close(seen, plain, terms=ROW)
+    close(alone, attention(x[:, 0], x[:, 0], value[:, 0])[0], terms=ROW)
+
+
+def test_keys_that_a_module_adds_can_be_seen_but_not_replaced() -> None:
+    attention = nn.MultiheadAttention(8, 2, add_zero_attn=True, batch_first=True).eval()
+    (point,) = hook_points(nn.ModuleList([attention])).values()
+    x = torch.randn(1, 3, 8)
+    point.tap = lambda weights: None
+    attention(x, x, x)
+    point.tap = lambda weights: weights
+    with pytest.raises(ConfigError, match="adds keys of its own"):
+        attention(x, x, x)
+    point.tap = None
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")  # its own road
+def test_a_torch_transformer_is_seen_without_its_fast_path() -> None:
+    model = nn.Transformer(16, 2, 2, 2, 32, batch_first=True).eval()
+    source, target = torch.randn(2, 6, 16), torch.randn(2, 4, 16)
+    padding = REAL == 0
+    causal = nn.Transformer.generate_square_subsequent_mask(4)
+    masks = {"src_key_padding_mask": padding, "memory_key_padding_mask": padding}
+    with torch.no_grad():
+        plain = model(source, target, tgt_mask=causal, **masks)
+        with capture(model) as maps:
+            seen = model(source, target, tgt_mask=causal, **masks)
+        encoded = model.encoder(source)
+        with capture(model, "encoder"):
+            views = model.encoder(source)
+    assert torch.equal(seen, plain)
+    assert torch.equal(views, encoded)
+    assert sorted(maps) == sorted(
+        f"{side}.layers.{layer}.{kind}_attention"
+        for layer in range(2)
+        for side, kind in (("encoder", "self"), ("decoder", "self"), ("decoder", "cross"))
+    )
+    rows_are_whole(maps)
+    assert maps["decoder.layers.1.cross_attention"].shape == (2, 2, 4, 6)
+    assert (maps["decoder.layers.0.self_attention"].triu(1) == 0).all()
+    for name in ("encoder.layers.0.self_attention", "decoder.layers.1.cross_attention"):
+        assert (maps[name][1, :, :, 4:] == 0).all()
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+class CausalSelfAttention(nn.Module):
+    """As many write it: one projection for three, the fused product."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        self.c_attn, self.fused = nn.Linear(8, 24), fused
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, -1)
+        )
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return mixed.transpose(1, 2).flatten(2)
+        scores = q @ k.mT / 2
+        hidden = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+        return (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
+    modules = [CausalSelfAttention(fused) for fused in (True, False)]
+    modules[1].load_state_dict(modules[0].state_dict())
+    x = torch.randn(2, 5, 8)
+    result = []
+    for module in modules:
+        model = nn.Sequential(module)
+        plain = model(x)
+        with capture(model) as maps:
+            assert torch.equal(model(x), plain)
+        rows_are_whole(maps)
+        result.append(maps["0"])
+    close(result[0], result[1], terms=ROW)
+    assert (result[0].triu(1) == 0).all()
+
+
+SMALL: dict[str, Any] = {"vocab_size": 20, "attn_implementation": "sdpa"}
+WIDE = SMALL | {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+PAIR = SMALL | {
+    "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
+    "pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2, "bos_token_id": 1,
+    "forced_eos_token_id": None,
+}  # fmt: skip
+
+
+def hugging_face(kind: str) -> Any:
+    makers = {
+        "gpt2": lambda: transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(
+                vocab_size=20, n_embd=16, n_layer=2, n_head=4, attn_implementation="sdpa"
+            )
+        ),
+        "llama": lambda: transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**WIDE, num_key_value_heads=2, intermediate_size=24)
+        ),
+        "bert": lambda: transformers.BertModel(
+            transformers.BertConfig(**WIDE, intermediate_size=24)
+        ),
+        "t5": lambda: transformers.T5ForConditionalGeneration(
+            transformers.T5Config(
+                **SMALL, d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4,
+                decoder_start_token_id=1,
+            )
+        ),
+        "bart": lambda: transformers.BartForConditionalGeneration(transformers.BartConfig(**PAIR)),
+        "marian": lambda: transformers.MarianMTModel(transformers.MarianConfig(**PAIR)),
+    }  # fmt: skip
+    return makers[kind]().eval()
+
+
+def inputs(kind: str) -> dict[str, Tensor]:
+    values = {"input_ids": IDS, "attention_mask": REAL}
+    return values | ({"decoder_input_ids": TARGET} if kind in ("t5", "bart", "marian") else {})
+
+
+DECODER = {"decoder.self_attention": "attentions"}
+PARTS = {"encoder.self": "encoder_", "decoder.self": "decoder_", "decoder.cross": "cross_"}
+BOTH = {f"{part}_attention": f"{field}attentions" for part, field in PARTS.items()}
+BLOCKS = {"gpt2": DECODER, "llama": DECODER, "t5": BOTH, "bart": BOTH, "marian": BOTH}
+BLOCKS["bert"] = {"encoder.self_attention": "attentions"}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_views_draw_what_is_captured_without_naming_a_block(kind: str) -> None:
+    model = hugging_face(kind)
+    with capture(model) as maps:
+        model(**inputs(kind))
+    record = AttentionRecord.of({name: weights[:1] for name, weights in maps.items()})
+    for drawn in (record, rollout(record)):
+        assert attention(drawn).caption and heads(drawn).text() and links(drawn).text()
+    for weights in rollout(record).maps.values():
+        close(torch.tensor(weights.sum(-1)), torch.ones(weights.shape[:-1]))
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_hugging_face_models_are_seen_as_they_see_themselves(kind: str) -> None:
+    model = hugging_face(kind)
+    with torch.no_grad():
+        plain = model(**inputs(kind))[0]
+        with capture(model) as maps:
+            seen = model(**inputs(kind))[0]
+        assert model.config._attn_implementation == "sdpa"
+        assert torch.equal(model(**inputs(kind))[0], plain)
+        model.set_attn_implementation("eager")
+        own = model(**inputs(kind), output_attentions=True)
+    assert torch.equal(seen, plain)
+    assert len(maps) == 2 * len(BLOCKS[kind])
+    rows_are_whole(maps)
+    for block, field in BLOCKS[kind].items():
+        side, attention = block.split(".")
+        for layer, weights in enumerate(own[field]):
+            close(maps[f"{side}.layers.{layer}.{attention}"], weights, terms=ROW)
+    if "encoder.self_attention" in BLOCKS[kind]:
+        assert (maps["encoder.layers.0.self_attention"][1, :, :, 4:] == 0).all()
+    else:
+        assert (maps["decoder.layers.0.self_attention"].triu(1) == 0).all()
+    assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+def test_a_hugging_face_model_writes_the_same_while_it_is_looked_at() -> None:
+    model = hugging_face("marian")
+    choices: dict[str, Any] = {"max_new_tokens": 5, "num_beams": 1, "do_sample": False}
+    plain = model.generate(IDS[:1], attention_mask=REAL[:1], **choices)
+    with capture(model, "decoder.self_attention") as maps:
+        seen = model.generate(IDS[:1], attention_mask=REAL[:1], **choices)
+    assert torch.equal(seen, plain)
+    weights = maps["decoder.layers.0.self_attention"]
+    assert weights.shape[2] == weights.shape[3] == plain.shape[1] - 1
+    assert (weights.triu(1) == 0).all()
+    rows_are_whole(maps)
+
+
+def test_capture_takes_some_layers() -> None:
+    model = hugging_face("bart")
+    with capture(model, ["cross_attention", "encoder.layers.0"]) as maps:
+        model(**inputs("bart"))
+    cross = [f"decoder.layers.{n}.cross_attention" for n in range(2)]
+    assert sorted(maps) == [*cross, "encoder.layers.0.self_attention"]
+    with pytest.raises(ConfigError, match=r"no attention is called 'layers.9'; there are: enc"):
+        chosen(model, "layers.9")
+
+
+def test_maps_become_one_record_with_the_tokens_of_both_sides() -> None:
+    model = hugging_face("t5")
+    with capture(model) as maps:
+        model(**inputs("t5"))
+    source, target = list("abcdef"), ["<s>", "x", "y", "z"]
+    record = AttentionRecord.of(maps, source, target, "a title")
+    assert record.blocks().keys() == BOTH.keys()
+    assert record.axes("encoder.layers.0.self_attention") == (source, source)
+    produced = ["x", "y", "z", "…"]
+    assert record.axes("decoder.layers.1.cross_attention") == (produced, source)
+    assert record.axes("decoder.layers.1.self_attention") == (produced, target)
+    name = "decoder.layers.1.cross_attention"
+    assert np.array_equal(record.select(layer=1, head=2), maps[name][0, 2].detach().numpy())
+    assert "cross-attention" in attention(record).caption
+    assert links(record).form == "links" and heads(record).block == "decoder.cross_attention"
+    flow = rollout(record).maps
+    assert flow.keys() == record.maps.keys()
+    for name, expected in rolled({n: w[0].detach().numpy() for n, w in maps.items()}).items():
+        assert np.array_equal(flow[name], expected)
+    second = AttentionRecord.of(maps, source[:4], target, row=1)
+    assert second.drawn(name).shape == (4, 4, 4)
+    with pytest.raises(ValueError, match="keys without a label carry"):
+        AttentionRecord.of(maps, source[:4], target).drawn(name)
+
+
+BERT = {"vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDER = BERT | {"intermediate_size": 24}
+GPT = {"vocab_size": 20, "n_embd": 32, "n_layer": 2, "n_head": 4}
+# model, config, its fields, and how many maps there are; 0: its weights have another form
+EVERY: dict[str, tuple[str, dict[str, Any], int]] = {
+    "Albert": ("AlbertConfig", WIDER | {"embedding_size": 16}, 2),
+    "Roberta": ("RobertaConfig", WIDER, 2),
+    "Electra": ("ElectraConfig", WIDER, 2),
+    "DebertaV2": ("DebertaV2Config", WIDER, 2),
+    "ModernBert": ("ModernBertConfig", WIDER | {"pad_token_id": 0}, 2),
+    "SqueezeBert": ("SqueezeBertConfig", WIDER | {"embedding_size": 32}, 2),
+    "ConvBert": ("ConvBertConfig", WIDER | {"embedding_size": 16}, 2),
+    "Mistral": ("MistralConfig", WIDER | {"num_key_value_heads": 2, "sliding_window": 3}, 2),
+    "Bloom": ("BloomConfig", {"vocab_size": 20, "hidden_size": 32, "n_layer": 2, "n_head": 4}, 2),
+    "CTRL": ("CTRLConfig", GPT | {"dff": 24}, 2),
+    "CodeGen": ("CodeGenConfig", GPT | {"rotary_dim": 4}, 2),
+    "XLNet": ("XLNetConfig", {"vocab_size": 20, "d_model": 32, "n_layer": 2, "n_head": 4}, 2),
+    "XLM": ("XLMConfig", {"vocab_size": 20, "emb_dim": 32, "n_layers": 2, "n_heads": 4}, 2),
+    "Longformer": ("LongformerConfig", WIDER | {"attention_window": 4}, 0),
+    "BigBird": ("BigBirdConfig", WIDER | {"block_size": 2, "num_random_blocks": 1}, 0),
+    "Nystromformer": (
+        "NystromformerConfig",
+        WIDER | {"num_landmarks": 4, "segment_means_seq_len": 16},
+        0,
+    ),
+    "FNet": ("FNetConfig", {**BERT} | {"intermediate_size": 24}, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("training", [False, True])
+def test_each_architecture_is_seen_as_it_is_or_named(kind: str, training: bool) -> None:
+    name, fields, count = EVERY[kind]
+    if kind == "FNet":
+        fields = {n: v for n, v in fields.items() if n != "num_attention_heads"}
+    model = getattr(transformers, f"{kind}Model")(getattr(transformers, name)(**fields))
+    model.train(training)
+    ids = torch.randint(5, 20, (2, 16))
+
+    def run() -> Tensor:
+        torch.manual_seed(1)
+        return model(ids)[0]
+
+    plain, seen, maps = run(), None, {}
+    try:
+        with capture(model) as maps:
+            seen = run()
+    except ConfigError as error:
+        assert not maps and count == 0 and "capture(model, modules=" in str(error)
+    else:
+        assert len(maps) == count
+    assert seen is None or torch.equal(seen, plain)
+    assert all(weights.shape == (2, weights.shape[1], 16, 16) for weights in maps.values())
+    rows_are_whole(maps)
+
+
+def test_calls_of_a_shared_layer_are_layers_of_one_block() -> None:
+    name, fields, _ = EVERY["Albert"]
+    model = transformers.AlbertModel(getattr(transformers, name)(**fields)).eval()
+    ids = torch.randint(5, 20, (1, 6))
+    with capture(model) as maps:
+        model(ids)
+    model.set_attn_implementation("eager")
+    for weights, own in zip(maps.values(), model(ids, output_attentions=True)[-1], strict=True):
+        close(weights, own, terms=ROW)
+    record = AttentionRecord.of(maps, list("abcdef"))
+    assert len(record.blocks()) == 1 and [*maps][1] == f"{next(iter(maps))}#2"
+    assert "attention" in attention(record).caption
+
+
+class TwoCalls(nn.Module):
+    """One attention that is called twice, in the ways of many models."""
+
+    def __init__(self, second: str) -> None:
+        super().__init__()
+        self.mixer, self.second = nn.MultiheadAttention(8, 2, batch_first=True), second
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        x = self.mixer(x, x, x)[0]
+        if self.second == "one query":
+            return self.mixer(x[:, :1], x, x)[0]
+        keys = {"the same": x, "a memory": memory, "longer keys": torch.cat((x, x), 1)}[self.second]
+        return self.mixer(x, keys, keys)[0]
+
+
+@pytest.mark.parametrize("second", ["the same", "a memory", "longer keys", "one query"])
+@pytest.mark.parametrize("heads_alike", [False, True])
+def test_two_calls_in_one_block_are_two_maps(second: str, heads_alike: bool) -> None:
+    model = TwoCalls(second).eval()
+    x, memory = torch.randn(2, 4, 8), torch.randn(2, 4 if heads_alike else 7, 8)
+    plain = model(x, memory)
+    with capture(model) as maps:
+        assert torch.equal(model(x, memory), plain)
+    assert list(maps) == ["mixer", "mixer#2"]
+    assert maps["mixer"].shape == (2, 2, 4, 4)
+    rows_are_whole(maps)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_row_of_padding_alone_is_zeros(fused: bool, own: bool) -> None:
+    model: Any = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    x = torch.randn(2, 4, 8)
+    padding = torch.tensor([[False] * 4, [True] * 4])
+    if own:
+        model = MaskedAttention(fused)
+    arguments = (x, padding) if own else (x, x, x, padding)
+    output = model(*arguments)
+    plain = output if own else output[0]
+    with capture(nn.ModuleDict({"attention": model})) as maps:
+        again = model(*arguments)
+    assert torch.equal(again if own else again[0], plain) or bool(plain[1].isnan().all())
+    (weights,) = maps.values()
+    assert bool((weights[1] == 0).all()) and bool(weights.isfinite().all())
+    close(weights[0].sum(-1), torch.ones(2, 4))
+
+
+class MaskedAttention(CausalSelfAttention):
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:  # type: ignore[override]
+        q, k, v = (p.unflatten(-1, (2, -1)).transpose(1, 2) for p in self.c_attn(x).chunk(3, -1))
+        seen = ~padding[:, None, None]
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+            return mixed.transpose(1, 2).flatten(2)
+        weights = (q @ k.mT).masked_fill(~seen, -torch.inf).softmax(-1)
+        return (weights @ v).transpose(1, 2).flatten(2)
+
+
+class Mixer(nn.Module):
+    """A softmax over positions, of one head, in a class that is not called an attention."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softmax(x @ x.mT, dim=-1) @ x
+
+
+def test_what_is_not_recognised_can_be_named() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), Mixer(), Mixer())
+    x = torch.randn(2, 5, 8)
+    plain = model(x)
+    message = r"no module of Sequential is .*modules=.*are: 1, 2$"
+    with pytest.raises(ConfigError, match=message), capture(model):
+        pass
+    with capture(model, modules=["1", "2"]) as maps:
+        assert torch.equal(model(x), plain)
+    shapes = {name: weights.shape for name, weights in maps.items()}
+    assert shapes == dict.fromkeys(("1", "2"), (2, 1, 5, 5))
+    rows_are_whole(maps)
+    message = r"no module is called '3'; there are: 1, 2"
+    with pytest.raises(ConfigError, match=message), capture(model, modules="3"):
+        pass
+
+
+class StrangeAttention(nn.Module):
+    """Forms its weights in a way that is not intercepted."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        odds = (x @ x.mT).exp()
+        return odds / odds.sum(-1, keepdim=True) @ x
+
+
+def test_what_is_not_understood_is_named_in_a_warning_beside_what_is() -> None:
+    model = nn.Sequential(CausalSelfAttention(True), StrangeAttention())
+    message = r"the weights of 1 \(StrangeAttention\) are not captured"
+    with pytest.warns(UserWarning, match=message), capture(model) as maps:
+        model(torch.randn(1, 4, 8))
+    assert list(maps) == ["0"]
+
+
+class MyAttention(nn.Module):
+    """An attention whose caller uses only its parameters, so that nobody calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(4, 4)
+
+
+class Bypassing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixer = MyAttention()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mixer.map(x)
+
+
+def test_attentions_that_are_never_called_are_named() -> None:
+    model = Bypassing()
+    warned = pytest.warns(UserWarning, match="no weights were captured: nothing called mixer; run ")
+    with warned, capture(model) as maps:
+        model(torch.randn(1, 3, 4))
+    assert maps == {}
+    module = nn.Sequential(nn.MultiheadAttention(8, 2))
+    with pytest.warns(UserWarning, match=r"nothing called 0"), capture(module):
+        pass

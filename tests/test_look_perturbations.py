@@ -1,0 +1,356 @@
+"""Ablation, kinds of heads, logit lens, permutation, states, loss surface: tested by truth."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.look.cells import backwards, capture_cells, principal
+from foveate.look.draw.analyses import importances, lens, permutation, states, surfaces
+from foveate.look.draw.drawings import Drawing
+from foveate.look.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
+from foveate.look.perturbations import (
+    direction,
+    importance,
+    shuffled,
+    surface,
+    without_positions,
+    without_scaling,
+)
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.positions import NoPosition, Position, Rotary
+from foveate.nn.recurrent import LSTMCell
+from foveate.nn.spec import Tokens
+from inside_toys import language, language_model, translating
+from test_look_capture import recurrent, transformer
+from tolerances import MODEL, ROW, close, near, rounding
+
+SOURCE, TARGET = torch.tensor([4, 9, 6, 11]), torch.tensor([7, 8])
+TEXT = torch.tensor([4, 5, 6, 7, 4, 5])
+
+
+@pytest.fixture(autouse=True)
+def _same() -> None:
+    torch.manual_seed(5)
+
+
+def saved(view: Drawing, folder: Path) -> None:
+    for ending in (".png", ".json", ".txt", ".html"):
+        assert view.save(folder / f"view{ending}").stat().st_size > 30
+    assert view.drawings()
+
+
+def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
+    model = transformer()
+    pairs = [(SOURCE, TARGET), (SOURCE.flip(0), TARGET[:1])]
+    passes = [translating(model, *pair) for pair in pairs]
+    lost = importance(passes, "decoder")
+    assert {name: len(figures) for name, figures in lost.items()} == {
+        f"decoder.layers.{layer}.{block}_attention": 2
+        for layer in range(2)
+        for block in ("self", "cross")
+    }
+    before = np.concatenate([forced.scores() for forced in passes])
+    attention: Any = model.decoder.layers[1].self_attention  # type: ignore[index,union-attr]
+    with torch.no_grad():
+        attention.output.weight[:, :8] = 0  # head 0
+    after = np.concatenate([forced.scores() for forced in passes])
+    expected = (before - after).mean()
+    assert lost["decoder.layers.1.self_attention"][0] == near(expected, terms=ROW)
+
+
+def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
+    model = transformer()
+    attention: Any = model.decoder.layers[0].cross_attention  # type: ignore[index,union-attr]
+    with torch.no_grad():
+        attention.output.weight[:, 8:] = 0
+    forced = translating(model, SOURCE, TARGET)
+    lost = importance([forced])
+    assert lost["decoder.layers.0.cross_attention"][1] == 0
+    assert abs(lost["decoder.layers.0.cross_attention"][0]) > 1e-6
+    view = importances(lost, [forced], "small")
+    saved(view, tmp_path)
+    [sheet] = [s for s in view.sheets if s.title == "decoder cross-attention"]
+    assert np.array_equal(sheet.values.array[0], lost["decoder.layers.0.cross_attention"])
+    assert "mean of 3" in view.caption
+
+
+def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
+    """The same map with the rest of the weight everywhere."""
+    mixed = share * rows + (1 - share) / rows.shape[-1]
+    return np.asarray(mixed, np.float32)
+
+
+EYE = np.eye(6)
+SINK = np.zeros((6, 6))
+SINK[:, 0] = 1
+MADE = {
+    "same token": soft(EYE),
+    "previous token": soft(np.eye(6, k=-1) + np.diag([1, 0, 0, 0, 0, 0])),
+    "next token": soft(np.eye(6, k=1) + np.diag([0, 0, 0, 0, 0, 1])),
+    "sink": soft(SINK),
+    "broad": np.full((6, 6), 1 / 6, np.float32),
+    "no pattern": soft(EYE[[3, 0, 5, 1, 4, 2]], 0.35),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_heads_that_were_made_so_are_called_so(kind: str) -> None:
+    assert kind_of(MADE[kind]) == kind
+
+
+def test_a_head_that_turns_the_order_round_aligns() -> None:
+    reverse = soft(EYE[::-1])
+    assert kind_of(reverse, CROSS) == "aligning"
+    assert kind_of(reverse) == "no pattern"
+    assert kind_of(soft(np.eye(6)), CROSS) == "diagonal"
+    assert kind_of(soft(SINK), CROSS) == "sink"
+    longer = np.zeros((3, 6))
+    longer[[0, 1, 2], [0, 2, 5]] = 1
+    assert kind_of(soft(longer), CROSS) == "diagonal"  # the same place, further apart
+    assert kind_of(np.full((1, 4), 0.25, np.float32), CROSS) == "no pattern"
+    result = kinds_of({"decoder.layers.0.cross_attention": np.stack([reverse, soft(SINK)])})
+    assert result == {"decoder.layers.0.cross_attention": ["aligning", "sink"]}
+
+
+def test_kinds_are_named_by_the_labels_of_the_map() -> None:
+    """A decoder's row is the word that it produces: the word read last stands before that one."""
+    made = np.stack([soft(EYE), np.zeros((6, 6), np.float32)])
+    kinds = kinds_of({f"{side}.layers.0.self_attention": made for side in ("encoder", "decoder")})
+    assert kinds["encoder.layers.0.self_attention"] == ["same token", "silenced"]
+    assert kinds["decoder.layers.0.self_attention"] == ["previous token", "silenced"]
+
+
+def test_the_measures_by_hand() -> None:
+    causal = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float32)
+    assert on_diagonal(causal) == pytest.approx((1 + 0.5 + 0.6) / 3)
+    assert on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
+    assert on_sink(causal) == pytest.approx(1.7 / 3)
+    entropy = -(0.4 * np.log2(0.2) + 0.6 * np.log2(0.6))
+    assert breadth(causal) == near((1 + entropy / np.log2(3)) / 2, terms=ROW)
+    assert spread(causal) == pytest.approx(2 / 3)
+    assert on_diagonal(np.stack([causal, causal])).shape == (2,)
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: Path) -> None:
+    model = language_model(norm_order=order)
+    forced = language(model, TEXT)
+    view = lens(forced, "small")
+    read = torch.nn.functional.pad(TEXT, (1, 0), value=2)[None]
+    decoder: Any = model.decoder
+    whole = decoder.layers
+    with torch.no_grad():
+        for count in range(4):
+            decoder.layers = nn.ModuleList(whole[:count])
+            p = model(read)[0].softmax(-1).double()
+            best = p.max(-1)
+            close(view.values.array[count], best.values.numpy(), terms=ROW)
+            assert view.tokens[count] == [
+                {2: "<s>", 3: "</s>"}.get(i, f"w{i}") for i in best.indices.tolist()
+            ]
+            expected = p[torch.arange(7), torch.tensor([*TEXT.tolist(), 3])]
+            close(view.target_p[count], expected.numpy(), terms=ROW)
+    decoder.layers = whole
+    close(view.target_p[-1], np.exp(forced.scores()), terms=ROW)
+    saved(view, tmp_path)
+    [drawing] = view.drawings()
+    assert drawing.cells == [list(row) for row in view.tokens]  # type: ignore[attr-defined]
+    assert view.rows == ["input", "after layer 0", "after layer 1", "after layer 2"]
+
+
+def test_the_lens_of_a_pair_and_of_none() -> None:
+    view = lens(translating(transformer(), SOURCE, TARGET))
+    assert view.values.shape == (3, 3)
+    with pytest.raises(ConfigError, match="stack of layers, as Transformers have"):
+        lens(translating(recurrent(), SOURCE, TARGET))
+
+
+def positioned(position: Position.Config) -> EncoderDecoder:
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
+    encoder = TransformerEncoder.Config(**sizes, position=position)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=TransformerDecoder.Config(**sizes))
+    model: EncoderDecoder = config.build(Tokens(20), Tokens(20)).eval()
+    return model
+
+
+def test_without_positions_an_encoder_reads_a_bag_of_words() -> None:
+    result = shuffled(translating(positioned(NoPosition.Config()), SOURCE, TARGET))
+    assert result.attention is not None
+    assert result.outputs.max() < rounding()
+    assert result.attention.max() < rounding()
+    assert abs(result.lost) < rounding()
+
+
+def test_changes_are_those_of_a_shuffled_source() -> None:
+    """Against an encoder that reads the ids themselves in the other order."""
+    model = positioned(Rotary.Config())
+    forced = translating(model, SOURCE, TARGET)
+    result = shuffled(forced, seed=3)
+    ids = torch.tensor([[*SOURCE.tolist(), 3]])
+    order = torch.randperm(5, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        plain, after = model.encode(ids).values[0], model.encode(ids[:, order]).values[0]
+    expected = (after - plain[order]).norm(dim=-1) / plain[order].norm(dim=-1)
+    close(result.outputs, expected[order.argsort()].numpy())
+    assert result.outputs.min() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rope", "alibi"])
+def test_positions_come_off_and_back(kind: str, tmp_path: Path) -> None:
+    model = positioned(Position.Config.parse({"kind": kind}))
+    forced = translating(model, SOURCE, TARGET)
+    before = forced.scores()
+    with without_positions(model) as count:
+        assert count == 2
+    view = permutation(forced)
+    assert np.array_equal(forced.scores(), before)
+    assert view.arrays()["outputs, with positions"].min() > 1e-3
+    assert view.arrays()["outputs, without positions"].max() < rounding()
+    assert view.arrays()["attention, without positions"].max() < rounding()
+    assert view.labels == ["w4", "w9", "w6", "w11", "</s>"]
+    saved(view, tmp_path)
+
+
+def test_without_scaling_queries_are_as_if_longer() -> None:
+    model = positioned(Rotary.Config())
+    forced = translating(model, SOURCE, TARGET)
+    before, maps = forced.scores(), forced.maps()
+    with without_scaling(model) as count:
+        assert count == 6  # of two layers: encoder, decoder, cross
+        unscaled, scores = forced.maps(), forced.scores()
+    assert np.array_equal(forced.scores(), before)
+    assert np.abs(scores - before).max() > 1e-3
+    with torch.no_grad():
+        for name, part in model.named_modules():
+            if name.endswith("attention"):
+                part.query.weight *= 8**0.5  # K = 8: the same as without the division
+                part.query.bias *= 8**0.5
+    for name, weights in forced.maps().items():
+        assert np.abs(weights - unscaled[name]).max() < rounding()
+        assert weights.max(axis=-1).mean() > maps[name].max(axis=-1).mean()
+
+
+def test_recurrence_and_a_causal_mask_know_the_order() -> None:
+    rnn = permutation(translating(recurrent(), SOURCE, TARGET))
+    assert [series.name for series in rnn.series] == ["outputs, with positions"]
+    assert rnn.arrays()["outputs, with positions"].max() > 1e-3
+    masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
+    expected = ["outputs, with positions", "attention, with positions"]
+    assert [series.name for series in masked.series] == expected
+    assert masked.arrays()["outputs, with positions"].max() > 1e-3
+
+
+def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
+    config = RecurrentEncoder.Config(
+        embedding_size=8, hidden_size=6, num_layers=2, bidirectional=True, cell=LSTMCell.Config()
+    )
+    encoder = config.build(Tokens(20)).eval()
+    with torch.no_grad(), capture_cells(encoder) as result:
+        values = encoder(SOURCE[None]).values
+    names = [f"stack.layers.{layer}.{method}.cell" for layer in range(2) for method in range(2)]
+    assert sorted(result) == names
+    forth, back = (result[f"stack.layers.1.{n}.cell"].states for n in range(2))
+    back = back.flip(1)
+    close(torch.cat((forth, back), -1), values, terms=ROW)
+    assert [backwards(name) for name in names] == [False, True, False, True]
+    view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
+    saved(view, tmp_path)
+    distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
+    close(np.linalg.norm(np.diff(view.path, axis=0), axis=-1), distances)
+    with pytest.raises(ValueError, match="3 words for 4 states"):
+        states(forth[0].numpy(), ["a", "b", "c"])
+
+
+def test_states_of_a_language_model_leave_the_kernel_as_it_was() -> None:
+    sizes = {"embedding_size": 8, "hidden_size": 8, "readout": "state"}
+    decoder = RecurrentDecoder.Config(**sizes, cell=LSTMCell.Config())
+    model: LanguageModel = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
+    with torch.no_grad():
+        plain = model.decode(TEXT[None])
+        with capture_cells(model) as result:
+            model.decode(TEXT[None])
+        assert torch.equal(model.decode(TEXT[None]), plain)
+    close(result["decoder.cells.0"].states, plain, terms=ROW)
+    assert result["decoder.cells.0"].gates["forget"].shape == (1, 6, 8)
+
+
+def test_principal_components_of_a_line_are_the_line() -> None:
+    line = 1 + np.outer(np.arange(5.0), [3, 4, 0])
+    path, shares = principal(line)
+    np.testing.assert_allclose(np.abs(np.diff(path[:, 0])), 5, atol=1e-9)
+    np.testing.assert_allclose(shares, [1, 0, 0], atol=1e-9)
+
+
+class Bowl(nn.Module):
+    """L(W) = ½ ‖W‖²: its surface is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.ones(3))
+
+    def loss(self) -> float:
+        return float(self.weight.square().sum() / 2)
+
+
+def test_directions_are_as_long_as_the_filters() -> None:
+    model = Bowl()
+    method, still = direction(model, torch.Generator().manual_seed(0))
+    close(method.norm(dim=1), model.weight.norm(dim=1))
+    assert not still.any()
+
+
+def test_the_surface_of_a_bowl_is_a_paraboloid(tmp_path: Path) -> None:
+    model = Bowl()
+    weight = model.weight.detach().clone()
+    result = surface(model, model.loss, steps=5, reach=0.5, seed=4)
+    assert torch.equal(model.weight, weight)
+    random = torch.Generator().manual_seed(4)
+    (item, _), (other, _) = direction(model, random), direction(model, random)
+    for row, beta in enumerate(np.linspace(-0.5, 0.5, 5)):
+        for column, alpha in enumerate(np.linspace(-0.5, 0.5, 5)):
+            expected = float((weight + alpha * item + beta * other).square().sum() / 2)
+            assert result[row, column] == near(expected, terms=MODEL)
+    view = surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
+    saved(view, tmp_path)
+    values = view.sheets[0].values.array
+    np.testing.assert_allclose(values, np.log10(result / result.min()), atol=1e-9)
+    first, second = view.sheets
+    assert (first.least, first.most) == (second.least, second.most)
+    assert "50 runs" in view.caption
+
+
+def test_weights_come_back_after_an_error() -> None:
+    model = Bowl()
+    weight = model.weight.detach().clone()
+
+    def fails() -> float:
+        raise RuntimeError("as wanted")
+
+    with pytest.raises(RuntimeError, match="as wanted"):
+        surface(model, fails, steps=3)
+    assert torch.equal(model.weight, weight)
+    with pytest.raises(ConfigError, match="give an odd number"):
+        surface(model, model.loss, steps=4)
+
+
+def test_a_captured_tensor_is_of_the_type_that_is_promised() -> None:
+    maps = translating(transformer(), SOURCE, TARGET).maps("cross_attention")
+    assert all(isinstance(w, np.ndarray) and not isinstance(w, Tensor) for w in maps.values())
+
+
+def test_labels_of_near_states_stand_apart() -> None:
+    """The points of two words fall together; each label is at a corner of its own."""
+    hidden = np.array([[0.0, 0.0], [9.0, 0.0], [4.0, 5.0], [4.05, 5.05]])
+    figure = states(hidden, ["one", "two", "livre", "un"]).figure()
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert not boxes[2].overlaps(boxes[3])

@@ -18,7 +18,7 @@ from foveate.errors import UserError
 from foveate.run import Run, load
 from foveate.run.training import train
 from foveate.studio.api import application
-from foveate.views import VIEWS
+from foveate.look.views import VIEWS
 from small_runs import Once, made
 from test_docs import blocks
 from test_hostile_verbs import BUSY, LONG, LONGEST, SECONDS, answered, right

@@ -35,6 +35,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from foveate.config import import_own
 from foveate.data.catalogue import DataError, MissingData
 from foveate.data.text import (
     BILINGUAL,
@@ -236,6 +237,12 @@ class Workers:
                 worker.close()
 
 
+def _made(module: str, name: str, values: Values) -> Work:
+    import_own()
+    work: Work = getattr(importlib.import_module(module), name)(values)
+    return work
+
+
 def serve() -> None:
     """Run as a worker: the first line of standard input is the work, each other line a span."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the process that started this one
@@ -245,7 +252,7 @@ def serve() -> None:
     work: Work | None = None
     for line in sys.stdin.buffer:
         try:
-            work = work or getattr(importlib.import_module(module), name)(values)
+            work = work or _made(module, name, values)
             arrays: Arrays = work(*json.loads(line))
         except Exception as error:
             answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")

@@ -15,10 +15,10 @@ from fastapi.testclient import TestClient
 
 from foveate.config import _FAMILIES
 from foveate.errors import UserError
+from foveate.look.views import VIEWS
 from foveate.run import Run, load
 from foveate.run.training import train
 from foveate.studio.api import application
-from foveate.look.views import VIEWS
 from small_runs import Once, made
 from test_docs import blocks
 from test_hostile_verbs import BUSY, LONG, LONGEST, SECONDS, answered, right

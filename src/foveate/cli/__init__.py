@@ -112,7 +112,8 @@ def _ordered(words: list[str]) -> list[str]:
         word == "--trust" or word.startswith("--import=") or "--import" in (word, before)
         for before, word in pairwise(["", *words])
     ]
-    return [word for word, first in sorted(zip(words, program, strict=True), key=lambda p: not p[1])]
+    first = [word for word, is_first in zip(words, program, strict=True) if is_first]
+    return first + [word for word, is_first in zip(words, program, strict=True) if not is_first]
 
 
 def main() -> None:

@@ -39,6 +39,7 @@ from foveate.config import import_own
 from foveate.data.catalogue import DataError, MissingData
 from foveate.data.text import (
     BILINGUAL,
+    READERS,
     BadLine,
     ColumnWriter,
     Corpus,
@@ -296,8 +297,8 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(stream, "blake2b").hexdigest()[:32]
 
 
-def origin(cls: type) -> str:
-    """Return the name of a class and, if not foveate's, a hash of the file that defines it."""
+def origin(cls: type | Callable[..., object]) -> str:
+    """Return the name of a class or function and, if not foveate's, a hash of its file."""
     if cls.__module__.startswith("foveate."):
         return cls.__qualname__
     try:
@@ -390,6 +391,7 @@ def prepare_texts(readings: Sequence[Reading]) -> Corpus:
     parts = [
         {"kind": origin(type(reading)), "content": [digest_of(f) for f in reading.files]}
         | reading.key()
+        | _own_code(reading)
         for reading in readings
     ]
     folder = stored({"texts": parts}, lambda folder: _write_texts(folder, readings))
@@ -405,6 +407,16 @@ def prepare_texts(readings: Sequence[Reading]) -> Corpus:
         parts=np.repeat(numbers, sizes) if len(sizes) > 1 else None,
         folder=folder,
     )
+
+
+def _own_code(reading: Reading) -> dict[str, list[str]]:
+    """Return the code of a user's own by which files are read, if there is any."""
+    form = reading.config.format
+    readers = {READERS.get(ending_of(file)) for file in reading.files} | {
+        form.owner if form else None
+    }
+    own = [r for r in readers if r is not None and not r.__module__.startswith("foveate.")]
+    return {"code": sorted(map(origin, own))} if own else {}
 
 
 def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from foveate.data.words import identifier
 from foveate.engine.answers import CorpusName
-from foveate.engine.packed import NAME
+from foveate.engine.packed import NAME, header_of, packed_file
 from foveate.errors import ConfigError
 
 _NAMES = """
@@ -54,6 +54,26 @@ class Direction:
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if the name is unknown."""
     return NAMES.get(code) or NAMES.get(code[:2], code)
+
+
+def corpora_of(folder: Path) -> Sequence[CorpusName]:
+    """Return the corpora of a run or a packed file, without loading it.
+
+    Raises ``ConfigError`` if it does not translate.
+    """
+    file = folder if folder.is_file() else packed_file(folder)[0]
+    if file is None:
+        from foveate.run import read_run
+        from foveate.tasks.text_to_text import TextToText
+
+        task = read_run(folder).task
+        if not isinstance(task, TextToText.Config):
+            raise ConfigError(f"{folder} is a run of the task {task.kind}: it cannot translate")
+        return task.parts()
+    header = header_of(file)
+    if not header.corpora:
+        raise ConfigError(f"{folder} is a model for the task {header.task} and cannot translate")
+    return header.corpora
 
 
 def directions(

@@ -328,7 +328,7 @@ BATCH_TOKENS = 8192
 class Translator(ABC):
     """A model from text to text: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`.
 
-    ``corpora`` are the files that say its languages, ``calibration`` predicts quality.
+    ``calibration`` predicts quality.
     """
 
     path: Path
@@ -337,11 +337,6 @@ class Translator(ABC):
     @abstractmethod
     def engine(self) -> ModelEngine:
         """The engine that searches, scores, links and explains."""
-
-    @property
-    @abstractmethod
-    def corpora(self) -> Sequence[CorpusName]:
-        """The files of its corpora, by which their languages are known."""
 
     @property
     @abstractmethod

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from foveate.cli import _ordered
 from foveate.config import ConfigError, import_own
 from foveate.data import text
 from foveate.documents import formats
@@ -84,11 +83,13 @@ def test_a_view_of_ones_own_is_wherever_views_are(run: Run) -> None:
         assert reply.status_code == 200, reply.text
 
 
-def test_the_option_of_the_program_stands_anywhere() -> None:
-    words = ["look", "x", "--import", "a.py", "--text", "b", "--import=c", "--trust"]
-    ordered = ["--import", "a.py", "--import=c", "--trust", "look", "x", "--text", "b"]
-    assert _ordered(words) == ordered
-    assert _ordered(["import", "A", "B"]) == ["import", "A", "B"]
+def test_the_option_with_an_equals_sign_stands_anywhere(call: Call) -> None:
+    written("add-a-view.md")
+    for words in (
+        ("--import", "my_views", "look", "--help"),
+        ("look", "--help", "--import=my_views"),
+    ):
+        assert "sharpness" in call(*words).out
 
 
 def test_what_is_wrong_in_a_file_is_said_in_one_sentence(

@@ -13,7 +13,6 @@ import keyword
 import os
 import sys
 import warnings
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -106,23 +105,14 @@ def program(
         raise typer.Exit
 
 
-def _ordered(words: list[str]) -> list[str]:
-    """Move the options of the program, ``--trust`` and ``--import FILE``, before the verb."""
-    program = [
-        word == "--trust" or word.startswith("--import=") or "--import" in (word, before)
-        for before, word in pairwise(["", *words])
-    ]
-    first = [word for word, is_first in zip(words, program, strict=True) if is_first]
-    return first + [word for word, is_first in zip(words, program, strict=True) if not is_first]
-
-
 def main() -> None:
     """Run the command line; a user's error is one red line and exit code 2."""
     open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-    sys.argv[1:] = _ordered(sys.argv[1:])
+    program = ("--trust", "--import=")  # anywhere
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: not word.startswith(program))
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes 0.02 s
     atexit.register(gc.freeze)  # else the last collections search all that was imported: 0.03 s
     warnings.formatwarning = lambda message, *_: f"{message}\n"

@@ -781,10 +781,6 @@ class PackedModel(Translator):
         return ChosenSearch(PackedSearch.of(widened(own, num_hypotheses)))
 
     @property
-    def corpora(self) -> Sequence[PackedCorpus]:
-        return self.header.corpora
-
-    @property
     def calibration(self) -> Calibration | None:
         return self.header.calibration
 

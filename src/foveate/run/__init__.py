@@ -57,7 +57,7 @@ from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.prefix_translation import PrefixTranslation
 from foveate.tasks.text import TextTask
-from foveate.tasks.text_to_text import CorpusFiles, TextToText
+from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
@@ -307,10 +307,6 @@ class Run(Translator):
         corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
 
-    @property
-    def corpora(self) -> Sequence[CorpusFiles]:
-        return corpora_of(self.config, self.path)
-
     @cached_property
     def calibration(self) -> Calibration | None:
         """The calibration in its packed file, if there is one; read once."""
@@ -366,13 +362,6 @@ def read_run(path: Path, trust: bool = False) -> RunConfig:
     """The resolved config of a run; `read_resolved` says what ``trust`` is."""
     check_run(path)
     return read_resolved(RunConfig, path / "config.toml", trust)
-
-
-def corpora_of(config: RunConfig, path: Path) -> Sequence[CorpusFiles]:
-    """The corpora of a run. Raises ``ConfigError`` where it does not translate."""
-    if not isinstance(config.task, TextToText.Config):
-        raise ConfigError(f"{path} is a run of the task {config.task.kind}: it cannot translate")
-    return config.task.parts()
 
 
 def task_of(config: RunConfig) -> type[AnyTask]:

@@ -114,7 +114,8 @@ class _Ending(Schedule):
             )
         if self.total is not None and self.total <= config.warmup_steps:
             raise ConfigError(
-                f"warmup_steps = {config.warmup_steps} leaves nothing of {self.total} steps",
+                f"warmup_steps = {config.warmup_steps} leaves nothing of {self.total} steps; "
+                f"write train.schedule.warmup_steps={self.total // 5}",
                 ("train", "schedule", "warmup_steps"),
             )
 

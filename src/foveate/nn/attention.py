@@ -377,10 +377,10 @@ def fused_attention(
 ) -> Float[Tensor, "M H N V"] | None:
     """Return softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights.
 
-    Returns None if ``scale`` c is None, if forming the weights is faster, or if a query may attend
-    to no key. Long sequences, and all on devices other than CPUs, take PyTorch's fused kernel.
-    Short ones in training on a CPU take the native kernel, whose sums have another order: outside
-    of training a tap must not change a bit of the output.
+    Returns None if ``scale`` c is None, if forming the weights is faster, or on a CPU if a query
+    may attend to no key. Long sequences, and all on devices other than CPUs, take PyTorch's fused
+    kernel. Short ones in training on a CPU take the native kernel, whose sums have another order:
+    outside of training a tap must not change a bit of the output.
     """
     mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
     rows = queries.shape[2]
@@ -389,7 +389,8 @@ def fused_attention(
     if scale is None or not (long or (trains and attends(queries, keys, values))):
         return None
     bias = context.bias(device)
-    if (bias is not None and not long) or mask.blind(*at, device) is not None:
+    blind = mask.blind(*at, device)
+    if (bias is not None and not long) or (blind is not None and device.type == "cpu"):
         return None
     dtype = queries.dtype if long else torch.float32
     causal = long and bias is None and mask.is_causal_only(*at)
@@ -399,7 +400,7 @@ def fused_attention(
     if not long:
         return Attend.apply(queries, keys, values, added, scale)  # type: ignore[no-untyped-call]
     with sdpa_kernel(KERNELS):
-        return F.scaled_dot_product_attention(
+        mixed = F.scaled_dot_product_attention(
             queries,
             keys,
             values,
@@ -408,6 +409,7 @@ def fused_attention(
             is_causal=causal,
             scale=scale,
         )
+    return mixed if blind is None else mixed.masked_fill(blind, 0)
 
 
 BaseAttention.Config.kind = Attention.Config.kind  # a table without a kind is full attention

@@ -16,14 +16,7 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, ConfigError, Configurable, merge
 from foveate.decode.choosing import widened
-from foveate.decode.constraints import (
-    FREE,
-    Constrained,
-    Constraints,
-    Next,
-    OutputRule,
-    Steps,
-)
+from foveate.decode.constraints import FREE, Constrained, Constraints, Next, OutputRule, Steps
 from foveate.decode.engine import Hypothesis, Outputs, check_outputs
 
 PRUNED, LIVE, DONE = 0, 1, 2  # states of a hypothesis
@@ -166,10 +159,8 @@ class Search(Configurable):
     class Config(BaseConfig, family="search"):
         """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens.
 
-        ``rules`` forbid tokens, such as those of repeated phrases. With ``shortlist`` only tokens
-        that are likely for a source are searched, if the run has such a list and no prefix is
-        given; p is then over these tokens only. With ``whole_characters`` outputs are valid UTF-8
-        even if tokens are parts of characters (`foveate.decode.constraints`).
+        A ``shortlist`` is used if the run has one and no prefix is given; p is then over the tokens
+        that are likely for a source only.
         """
 
         max_ratio: float = Field(2.0, ge=0, le=1000)

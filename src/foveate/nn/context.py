@@ -113,14 +113,19 @@ class Mask:
         return self._forms[name]
 
     def blind(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:
-        """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None."""
+        """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None.
+
+        Only a CPU is asked whether there are any: elsewhere that would wait for the device.
+        """
         if self.is_causal_only(query_at, key_at):  # each query attends to itself
             return None
         name = self._name("blind", query_at, key_at, device)
         if name not in self._forms:
             visible = self.dense(query_at, key_at, device)
             rows = None if visible is None else ~visible.any(dim=-1, keepdim=True)
-            self._forms[name] = rows if rows is not None and bool(rows.any()) else None
+            if rows is not None and rows.device.type == "cpu" and not bool(rows.any()):
+                rows = None
+            self._forms[name] = rows
         return self._forms[name]
 
 

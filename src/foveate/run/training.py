@@ -174,7 +174,7 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     """
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():
-        changed = changes(path, read_run(path), config, checkpoint.is_imported(path))
+        changed = changes(path, read_run(path).tree(), config.tree(), checkpoint.is_imported(path))
         task.restore(path)
         return task, changed
     if not path.name:

@@ -199,7 +199,8 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return model.build(Tokens(self.tokenizer.vocab_size))
 
     def decoder_batch(self, model: LanguageModel, batch: Tensor) -> DecoderBatch:
-        ids, context = batch.to(model.output.weight.device), self.config.context
+        ids = batch.to(model.output.weight.device, non_blocking=True)
+        context = self.config.context
         inputs, targets = ids[:, :-1], ids[:, 1:]
         positions = torch.arange(inputs.numel(), device=ids.device).view(inputs.shape)[:, context:]
         counted = positions.flatten() if context else None

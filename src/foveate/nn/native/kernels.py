@@ -340,7 +340,7 @@ def fused_is_faster(
 ) -> bool:
     """Return whether `fused_attention` can compute the sum, and is faster than forming the weights.
 
-    It cannot if a query may attend to no key. Long sequences, and all on devices other than CPUs,
+    On a CPU it cannot if a query may attend to no key. Long sequences, and all on other devices,
     take PyTorch's fused kernel. Short ones on a CPU take the native kernel if the layer ``trains``
     without dropout: its sums have another order, and outside of training a tap must not change a
     bit of the output.
@@ -350,7 +350,9 @@ def fused_is_faster(
     short = short and not context.position.biases and attends(queries, keys, values)
     if not (long or short):
         return False
-    return context.mask.blind(context.query_at, context.key_at, queries.device) is None
+    device = queries.device  # one that is not a CPU says what is blind without being asked
+    at = context.query_at, context.key_at
+    return device.type != "cpu" or context.mask.blind(*at, device) is None
 
 
 def cross_entropy_(

@@ -215,9 +215,11 @@ def fused_attention(
         bias = bias.to(queries.dtype)
         added = bias[None] if added is None else bias + added
     with sdpa_kernel(KERNELS):
-        return F.scaled_dot_product_attention(
+        mixed = F.scaled_dot_product_attention(
             queries, keys, values, added, dropout, causal, scale=scale
         )
+    blind = None if device.type == "cpu" else mask.blind(*at, device)
+    return mixed if blind is None else mixed.masked_fill(blind, 0)
 
 
 def _run(query: Tensor, key: Tensor, value: Tensor, scale: float, **more: Tensor | None) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -112,25 +112,6 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(code, "looking.md", "exec"), {})
     pictures = {path.name for path in tmp_path.glob("*.png")}
     assert pictures == {"map.png", "ablation.png", "rollout.png", "relevance.png", "surface.png"}
-
-
-def test_a_view_of_ones_own_draws(tmp_path: Path) -> None:
-    import foveate.look.views.maps as maps
-    from foveate.look.views import _SPECS
-
-    names: dict[str, Any] = {}
-    try:
-        [code] = blocks("add-a-view.md", "python")
-        imports, at, function = code.partition("@view")
-        exec(compile(imports, "add-a-view.md", "exec"), names)
-        assert names.keys() - {"__builtins__"} <= vars(maps).keys(), "maps.py has them"
-        exec(compile(at + function, "add-a-view.md", "exec"), names)
-        run = copier(tmp_path)
-        drawing = names["sharpness"](run, text="a b c")
-        assert drawing.series[0].name == "largest weight"
-        assert len(drawing.series[0].values) == len(drawing.labels)
-    finally:
-        _SPECS.pop("sharpness", None)
 
 
 def test_documents_run() -> None:

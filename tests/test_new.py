@@ -4,12 +4,15 @@ import os
 import pty
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.cli.data import new
+from foveate.config import ConfigError, read
+from foveate.run import RunConfig
 from foveate.run.training import train
 from foveate.train.checkpoint import steps
 from small_runs import invoked
@@ -235,3 +238,43 @@ def test_mistakes_are_refused(tmp_path: Path) -> None:
     out.write_text("mine")
     assert "--force" in refusal("auto", str(text))
     assert out.read_text() == "mine"
+
+
+SERIES = "month,n\n" + "".join(f"{2000 + n // 12}-{n % 12 + 1:02d},{n % 12}\n" for n in range(120))
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("objective=absolute_error", "objective.kind", "absolute_error"),  # a kind for a table
+        ('objective={kind="quantile"}', "objective.kind", "quantile"),
+        ("objective.kind=absolute_error", "objective.kind", "absolute_error"),
+        ("train.optimizer=sgd", "train.optimizer.kind", "sgd"),  # without AdamW's fields
+        ("train.max_minutes=none", "train.max_minutes", None),  # a word
+        ("seed=3", "seed", 3),
+        ("train.optimizer.lr=1e-4", "train.optimizer.lr", 1e-4),
+        ("train.compile=true", "train.compile", True),
+        ("task.series.shares=[0.8, 0.1, 0.1]", "task.series.shares", (0.8, 0.1, 0.1)),
+        ('data.splits={"a b"="c\\"d"}', "data.splits", {"a b": 'c"d'}),  # keys and values in quotes
+        ("start.run=runs/a", "start.run", "runs/a"),  # a table that was not there
+    ],
+)
+def test_an_override_of_any_type_is_written(override, path, value, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text(SERIES)
+    invoked("new", "forecasting", "s.csv", override)
+    written: Any = read(RunConfig, "config.toml")
+    for name in path.split("."):
+        written = getattr(written, name)
+    assert written == value
+
+
+def test_the_warmup_fits_the_steps(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.tsv").write_text("".join(f"where is it {n}\toù est-ce {n}\n" for n in range(40)))
+    invoked("new", "translation", "p.tsv", "train.max_steps=12")
+    assert read(RunConfig, "config.toml").train.schedule.tree()["warmup_steps"] == 2
+    assert train("config.toml", ["train.validation.every=none"], "run").checkpoint
+    invoked("new", "translation", "p.tsv", "--force")
+    with pytest.raises(ConfigError, match=r"of 12 steps; write train.schedule.warmup_steps=2"):
+        train("config.toml", ["train.max_steps=12"], "other")

@@ -43,7 +43,7 @@ def answers(model: PackedModel) -> str:
     figures = [
         model.tokenizers[0].tags,
         model.describe(),
-        str(model.corpora),
+        str(model.header.corpora),
         str(model.header.format),
     ]
     return repr((stored_models.answers(model), maps, made, figures))

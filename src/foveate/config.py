@@ -395,6 +395,16 @@ def parse_tree(
         raise ConfigError(f"{path}:{line}: {error}" if line else f"{path}: {error}") from None
 
 
+def import_own() -> None:
+    """Import the modules of a user listed in ``FOVEATE_IMPORT``, by their names or files."""
+    for name in filter(None, os.environ.get("FOVEATE_IMPORT", "").split(",")):
+        file = Path(name) if name.endswith(".py") else None
+        folder = os.getcwd() if file is None else str(file.parent.resolve())
+        if folder not in sys.path:
+            sys.path.append(folder)
+        _import_kinds({"imports": [file.stem if file else name]})
+
+
 def _import_kinds(tree: Tree) -> None:
     """Import the modules listed in ``imports``: they register kinds."""
     modules = tree.get("imports", ())

@@ -135,9 +135,10 @@ def innermost(error: BaseException) -> traceback.FrameSummary:
     return traceback.extract_tb(error.__traceback__)[-1]
 
 
-def placed(error: BaseException) -> str:
-    """Return file, line, class and text of an error, in one line."""
-    last, text = innermost(error), " ".join(str(error).split())
+def placed(error: BaseException, file: str | None = None) -> str:
+    """Return file, line, class and text of an error, in one line; the line in ``file``, if any."""
+    frames, text = traceback.extract_tb(error.__traceback__), " ".join(str(error).split())
+    last = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
     return f"{last.filename}:{last.lineno}: {type(error).__name__}: {text}"
 
 

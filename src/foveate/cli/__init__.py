@@ -81,11 +81,21 @@ def program(
     trust: Annotated[
         bool, typer.Option("--trust", help="let runs import the modules that they name")
     ] = False,
+    own: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="FILE", help="import a Python file of yours; repeat"),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="show tracebacks of errors")] = False,
 ) -> None:
     """Train, inspect and serve sequence models."""
     if trust:
         os.environ["FOVEATE_TRUST"] = "1"  # for worker processes too
+    if own:
+        os.environ["FOVEATE_IMPORT"] = ",".join(own)
+    if "FOVEATE_IMPORT" in os.environ:
+        from foveate.config import import_own
+
+        import_own()
     if debug:
         os.environ["FOVEATE_DEBUG"] = "1"
     if show_version:
@@ -101,7 +111,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-    sys.argv[1:] = sorted(sys.argv[1:], key=lambda argument: argument != "--trust")  # anywhere
+    program = ("--trust", "--import=")  # anywhere
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: not word.startswith(program))
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes 0.02 s
     atexit.register(gc.freeze)  # else the last collections search all that was imported: 0.03 s
     warnings.formatwarning = lambda message, *_: f"{message}\n"

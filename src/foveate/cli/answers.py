@@ -421,6 +421,8 @@ def evaluate(
     files = [file for file in (source, reference) if file is not None]
     evaluation = measure(files=files) if files else evaluate_split(loaded, data.split, measure)
     if output is not None:
+        if not evaluation.outputs:
+            raise ConfigError(f"--output {output}: the task {loaded.task.config.kind} gives none")
         from foveate.files import replace_file
 
         replace_file(output, "".join(one_line(text) + "\n" for text in evaluation.outputs))
@@ -459,7 +461,7 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
             "against": asdict(evaluation.against) if evaluation.against else None,
         }
         return to_json(tree)
-    lines = [f"{count:,} examples"]
+    lines = [f"{count:,} examples"] if count else []
     width = max((len(name) for name in evaluation.figures), default=0)
     values = _figures(list(evaluation.figures.values()))
     for name, value in zip(evaluation.figures, values, strict=True):

@@ -114,7 +114,7 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
 ) -> None:
     """Write a config for your own data."""
-    from foveate.config import assigned, merge, parse_tree
+    from foveate.config import assigned, merge, parse_tree, with_overrides
     from foveate.data.catalogue import DataError
     from foveate.data.recognition import guessed
     from foveate.files import replace_file
@@ -136,7 +136,7 @@ def new(
     for override in overrides:
         over = merge(over, assigned(override))
     plan = planned(task, files, minutes, over, _ask if sys.stdin.isatty() else guessed)
-    plan.override(over)
+    plan.override(with_overrides(RunConfig, tomllib.loads(plan.text()), overrides))
     text = plan.text()
     parse_tree(RunConfig, tomllib.loads(text))
     replace_file(out, text)

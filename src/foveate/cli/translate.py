@@ -27,7 +27,7 @@ SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 
 PrefixFile = Annotated[Path | None, typer.Option(help="beginnings of the outputs, line by line")]
-Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt, docx, odt")]
+Format = Annotated[str | None, typer.Option(help="default: by the ending; a wrong one lists all")]
 In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
 Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
 

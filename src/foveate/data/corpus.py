@@ -35,9 +35,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from foveate.config import import_own
 from foveate.data.catalogue import DataError, MissingData
 from foveate.data.text import (
     BILINGUAL,
+    READERS,
     BadLine,
     ColumnWriter,
     Corpus,
@@ -236,6 +238,12 @@ class Workers:
                 worker.close()
 
 
+def _made(module: str, name: str, values: Values) -> Work:
+    import_own()
+    work: Work = getattr(importlib.import_module(module), name)(values)
+    return work
+
+
 def serve() -> None:
     """Run as a worker: the first line of standard input is the work, each other line a span."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the process that started this one
@@ -245,7 +253,7 @@ def serve() -> None:
     work: Work | None = None
     for line in sys.stdin.buffer:
         try:
-            work = work or getattr(importlib.import_module(module), name)(values)
+            work = work or _made(module, name, values)
             arrays: Arrays = work(*json.loads(line))
         except Exception as error:
             answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
@@ -289,8 +297,8 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(stream, "blake2b").hexdigest()[:32]
 
 
-def origin(cls: type) -> str:
-    """Return the name of a class and, if not foveate's, a hash of the file that defines it."""
+def origin(cls: type | Callable[..., object]) -> str:
+    """Return the name of a class or function and, if not foveate's, a hash of its file."""
     if cls.__module__.startswith("foveate."):
         return cls.__qualname__
     try:
@@ -383,6 +391,7 @@ def prepare_texts(readings: Sequence[Reading]) -> Corpus:
     parts = [
         {"kind": origin(type(reading)), "content": [digest_of(f) for f in reading.files]}
         | reading.key()
+        | _own_code(reading)
         for reading in readings
     ]
     folder = stored({"texts": parts}, lambda folder: _write_texts(folder, readings))
@@ -398,6 +407,16 @@ def prepare_texts(readings: Sequence[Reading]) -> Corpus:
         parts=np.repeat(numbers, sizes) if len(sizes) > 1 else None,
         folder=folder,
     )
+
+
+def _own_code(reading: Reading) -> dict[str, list[str]]:
+    """Return the code of a user's own by which files are read, if there is any."""
+    form = reading.config.format
+    readers = {READERS.get(ending_of(file)) for file in reading.files} | {
+        form.owner if form else None
+    }
+    own = [r for r in readers if r is not None and not r.__module__.startswith("foveate.")]
+    return {"code": sorted(map(origin, own))} if own else {}
 
 
 def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:

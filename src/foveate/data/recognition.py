@@ -17,11 +17,12 @@ from foveate.data.notation import number_like
 from foveate.data.report import are_labels
 from foveate.data.text import (
     BILINGUAL,
+    CSV,
+    JSON,
     BadLine,
     CSVFile,
     decoded_lines,
     ending_of,
-    is_table,
     json_records,
     layout_of,
     looks_like_data,
@@ -56,7 +57,7 @@ def layout_for(
         return {}, settings["format"] == "fasttext"
     if layout := layout_of(file):
         return layout, layout["format"] == "fasttext"
-    if is_table(file):
+    if ending in (".tsv", CSV, *JSON):
         return _columns(file, task, settings, ask)
     lines = [line for line, _ in islice(decoded_lines(file), SAMPLE) if line.strip()]
     tabs = {line.count("\t") for line in lines[:20]}

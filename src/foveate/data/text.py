@@ -36,7 +36,7 @@ Delimiter = Literal[",", ";", "\t", "|"]
 DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
 JSON = (".jsonl", ".ndjson", ".json")
-CSV, TABLES = ".csv", ".tsv, .csv, .json, .jsonl, .po, .tmx and .xliff"
+CSV = ".csv"
 CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*"(?!")')  # the rest of a CSV's quoted cell, and its end
 BILINGUAL_FORMAT = 2  # of the pairs of PO, TMX and XLIFF; raised like CSV_FORMAT
 CSV_FORMAT = 3  # of the rows of a CSV; raised when the same file is read differently
@@ -272,8 +272,8 @@ def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator
         return _aligned(source, find(target))
     if target is not None:
         raise DataError(
-            f"{source} holds both sides, as {TABLES} do; leave out the target, or list "
-            "several files in task.corpora"
+            f"{source} holds both sides, as {', '.join((*READERS, *BILINGUAL))} do; leave out the "
+            "target, or list several files in task.corpora"
         )
     return READERS[ending_of(source)](source, config)
 
@@ -284,7 +284,7 @@ def ending_of(path: Path) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a path holds both sides of its pairs, like `TABLES` or a folder of them."""
+    """Return whether a path holds both sides of its pairs: by its ending, or as a folder."""
     return ending_of(path) in (*READERS, *BILINGUAL) or path.is_dir()
 
 
@@ -461,6 +461,30 @@ def cells_of(record: str, delimiter: str) -> list[str]:
         raise UserError(f"not a row of a CSV: {reason}") from None
 
 
+Rows = Callable[[Path, TextData], Iterator[PairRow]]
+READERS: dict[str, Rows] = {}  # by the ending of a file that holds both sides
+BILINGUAL: dict[str, Callable[[Path, TextData], Iterator[Unit]]] = {}  # of translators' formats
+
+
+def pair_reader(*endings: str) -> Callable[[Rows], Rows]:
+    """Register a reader of files that hold both sides: (path, config) → a `PairRow` for each line.
+
+    ``endings`` are those of file names, such as ".csv". Raises `UserError` if another reader has
+    one of them.
+    """
+
+    def register(reader: Rows) -> Rows:
+        for ending in endings:
+            known = READERS.get(ending) or BILINGUAL.get(ending) or reader
+            if known.__module__ != reader.__module__:
+                raise UserError(f"foveate reads files that end in {ending} already")
+            READERS[ending] = reader
+        return reader
+
+    return register
+
+
+@pair_reader(CSV)
 def _csv(path: Path, config: TextData) -> Iterator[PairRow]:
     """Yield the rows of a CSV; all lines of a bad row are bad, a bad first one is a `DataError`."""
     parse: Callable[[list[str]], tuple[str, str]] | None = None
@@ -597,6 +621,7 @@ def looks_like_data(header: Sequence[str]) -> bool:
     )
 
 
+@pair_reader(".tsv")
 def _tsv(path: Path, config: TextData) -> Iterator[PairRow]:
     numbers = [column for column in config.columns if isinstance(column, int)]
     if len(numbers) < 2:
@@ -713,6 +738,7 @@ def _flat(item: object) -> object:
     return {**inner[0], **cast(dict[str, object], item)} if len(inner) == 1 else item
 
 
+@pair_reader(*JSON)
 def _json(path: Path, config: TextData) -> Iterator[PairRow]:
     def both(record: object) -> tuple[str, str]:
         source, target = (text_under(record, key) for key in config.keys)
@@ -731,9 +757,7 @@ def _po(path: Path, config: TextData) -> Iterator[Unit]:
     return units_of_po(lines(), str(path))
 
 
-Rows = Callable[[Path, TextData], Iterator[PairRow]]
-READERS: dict[str, Rows] = {CSV: _csv, ".tsv": _tsv, **dict.fromkeys(JSON, _json)}
-BILINGUAL: dict[str, Callable[[Path, TextData], Iterator[Unit]]] = {
+BILINGUAL |= {
     ".po": _po,
     ".tmx": lambda path, config: units_of_tmx(path, config.languages),
     ".xlf": lambda path, config: units_of_xliff(path),

@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -81,6 +82,7 @@ def decoded(data: bytes, where: str) -> str:
 def with_mark(reader: Reader) -> Reader:
     """Return a reader that restores the byte order mark of documents that had one."""
 
+    @wraps(reader)
     def read(data: bytes, options: DocumentOptions, where: str) -> Document:
         document = reader(data, options, where)
         if not data.startswith(BOM):

@@ -1,7 +1,8 @@
 """Document formats: text, HTML, TSV, JSONL, SRT, DOCX, ODT, PO and TMX.
 
 A reader splits a document into passages to translate, and a function that writes the document again
-with the translation of each passage. Everything else in the document stays unchanged.
+with the translation of each passage. Everything else in the document stays unchanged. A reader is
+registered by `document_format`, also one in a user's file (``foveate --import``).
 """
 
 from __future__ import annotations
@@ -44,12 +45,33 @@ def read_document(
     return READERS[kind](data, options, where)
 
 
-ENDINGS = {
-    ".txt": "text",
-    ".htm": "html",
-    ".pot": "po",
-    **{f".{kind}": kind for kind in ("html", "tsv", "jsonl", "srt", "po", "tmx", "docx", "odt")},
-}
+READERS: dict[str, Reader] = {}  # by the name of the format
+ENDINGS: dict[str, str] = {}  # the name of the format, by the ending of a file's name
+BY_LINES: dict[str, Reader] = {}  # of formats in which every line stands alone: those of a part
+
+
+def document_format(name: str, *endings: str, by_lines: bool = False) -> Callable[[Reader], Reader]:
+    """Register a reader of documents: a function (bytes, options, name of the file) → `Document`.
+
+    ``endings`` are those of file names, such as ".srt"; with ``by_lines`` a file may be divided
+    between any two lines. Raises ``ConfigError`` if another reader has the name or an ending.
+    """
+
+    def register(reader: Reader) -> Reader:
+        for ending in endings:
+            if not ending.startswith(".") or ending != ending.lower():
+                raise ConfigError(f"{ending!r}: write an ending in small letters, such as '.srt'")
+            if ENDINGS.get(ending, name) != name:
+                raise ConfigError(f"{ending} is the ending of the format {ENDINGS[ending]!r}")
+        if name in READERS and READERS[name].__module__ != reader.__module__:
+            raise ConfigError(f"there is a format {name!r} already: give yours another name")
+        READERS[name] = reader
+        ENDINGS.update(dict.fromkeys(endings, name))
+        if by_lines:
+            BY_LINES[name] = reader
+        return reader
+
+    return register
 
 
 def format_of(path: Path, name: str | None = None) -> str:
@@ -63,6 +85,8 @@ def format_of(path: Path, name: str | None = None) -> str:
     return ENDINGS[ending]
 
 
+@document_format("text", ".txt")
+@with_mark
 def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a plain text. Raises ``DocumentError`` for subtitles in an unsupported format."""
     if data[:40].lstrip(b"\xef\xbb\xbf").startswith((b"WEBVTT", b"[Script Info]")):
@@ -71,6 +95,8 @@ def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
     return Document([passage], lambda texts: texts[0].encode())
 
 
+@document_format("html", ".html", ".htm")
+@with_mark
 def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read an HTML document or fragment; what stays untranslated is counted."""
     html = decoded(data, where)
@@ -100,6 +126,10 @@ def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
 
+BY_LINES["text"] = read_lines
+
+
+@document_format("tsv", ".tsv", by_lines=True)
 @with_mark
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read rows of columns between tabs; the first column's translation becomes a new last one."""
@@ -124,6 +154,7 @@ def _by_rows(
     return Document(passages, written, lines=range(1, len(rows) + 1))
 
 
+@document_format("jsonl", ".jsonl", by_lines=True)
 @with_mark
 def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read one object with a ``source`` per line; it gets a ``target`` if it has none."""
@@ -182,6 +213,7 @@ def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 
 
+@document_format("srt", ".srt")
 @with_mark
 def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read subtitles: numbers and times stay; the lines of one subtitle are translated together.
@@ -258,6 +290,7 @@ LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
 
 
+@document_format("tmx", ".tmx")
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a translation memory: units without text in ``options.to`` get one.
 
@@ -382,15 +415,6 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
     variant.append(XML.fromstring(f"<seg>{text}</seg>"))
 
 
-READERS: dict[str, Reader] = {
-    "text": with_mark(read_whole),
-    "html": with_mark(read_html),
-    "tsv": read_tsv,
-    "jsonl": read_jsonl,
-    "srt": read_srt,
-    "po": read_po,
-    "tmx": read_tmx,
-    "docx": read_docx,
-    "odt": read_odt,
-}
-BY_LINES: dict[str, Reader] = {"text": read_lines, "tsv": read_tsv, "jsonl": read_jsonl}
+document_format("docx", ".docx")(read_docx)
+document_format("odt", ".odt")(read_odt)
+document_format("po", ".po", ".pot")(read_po)

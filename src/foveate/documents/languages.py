@@ -7,12 +7,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from foveate.data.words import identifier
-from foveate.engine.answers import CorpusName
-from foveate.engine.packed import NAME
+from foveate.engine.packed import NAME, header_of, packed_file
 from foveate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from foveate.engine.packed import PackedCorpus
+    from foveate.tasks.text_to_text import CorpusFiles
 
 _NAMES = """
 af Afrikaans, am Amharic, an Aragonese, ar Arabic, as Assamese, az Azerbaijani, be Belarusian,
@@ -56,8 +59,28 @@ def name_of(code: str) -> str:
     return NAMES.get(code) or NAMES.get(code[:2], code)
 
 
+def corpora_of(folder: Path) -> Sequence[PackedCorpus | CorpusFiles]:
+    """Return the corpora of a run or a packed file, without loading it.
+
+    Raises ``ConfigError`` if it does not translate.
+    """
+    file = folder if folder.is_file() else packed_file(folder)[0]
+    if file is None:
+        from foveate.run import read_run
+        from foveate.tasks.text_to_text import TextToText
+
+        task = read_run(folder).task
+        if not isinstance(task, TextToText.Config):
+            raise ConfigError(f"{folder} is a run of the task {task.kind}: it cannot translate")
+        return task.parts()
+    header = header_of(file)
+    if not header.corpora:
+        raise ConfigError(f"{folder} is a model for the task {header.task} and cannot translate")
+    return header.corpora
+
+
 def directions(
-    corpora: Sequence[CorpusName], folder: Path, named: str | None = None
+    corpora: Sequence[PackedCorpus | CorpusFiles], folder: Path, named: str | None = None
 ) -> list[Direction]:
     """Return the directions of a run, by file suffixes, tags, or names such as ``en-fr``.
 
@@ -81,7 +104,7 @@ def directions(
     return list(result)
 
 
-def _guess(part: CorpusName, folder: Path) -> tuple[str | None, str | None]:
+def _guess(part: PackedCorpus | CorpusFiles, folder: Path) -> tuple[str | None, str | None]:
     """Return the suffixes of the files of both sides, else two codes with a hyphen in a name."""
     suffixes = [_language_suffix(name) for name in (part.source, part.target)]
     if all(suffixes):
@@ -93,7 +116,7 @@ def _guess(part: CorpusName, folder: Path) -> tuple[str | None, str | None]:
     return suffixes[0], suffixes[1]
 
 
-def _names(part: CorpusName, folder: Path) -> Iterator[str]:
+def _names(part: PackedCorpus | CorpusFiles, folder: Path) -> Iterator[str]:
     yield from reversed(Path(part.source).parts)
     yield folder.parent.name if folder.name == NAME else folder.name
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import same_language
-from foveate.documents.languages import directions
+from foveate.documents.languages import corpora_of, directions
 from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.translate import joined_all
 from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
@@ -21,7 +21,7 @@ def with_languages(run: Translator | AssistedRun, options: DocumentOptions) -> D
     """
     run = run.run if isinstance(run, AssistedRun) else run
     try:
-        known = directions(run.corpora, run.path)
+        known = directions(corpora_of(run.path), run.path)
     except ConfigError:
         return options
     if options.to is not None:

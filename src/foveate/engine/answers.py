@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,17 +50,6 @@ class TranslateOptions(OutputRules, total=False):
     length_penalty: float | None
     batch_tokens: int | None
     to: str | None
-
-
-class CorpusName(Protocol):
-    """The files of a corpus and its tag, from which its languages are derived."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def target(self) -> str | None: ...
-    @property
-    def tag(self) -> str | None: ...
 
 
 class ModelEngine(Engine):
@@ -328,7 +317,7 @@ BATCH_TOKENS = 8192
 class Translator(ABC):
     """A model from text to text: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`.
 
-    ``corpora`` are the files that say its languages, ``calibration`` predicts quality.
+    ``calibration`` predicts quality.
     """
 
     path: Path
@@ -337,11 +326,6 @@ class Translator(ABC):
     @abstractmethod
     def engine(self) -> ModelEngine:
         """The engine that searches, scores, links and explains."""
-
-    @property
-    @abstractmethod
-    def corpora(self) -> Sequence[CorpusName]:
-        """The files of its corpora, by which their languages are known."""
 
     @property
     @abstractmethod

@@ -60,13 +60,7 @@ from foveate.decode.engine import (
     check_outputs,
 )
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
-from foveate.engine.answers import (
-    LabelAnswer,
-    ModelEngine,
-    Term,
-    Translator,
-    probabilities_of,
-)
+from foveate.engine.answers import LabelAnswer, ModelEngine, Term, Translator, probabilities_of
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
     CompiledModel,
@@ -799,10 +793,6 @@ class PackedModel(Translator):
     ) -> ChosenSearch:
         own = chosen(self.header.search.config, beam_size, length_penalty)
         return ChosenSearch(PackedSearch.of(widened(own, num_hypotheses)))
-
-    @property
-    def corpora(self) -> Sequence[PackedCorpus]:
-        return self.header.corpora
 
     @property
     def calibration(self) -> Calibration | None:

@@ -44,8 +44,7 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import Model
 from foveate.nn.attention import BaseAttention
-from foveate.nn.context import as_written
-from foveate.nn.native.kernels import WeightCache, library, sleep_at_barriers
+from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at_barriers
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
 from foveate.run.linking import links_of_pairs
@@ -59,7 +58,7 @@ from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.prefix_translation import PrefixTranslation
 from foveate.tasks.text import TextTask
-from foveate.tasks.text_to_text import CorpusFiles, TextToText
+from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
@@ -175,7 +174,7 @@ def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
     except EngineError:
         return None
     if kind == "translation" and request.shortens:
-        packed.shortlist = engine.task.shortlist().arrays
+        packed.shortlist = engine.task.shortlist.arrays
     return packed
 
 
@@ -309,10 +308,6 @@ class Run(Translator):
         corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
 
-    @property
-    def corpora(self) -> Sequence[CorpusFiles]:
-        return corpora_of(self.config, self.path)
-
     @cached_property
     def calibration(self) -> Calibration | None:
         """The calibration in its packed file, if there is one; read once."""
@@ -328,10 +323,7 @@ class Run(Translator):
 
 
 def load(
-    path: str | Path,
-    which: str = "best",
-    ensemble: Sequence[str | Path] = (),
-    trust: bool = False,
+    path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = (), trust: bool = False
 ) -> Run:
     """Read a run; ``which`` is "best", "last", "average" or the number of a step.
 
@@ -373,13 +365,6 @@ def read_run(path: Path, trust: bool = False) -> RunConfig:
     """The resolved config of a run; `read_resolved` says what ``trust`` is."""
     check_run(path)
     return read_resolved(RunConfig, path / "config.toml", trust)
-
-
-def corpora_of(config: RunConfig, path: Path) -> Sequence[CorpusFiles]:
-    """The corpora of a run. Raises ``ConfigError`` where it does not translate."""
-    if not isinstance(config.task, TextToText.Config):
-        raise ConfigError(f"{path} is a run of the task {config.task.kind}: it cannot translate")
-    return config.task.parts()
 
 
 def task_of(config: RunConfig) -> type[AnyTask]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from foveate.data.text import CUT, Corpus, TextData, is_table
 from foveate.data.tokenizer import bare
 from foveate.data.words import language_of
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import Search
 from foveate.engine.answers import ModelEngine
 from foveate.errors import UserError, check_finite
 from foveate.run.answering import answer
@@ -50,7 +49,9 @@ from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text import TextTask, paired, read_own, unread
 from foveate.tasks.text_to_text import AnyTextToText, TextToText
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from foveate.run import Run
+
 WIDEST, LARGEST = 20, 15  # columns of a table that is printed whole; cells of one that is not
 
 
@@ -147,8 +148,8 @@ class ForecastEvaluation(Evaluation):
 
 @singledispatch
 def examples(task: AnyTask, split: str) -> Any:
-    """Return the examples of a split of the run's own data, as `evaluate` takes them."""
-    raise NotImplementedError
+    """Return the examples of a split of the run's own data, as `evaluate` takes them: its name."""
+    return split
 
 
 @singledispatch
@@ -160,15 +161,29 @@ def as_examples(task: AnyTask, *columns: object) -> Any:
 @singledispatch
 def read_examples(task: AnyTask, source: Path, reference: Path | None = None) -> Any:
     """Return the examples of files of the user's own."""
-    raise NotImplementedError
+    raise UserError(
+        f"the task {task.config.kind} is evaluated on a split of its own data, not on files; to "
+        f"read files, register read_examples (foveate.run.evaluation) for {type(task).__name__}"
+    )
 
 
 @singledispatch
 def evaluate(
     task: AnyTask, engine: ModelEngine, examples: object, request: SearchRequest
 ) -> Evaluation:
-    """Return all figures of a trained model on examples, and its outputs."""
-    raise NotImplementedError
+    """Return all figures of a trained model on examples, and its outputs.
+
+    Those of `Task.measure`, on a split, if nothing is registered for the class of the task.
+    """
+    if not isinstance(examples, str):
+        raise UserError(
+            f"the task {task.config.kind} is evaluated on a split of its own data alone; for "
+            f"others, register evaluate (foveate.run.evaluation) for {type(task).__name__}"
+        )
+    search: Any = request.search
+    with torch.inference_mode():
+        own = task.measure(engine.model, examples, search, len(task.lengths(examples)))
+    return Evaluation(own.figures, {}, [sample.output for sample in own.samples])
 
 
 @singledispatch
@@ -355,10 +370,7 @@ def _read_series(task: Forecasting, source: Path, reference: Path | None = None)
 
 @evaluate.register(Forecasting)
 def _evaluate_series(
-    task: Forecasting,
-    engine: ModelEngine,
-    examples: Windows,
-    request: SearchRequest,
+    task: Forecasting, engine: ModelEngine, examples: Windows, request: SearchRequest
 ) -> ForecastEvaluation:
     model = engine.model
     predicted = task.predict(model, examples)
@@ -429,18 +441,6 @@ def swapped(examples: Corpus, outputs: Sequence[str]) -> str:
     return f"read as {read}, as the outputs do, not as {other}; the sides look swapped"
 
 
-class Trained(Protocol):
-    """The part of a run that an evaluation needs (`foveate.run.Run`)."""
-
-    path: Path
-    task: AnyTask
-
-    @property
-    def engine(self) -> ModelEngine: ...
-    def need(self, ability: type[T], verb: str) -> T: ...
-    def search(self, beam_size: int | None, length_penalty: float | None) -> Search: ...
-
-
 class EvaluateOptions(TypedDict, total=False):
     """The keyword arguments of `foveate.run.Run.evaluate` beside its examples.
 
@@ -456,12 +456,12 @@ class EvaluateOptions(TypedDict, total=False):
     batch_tokens: int | None
     bleu_tokenizer: metrics.BleuTokenizer | None
     signature: metrics.BleuSignature | None
-    against: Trained | None
+    against: Run | None
     baseline: bool
 
 
 def evaluate_run(
-    run: Trained,
+    run: Run,
     columns: Sequence[str | Sequence[str]],
     split: str,
     files: Sequence[Path],
@@ -474,7 +474,7 @@ def evaluate_run(
     if files:
         chosen = read_examples(task, *files)
     else:
-        chosen = as_examples(task, *columns) if columns else examples(task, split)
+        chosen = as_examples(task, *columns) if columns else _split_of(task, split)
     task.config = _with_options(run, options)
     request = _request(run, options)
     evaluation = evaluate(task, run.engine, chosen, request)
@@ -484,12 +484,18 @@ def evaluate_run(
     return beside_baseline(task, chosen, evaluation) if options.get("baseline") else evaluation
 
 
-def _request(run: Trained, options: EvaluateOptions) -> SearchRequest:
+def _split_of(task: AnyTask, split: str) -> Any:
+    """Return a split as `evaluate` takes it: by its name where that is not registered."""
+    registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
+    return examples(task, split) if registered else split
+
+
+def _request(run: Run, options: EvaluateOptions) -> SearchRequest:
     search = run.search(options.get("beam_size"), options.get("length_penalty"))
     return SearchRequest(search, batch_tokens=options.get("batch_tokens") or 8192)
 
 
-def _with_options(run: Trained, options: EvaluateOptions) -> Task.Config:
+def _with_options(run: Run, options: EvaluateOptions) -> Task.Config:
     """The config of the run's task with what the options change."""
     config, changes = run.task.config, dict[str, object]()
     if (tokenizer := options.get("bleu_tokenizer")) is not None:
@@ -516,7 +522,7 @@ def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> 
 
 
 def _beside(
-    other: Trained, task: AnyTask, examples: Corpus, outputs: list[str], request: SearchRequest
+    other: Run, task: AnyTask, examples: Corpus, outputs: list[str], request: SearchRequest
 ) -> Against:
     """The figures of another run on the same lines, with p of the difference of each."""
     assert isinstance(task, TextToText)

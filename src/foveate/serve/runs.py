@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from foveate.config import ConfigError
-from foveate.documents.languages import Direction, directions
+from foveate.documents.languages import Direction, corpora_of, directions
 from foveate.documents.memory import Assistance, AssistanceCounts, Glossary, TranslationMemory
-from foveate.engine.answers import CorpusName, Translator
+from foveate.engine.answers import Translator
 from foveate.engine.packed import header_of, packed_file
 from foveate.serve.batching import Batcher, DirectionAssistance, TranslateLines
 from foveate.serve.common import RequestError, unused_name
@@ -155,22 +155,6 @@ class RunStore(Generic[Stored, Loaded]):
     def size(self, stored: Stored) -> int:
         """Return the bytes that its weights take in memory."""
         return self._copies * stored.weights()
-
-
-def corpora_of(folder: Path) -> Sequence[CorpusName]:
-    """Return the corpora of a run or a packed file, without loading it.
-
-    Raises ``ConfigError`` if it does not translate.
-    """
-    file = folder if folder.is_file() else packed_file(folder)[0]
-    if file is None:
-        from foveate.run import corpora_of, read_run
-
-        return corpora_of(read_run(folder), folder)
-    header = header_of(file)
-    if not header.corpora:
-        raise ConfigError(f"{folder} is a model for the task {header.task} and cannot translate")
-    return header.corpora
 
 
 @dataclass(eq=False)

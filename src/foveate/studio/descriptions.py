@@ -183,7 +183,7 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
         channels=list(task.names) if isinstance(task, Forecasting) else [],
         most_tokens=task.data.max_length if task.reads == "text" else None,
         search=searches(run) if task.gives == "text" else None,
-        views=[view_info(run, entry) for entry in VIEWS.values()],
+        views=[view_info(run, entry) for entry in [*VIEWS.values()]],
         device=device(),
         checkpoint=run.checkpoint,
     )

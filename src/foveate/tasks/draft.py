@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.config import Tree, merge
+from foveate.config import ConfigError, Tree
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
 from foveate.data.recognition import SPLITS, Ask, guessed, layout_for, patterns_of
@@ -68,30 +69,37 @@ class ConfigPlan:
             self.reasons.append(why)
 
     def override(self, tree: Tree) -> None:
-        """Lay the tree of overrides over what is here."""
+        """Make a tree of this document: lines that give the same value keep their comments."""
+        before, self.tables, self.top = self.tables, {}, {}
         for name, fields in tree.items():
             if not isinstance(fields, dict):
                 self.top[name] = fields
                 continue
-            lines = self.tables.setdefault(name, [])
+            lines = self.tables[name] = []
+            same = {key: line for line in before.get(name, []) for key in tomllib.loads(line)}
             for key, value in fields.items():
-                olds = [line for line in lines if line.partition("=")[0].strip() == key]
-                lines[:] = [line for line in lines if line not in olds]
-                old = tomllib.loads(olds[0]) if olds else {}
-                lines.append(f"{key} = {_inline(merge(old, {key: value})[key])}")
+                line = same.get(key, "")
+                kept = tomllib.loads(line) == {key: value}
+                lines.append(line if kept else f"{_key(key)} = {_inline(value)}")
 
     def text(self) -> str:
         """The document."""
         tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items() if lines)
         head = f"# {self.task}: {self.facts}.\n# Written by foveate new; foveate kinds FIELD"
-        top = "\n".join(f"{key} = {_inline(value)}" for key, value in self.top.items())
+        top = "\n".join(f"{_key(key)} = {_inline(value)}" for key, value in self.top.items())
         return f"{head} explains each field.\n{top}\n\n" + "\n\n".join(tables) + "\n"
+
+
+def _key(name: str) -> str:
+    """A key of TOML, in quotes where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else str(toml_value(name))
 
 
 def _inline(value: object) -> str:
     """A value of TOML in one line."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_inline(part)}" for key, part in value.items()) + " }"
+        pairs = (f"{_key(key)} = {_inline(part)}" for key, part in value.items())
+        return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
     return str(toml_value(value)) if isinstance(value, str | bool) else str(value)
@@ -116,7 +124,7 @@ def planned(
         plan = _pictures(task, files)
     else:
         plan = _text_or_series(task, files, over, ask)
-    _train(plan, minutes)
+    _train(plan, minutes, over)
     return plan
 
 
@@ -137,6 +145,10 @@ def _text_or_series(task: str, files: Sequence[Path], over: Tree, ask: Ask) -> C
             return _forecasting(dated(files[0], series), named)
     patterns, splits = patterns_of(files)
     settings = over.get("data", {})
+    if not isinstance(settings, dict):
+        raise ConfigError(
+            f"needs a table, not {settings!r}: write data.format={settings}", ("data",)
+        )
     layout, labelled = layout_for(files_of(paths[0])[0], task, settings, ask)
     config = TextData.parse(layout | settings, ("data",))
     if task in ("language", "masked") and len(files) > 1:
@@ -339,9 +351,11 @@ def _pictures(task: str, files: Sequence[Path]) -> ConfigPlan:
     return plan
 
 
-def _train(plan: ConfigPlan, minutes: float) -> None:
+def _train(plan: ConfigPlan, minutes: float, over: Tree) -> None:
     """Steps, rate and checkpoints: the rate follows the larger share of steps and of time."""
     training = plan.training
+    named = over["train"].get("max_steps") if isinstance(over.get("train"), dict) else None
+    warmup = min(training.warmup, named // 5) if isinstance(named, int) else training.warmup
     if training.objective:
         plan.put("objective", *training.objective)
     if plan.task != "forecasting":
@@ -352,7 +366,7 @@ def _train(plan: ConfigPlan, minutes: float) -> None:
         *([f"max_steps = {training.steps}"] if training.steps else []),
         f"max_minutes = {minutes:g}  # training and the decay of the rate end by then",
         f'optimizer = {{ kind = "adamw", lr = {training.rate} }}',
-        f'schedule = {{ kind = "cosine", warmup_steps = {training.warmup} }}',
+        f'schedule = {{ kind = "cosine", warmup_steps = {warmup} }}',
         f'save = {{ every = {every}, keep = 2, best = "{training.best}" }}',
         f"validation = {{ every = {every}, samples = 2, patience = 20 }}",
     )

@@ -2,7 +2,8 @@
 
 A view is a function of a run (or of runs) that returns a drawing, decorated with `view`. Its
 parameters, of the types in `foveate.look.views.options`, become the options of ``foveate look`` and
-the form of the studio. Nothing heavy is imported before a view is looked up in detail.
+the form of the studio. Nothing heavy is imported before a view is looked up in detail. A view of a
+user's file is in the table once the file is imported (``foveate --import``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast
 
-from foveate.errors import ConfigError, innermost, placed
+from foveate.errors import ConfigError, is_for_the_user, placed
 
 if TYPE_CHECKING:
     from foveate.config import Config
@@ -59,10 +60,18 @@ _SPECS: dict[str, ViewSpec] = {}
 def view(
     *needs: Need, fewest: int = 1, silence: bool = False, by_place: str = ""
 ) -> Callable[[Draw], Draw]:
-    """Register a function as the view with its name, for runs that meet the ``needs``."""
+    """Register a function as the view with its name, for runs that meet the ``needs``.
+
+    Raises `ConfigError` for a parameter that is not an option of views, or the name of another.
+    """
 
     def register(function: Draw) -> Draw:
+        from foveate.look.views.options import Question
+
         first, *fields = inspect.signature(function).parameters
+        for name in fields:
+            nearest("option of views", name, Question.model_fields)
+        ViewEntry.add(function, VIEWS)
         _SPECS[function.__name__] = ViewSpec(
             function, needs, fewest, silence, by_place, first == "runs", tuple(fields)
         )
@@ -86,10 +95,25 @@ class Entry(Generic[Spec]):
         """Return the entries for rows (name, module, summary), by name."""
         return {name: cls(name, summary, module) for name, module, summary in rows}
 
+    @classmethod
+    def add(cls, function: Callable[..., object], table: dict[str, Self]) -> None:
+        """Add a function to a table, with the first line of its docstring; ours are in it already.
+
+        Raises `ConfigError` if a function of foveate has the name.
+        """
+        name, module = function.__name__, function.__module__
+        if module.startswith("foveate."):
+            return
+        if name in table and table[name].module != module:
+            raise ConfigError(f"{module}: there is a {name!r} already: give yours another name")
+        summary = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
+        table[name] = cls(name, summary, module)
+
     @property
     def spec(self) -> Spec:
         """The registered value; its module is imported."""
-        importlib.import_module(f"{self.package}.{self.module}")
+        if self.name not in self.registered:
+            importlib.import_module(f"{self.package}.{self.module}")
         return cast(Spec, self.registered[self.name])
 
 
@@ -135,10 +159,11 @@ class ViewEntry(Entry[ViewSpec]):
                     for run in runs:
                         stack.enter_context(edit(run.model, silenced(question.silence)))
                 return self.spec.function(runs if self.spec.several else runs[0], **fields)
-        except (AttributeError, NameError) as error:
-            if innermost(error).filename == self.spec.function.__code__.co_filename:
-                raise ConfigError(placed(error)) from error
-            raise
+        except Exception as error:
+            if is_for_the_user(error) or self.spec.function.__module__.startswith("foveate."):
+                raise
+            file = self.spec.function.__code__.co_filename
+            raise ConfigError(placed(error, file)) from error  # a user's view may raise anything
 
 
 VIEWS = ViewEntry.table(

@@ -29,7 +29,11 @@ _FUNCTIONS: dict[str, Callable[..., Drawing]] = {}
 
 
 def demo(function: Callable[P, D]) -> Callable[P, D]:
-    """Register a function as the demo with its name; its drawing's caption is wrapped."""
+    """Register a function as the demo with its name; its drawing's caption is wrapped.
+
+    Raises `ConfigError` if another has the name.
+    """
+    DemoEntry.add(function, DEMOS)
 
     @wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> D:

@@ -1,0 +1,214 @@
+"""Views, demos and formats of one's own: one file, imported by ``--import``, as in the guides."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from foveate.config import ConfigError, import_own
+from foveate.data import text
+from foveate.documents import formats
+from foveate.errors import UserError
+from foveate.look import views
+from foveate.look.draw.drawings import Drawing
+from foveate.look.views import VIEWS, demos, find, view
+from foveate.look.views.demos import DEMOS
+from foveate.look.views.options import Question
+from foveate.run import Run
+from foveate.run.training import train
+from foveate.studio.api import application
+from small_runs import TRANSFORMER, Call, invoked
+from test_docs import DOCS, blocks, run_commands
+
+TABLES: tuple[dict[str, Any], ...] = (
+    VIEWS, views._SPECS, DEMOS, demos._FUNCTIONS, formats.READERS, formats.ENDINGS,
+    formats.BY_LINES, text.READERS,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder; what a test registers is gone after it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("FOVEATE_IMPORT", "")
+    before, modules = [{*table} for table in TABLES], {*sys.modules}
+    yield
+    for table, old in zip(TABLES, before, strict=True):
+        for name in {*table} - old:
+            made = getattr(table[name], "function", table[name])
+            if not getattr(made, "__module__", "").startswith("foveate.look.views."):
+                del table[name]
+    for name in {*sys.modules} - modules:
+        if name.startswith("my_"):
+            del sys.modules[name]
+
+
+def written(page: str) -> None:
+    """The Python blocks of a guide as the files that it names."""
+    whole = (DOCS / "guide" / page).read_text("utf-8")
+    for code in blocks(page, "python"):
+        before = whole[: whole.index(code)]
+        Path(before.rpartition(".py`")[0].rpartition("`")[2] + ".py").write_text(code, "utf-8")
+
+
+@pytest.mark.parametrize("page", ["add-a-view.md", "add-a-format.md"])
+def test_the_commands_of_a_guide_run_in_an_empty_folder(page: str) -> None:
+    written(page)
+    for block in blocks(page, "bash"):
+        run_commands(block)
+    made = {"add-a-view.md": "sharpness.png", "add-a-format.md": "song.fr.lrc"}[page]
+    assert Path(made).stat().st_size > 20
+
+
+def test_a_view_of_ones_own_is_wherever_views_are(run: Run) -> None:
+    written("add-a-view.md")
+    listed = invoked("--import", "my_views", "look", "--help").output
+    assert "sharpness      The largest weight of a query" in listed and "attention  " in listed
+    drawing = find("sharpness").draw([run], Question(text="the dog runs", layer=0))
+    [series] = drawing.series  # type: ignore[attr-defined]
+    weights = run.explain("the dog runs").maps["decoder.layers.0.cross_attention"]
+    assert series.values.tolist() == pytest.approx(weights.max(2).mean(1).tolist(), rel=0.1)
+    name = run.path.name
+    with TestClient(application([run.path]), base_url="http://127.0.0.1") as client:
+        offered = client.get(f"/api/v1/runs/{name}").json()["views"]
+        assert {"sharpness"} < {each["name"] for each in offered if each["fits"]}
+        reply = client.post(f"/api/v1/runs/{name}/views/sharpness", json={"text": "the dog"})
+        assert reply.status_code == 200, reply.text
+
+
+def test_the_option_with_an_equals_sign_stands_anywhere(call: Call) -> None:
+    written("add-a-view.md")
+    for words in (
+        ("--import", "my_views", "look", "--help"),
+        ("look", "--help", "--import=my_views"),
+    ):
+        assert "sharpness" in call(*words).out
+
+
+def test_what_is_wrong_in_a_file_is_said_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    files = {
+        "my_option.py": ("@view()\ndef own(run, colour=1): ...", "no option of views 'colour'"),
+        "my_name.py": ("@view()\ndef heads(run): ...", "there is a 'heads' already"),
+        "my_error.py": ("1 / 0", "my_error.py:3: ZeroDivisionError"),
+        "my_absent.py": (None, "No module named 'my_absent'"),
+    }
+    for name, (code, message) in files.items():
+        if code is not None:
+            code = f"from foveate.look.views import view\n\n{code}\n"
+            Path(name).write_text(code, "utf-8")
+        answer = call("--import", name, "look", "own", "packaged/en-fr")
+        assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1
+
+
+def test_any_error_in_a_view_of_ones_own_is_one_sentence() -> None:
+    @view()
+    def own(run: object) -> Drawing:
+        return {}["nothing"]  # type: ignore[no-any-return]
+
+    with pytest.raises(ConfigError, match=r"test_own_files.py:\d+: KeyError: 'nothing'"):
+        find("own").draw([SimpleNamespace()], Question())  # type: ignore[list-item]
+
+
+def test_a_demo_of_ones_own_is_a_command() -> None:
+    code = '''from foveate.look.draw.charts import bar_chart
+from foveate.look.views.demos import demo
+
+
+@demo
+def squares():
+    """The first squares."""
+    return bar_chart(["1", "2"], {"square": [1.0, 4.0]})
+'''
+    Path("my_demo.py").write_text(code, "utf-8")
+    assert "The first squares." in invoked("--import", "my_demo.py", "demo", "--help").output
+    assert "█" in invoked("demo", "squares").output
+
+
+def test_a_document_format_is_registered_once() -> None:
+    named = {
+        name: {e for e, of in formats.ENDINGS.items() if of == name} for name in formats.READERS
+    }
+    assert all(named.values()), "every format has an ending"
+    assert {*formats.BY_LINES} <= {*formats.READERS}
+    register = formats.document_format
+    for name, ending, message in (
+        ("text", ".own", "there is a format 'text' already"),
+        ("own", ".html", "is the ending of the format 'html'"),
+        ("own", "own", "write an ending in small letters"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            register(name, ending)(lambda data, options, where: None)  # type: ignore[arg-type]
+        assert "own" not in formats.READERS
+    with pytest.raises(UserError, match=r"foveate reads files that end in \.po already"):
+        text.pair_reader(".po")(lambda path, config: iter(()))
+
+
+def test_a_document_of_ones_own_is_in_folders_and_processes(call: Call) -> None:
+    written("add-a-format.md")
+    Path("songs").mkdir()
+    for number in range(2):
+        Path(f"songs/{number}.lrc").write_text(f"[00:0{number}.00] We are at home.\n", "utf-8")
+    words = ("translate", "packaged/en-fr", "--in", "songs", "--out", "out", "--processes", "2")
+    answer = call("--import", "my_formats.py", *words)
+    assert answer.code == 0, answer.err
+    assert Path("out/1.lrc").read_text("utf-8").startswith("[00:01.00] ")
+    assert "lyrics" in call("translate", "packaged/en-fr", "--format", "none").err
+
+
+def test_training_data_of_ones_own_are_read() -> None:
+    written("add-a-format.md")
+    words = ["the dog", "a cat", "a girl", "the man"]
+    lines = [f"{a} {n} ||| {a.upper()} {n}\n" for a in words for n in range(8)]
+    for split in ("train", "valid", "test"):
+        Path(f"pairs.{split}.bars").write_text("".join(lines), "utf-8")
+    config = blocks("add-a-format.md", "toml")[0] + 'tokenizer = "character"\n\n[model]\n'
+    config += 'kind = "encoder_decoder"\nencoder = { A }\ndecoder = { A }\n[train]\nmax_steps = 2\n'
+    Path("c.toml").write_text(config.replace("A", TRANSFORMER).replace("{{", "{"), "utf-8")
+    run = train("c.toml", ["train.save.every=2"], "run")
+    assert run.pairs("test")[1][0] == "THE DOG 0"
+    report = invoked("--import", "my_pairs.py", "data", "report", "pairs.train.bars").output
+    assert "32" in report
+    Path("pairs.valid.bars").write_text("no bars\n", "utf-8")
+    with pytest.raises(UserError, match=r"pairs.valid.bars:1: no \|\|\| between the sides"):
+        text.collect(text.Reading("pairs.{split}.bars", None, "valid", text.TextData()))
+
+
+def test_other_code_reads_the_data_anew() -> None:
+    """The texts in the cache are of the reader that made them."""
+    written("add-a-format.md")
+    Path("pairs.train.bars").write_text("a ||| b\n", "utf-8")
+    code = (
+        "from foveate.config import import_own; import_own()\n"
+        "from foveate.data.corpus import prepare_texts\n"
+        "from foveate.data.text import Reading, TextData\n"
+        "print(*prepare_texts([Reading('pairs.train.bars', None, 'train', TextData())]).targets)"
+    )
+    for old, new, read in (("", "", "b"), ("(source, target)", "(source, target * 2)", "bb")):
+        file = Path("my_pairs.py")
+        file.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
+        paths = os.pathsep.join(filter(None, sys.path))
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120,
+            env=os.environ | {"FOVEATE_IMPORT": "my_pairs.py", "PYTHONPATH": paths},
+        )  # fmt: skip
+        assert done.stdout == f"{read}\n"
+
+
+def test_a_module_is_imported_by_its_name_or_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "my_deep.py").write_text("", "utf-8")
+    (tmp_path / "my_here.py").write_text("", "utf-8")
+    monkeypatch.setenv("FOVEATE_IMPORT", "deep/my_deep.py,my_here")
+    import_own()
+    assert {"my_deep", "my_here"} <= {*sys.modules}

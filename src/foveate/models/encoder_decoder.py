@@ -17,7 +17,7 @@ from foveate.nn.native.kernels import definer, overridden
 from foveate.nn.recurrent import Hidden
 from foveate.nn.spec import Input, Tokens
 
-Ids = Int[Tensor, "B T"]  # of target tokens
+TargetIds = Int[Tensor, "B T"]
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Decoder(Configurable, nn.Module):
         """Raise `UserError` if it cannot start from the output of this encoder."""
 
     def forward(
-        self, ids: Ids, memory: Memory | None, state: DecoderState | None = None
+        self, ids: TargetIds, memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         raise NotImplementedError
 
@@ -152,7 +152,7 @@ class Writer(Model):
     scored_by = "predict", "logits"
 
     def decode(
-        self, ids: Ids, memory: Memory | None = None, state: DecoderState | None = None
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         """Return a vector at each target position, from which the next token is predicted."""
         return self.decoder(ids, memory, state)
@@ -162,7 +162,7 @@ class Writer(Model):
         return self.output(hidden)
 
     def predict(
-        self, ids: Ids, memory: Memory | None = None, state: DecoderState | None = None
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T V"]:
         """Return unnormalised log-probabilities of the token that follows each position."""
         return self.logits(self.decode(ids, memory, state))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from foveate.data.tokenizer import UNK
 from foveate.errors import UserError
-from foveate.models.encoder_decoder import EncoderDecoder, Ids, Memory
+from foveate.models.encoder_decoder import EncoderDecoder, Memory, TargetIds
 from foveate.nn.attention import Attention, Projection, unfold_heads
 from foveate.nn.context import AttentionContext, DecoderState, Mask
 from foveate.nn.linear import single
@@ -156,7 +156,7 @@ class PointerGenerator(EncoderDecoder):
         return replace(super().encode(self.known(inputs), source_mask), ids=inputs)
 
     def decode(
-        self, ids: Ids, memory: Memory | None = None, state: DecoderState | None = None
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         """Return o_t, from which a word of the vocabulary is predicted."""
         assert memory is not None
@@ -177,7 +177,7 @@ class PointerGenerator(EncoderDecoder):
         return torch.where(ids < self.vocab_size, ids, UNK)
 
     def predict(
-        self, ids: Ids, memory: Memory | None = None, state: DecoderState | None = None
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "N T W"]:
         """Return log P(w) of every word of the vocabulary and of the sources' others, W ≥ |V|."""
         assert memory is not None

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.encoder_decoder import Ids, Memory, Writer
+from foveate.models.encoder_decoder import Memory, TargetIds, Writer
 from foveate.models.pointer import PointerGenerator
 from foveate.nn.linear import linear, single
 from foveate.nn.loss import Product, linear_cross_entropy
@@ -128,7 +128,7 @@ def token_loss(model: Writer, batch: DecoderBatch, objective: CrossEntropy) -> L
     return loss_at(model, outputs_of(model, read, batch.memory), batch, objective)
 
 
-def outputs_of(model: Writer, ids: Ids, memory: Memory | None) -> Float[Tensor, "B T D"]:
+def outputs_of(model: Writer, ids: TargetIds, memory: Memory | None) -> Float[Tensor, "B T D"]:
     """Return the vectors of which the output layer makes scores, or a model's own scores."""
     return model.decode(ids, memory) if model.scores_are_product else model.predict(ids, memory)
 

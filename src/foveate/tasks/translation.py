@@ -70,7 +70,7 @@ class Translation(TextToText[TextBatch], Aligns):
         device = model.output.weight.device
         budget = max(1, request.batch_tokens // request.search.width)
         shortlist = self.shortlist if request.shortens else None
-        filled = np.array([i for i, ids in enumerate(sources) if ids], dtype=np.int64)
+        filled = np.array([i for i, ids in enumerate(sources) if ids], dtype=np.int64)  # not empty
         lengths = np.array([[len(sources[i]) + 1] for i in filled]).reshape(-1, 1)
         for batch in sorted_batches(lengths, budget):
             places = [int(filled[i]) for i in batch]

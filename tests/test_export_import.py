@@ -17,12 +17,8 @@ import foveate
 from foveate.data.tokenizer import EOS, SPECIALS, Tokenizer
 from foveate.errors import ConfigError, is_for_the_user
 from foveate.exchange.base import CheckSample, ExchangeError, export, sample_of
-from foveate.exchange.huggingface import (
-    from_huggingface,
-    import_from,
-    read_tokenizer,
-    to_huggingface,
-)
+from foveate.exchange.huggingface import from_huggingface, to_huggingface
+from foveate.exchange.importing import import_from, read_tokenizer
 from foveate.exchange.tokenizers import tokenizer_json
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
@@ -301,7 +297,7 @@ def test_other_starts_and_ends_than_ours_are_refused(tmp_path: Path, file: str) 
 
 
 @pytest.mark.parametrize("place", [".", "run", "run/checkpoints/x"])
-def test_a_folder_of_another_library_names_the_import(tmp_path, monkeypatch, place) -> None:
+def test_a_folder_of_another_library_is_named_in_its_errors(tmp_path, monkeypatch, place) -> None:
     """It is named itself, not the folder around it, whatever weights it holds."""
     monkeypatch.chdir(tmp_path)
     folder = Path(place)
@@ -309,5 +305,8 @@ def test_a_folder_of_another_library_names_the_import(tmp_path, monkeypatch, pla
     (folder / "config.json").write_text("{}", "utf-8")
     for weights in ("pytorch_model.bin", "model.safetensors"):
         (folder / weights).write_bytes(b"")
-        with pytest.raises(ConfigError, match=rf"^{re.escape(place)} is .* foveate import {place}"):
+        with pytest.raises(ExchangeError, match=rf"^{re.escape(place)}.*: model_type = 'None'"):
             foveate.load(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(ConfigError, match="hf download some-lab/a-model"):
+        foveate.load("some-lab/a-model")

@@ -272,6 +272,11 @@ def check_run(path: Path) -> None:
                 f"{path} is a model of another library, not a run: make a run of it with "
                 f"foveate import {path} RUN"
             )
+        if re.fullmatch(r"[A-Za-z][\w.-]*/[\w.-]+", str(path)) and not path.exists():
+            raise ConfigError(
+                f"{path}: no such folder, and foveate downloads nothing; fetch the model and give "
+                f"its folder: hf download {path} --local-dir {path.name}"
+            )
         small = f", or take packaged/{path.name}" if (PACKAGED / path.name).is_dir() else ""
         why = "it has no config.toml; train one: foveate train"
         raise ConfigError(f"{path} is not a run: {why}{small}")

@@ -209,16 +209,16 @@ class SentencePiece(Tokenizer):
         """Return the text that is split, and where each of its characters begins in the original.
 
         The longest replacement at each character is made; then spaces at both ends are removed and
-        those in a row become one.
+        those in a row become one, and one is put before the first word.
         """
         whole, at = self._charsmap.replaced(text)
         if _SPACES.search(whole):
-            later = whole[1:] + " "
+            later = (whole := whole.rstrip(" " + SPACE))[1:] + " "
             kept = [n for n, c in enumerate(whole) if c != " " or later[n] != " "]
             kept = kept[len(kept) > 0 and whole[kept[0]] == " " :]
             whole = "".join(whole[n] for n in kept)
             at = [*(at[n] for n in kept), at[kept[-1] + 1] if kept else 0]
-        return whole, at
+        return (" " + whole, [at[0], *at]) if whole else (whole, at)
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
         surface = super()._surface(ids, skip_special)
@@ -246,8 +246,8 @@ class SentencePiece(Tokenizer):
         listed = [(text if kind == NORMAL else text + " ", score) for text, score, kind in model]
         unknown = [kind for _, _, kind in model].index(UNKNOWN)
         self._rust = rust.Tokenizer(models.Unigram(listed, unk_id=unknown, byte_fallback=False))
-        self._rust.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "always")
+        self._rust.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "never")
         self._charsmap = Charsmap(b64decode(vocabulary["charsmap"]))
 
 
-_SPACES = re.compile(r"^ | $|  ")
+_SPACES = re.compile(rf"^ |[ {SPACE}]$|  ")

@@ -132,7 +132,8 @@ def renumbered(
 def search_of(settings: Settings, generation: Settings) -> Search.Config:
     """Return the search that `generate` of transformers makes with a folder's settings."""
     own = settings | generation
-    limits: dict[str, Any] = {"max_ratio": 0.0, "max_extra": int(own.get("max_length") or 20) - 1}
+    longest = int(own.get("max_length") or 20) - 1 - (own.get("forced_eos_token_id") is not None)
+    limits: dict[str, Any] = {"max_ratio": 0.0, "max_extra": longest}
     width = int(own.get("num_beams") or 1)
     if width == 1:
         return Greedy.Config(**limits)

@@ -30,7 +30,7 @@ function normalizer(charsmap: string): (text: string) => string {
       out.push(replaced);
       at += taken || 1;
     }
-    return out.join("").replace(/^ +| +$/g, "").replace(/ {2,}/g, " ");
+    return out.join("").replace(/^ +|[ ▁]+$/g, "").replace(/ {2,}/g, " ");
   };
 }
 

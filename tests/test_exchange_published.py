@@ -1,0 +1,270 @@
+"""Published translators with SentencePiece vocabularies: pieces, ids, searches and outputs."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import foveate
+from foveate.data.sentencepiece import Charsmap, SentencePiece, SentencePieceModel
+from foveate.data.tokenizer import Tokenizer
+from foveate.errors import UserError
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.importing import import_from, opened
+from foveate.exchange.marian import FAMILY, read_marian
+from foveate.exchange.published import in_our_order
+
+spm = pytest.importorskip("sentencepiece")
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+
+ODD = (
+    "</s>", "<unk>", "<pad>", "▁", "▁▁", "\t", "\u00a0", "\u200b", "\u200d", "\u3000", "\ufeff",
+    "ﬁ", "Å", "e\u0301", "o\u0308\u0304", "①", "㍿", "ｱ", "ﾞ", "가", "\u1100\u1161", "🇫🇷", "ẞ", "İ",
+    "👩\u200d👩\u200d👧", "\x00", "\x01", "\x1b[0m", "\x7f", "\u0085", "\u2028", "\u202e", "½", "ﷺ",
+    "٣", "क्षि", "שָׁלוֹם", "日本語", "й", "\u0438\u0306", "\u0327", "\u0301\u0301\u0301", "\ue000",
+    "\ufffd", "\U0010ffff", " ", "  ", "a", "b", "the", "une", ".", "?", "5.6", "a" * 90,
+)  # fmt: skip
+TEXT = (
+    "a dog runs over the grass", "the cat sleeps on a chair", "two men talk in the street",
+    "a girl reads a book", "un chien court dans l'herbe", "le chat dort sur une chaise",
+    "deux hommes parlent dans la rue", "une fille lit un livre", "what is it ?", "ce n'est rien .",
+)  # fmt: skip
+
+
+def hostile(count: int) -> list[str]:
+    draw = random.Random(5)
+
+    def character() -> str:
+        low, high = draw.choice(
+            ((32, 0x250), (0x250, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x1FFFF))
+        )
+        return chr(draw.randrange(low, high)).replace("\n", " ")
+
+    def part() -> str:
+        return draw.choice(ODD) if draw.random() < 0.8 else character()
+
+    return [
+        draw.choice(("", " ")).join(part() for _ in range(draw.randrange(12))) for _ in range(count)
+    ]
+
+
+@pytest.fixture(scope="module", params=["nmt_nfkc", "nmt_nfkc_cf", "identity"])
+def model_file(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT * 3), model_prefix=str(folder / "m"), vocab_size=90,
+        hard_vocab_limit=False, normalization_rule_name=request.param, pad_id=-1, bos_id=-1,
+        eos_id=0, unk_id=1, minloglevel=2,
+    )  # fmt: skip
+    return folder / "m.model"
+
+
+def wrapped(path: Path) -> tuple[SentencePiece, Any]:
+    model = SentencePieceModel.read(path)
+    ids = {text: i for i, (text, _, _) in enumerate(model.pieces)} | {"<pad>": len(model.pieces)}
+    order = in_our_order(ids, 1, len(model.pieces), len(model.pieces), 0)
+    return SentencePiece.of_model(model, ids, order), spm.SentencePieceProcessor(str(path))
+
+
+def test_pieces_are_those_of_sentencepiece(model_file: Path) -> None:
+    tokenizer, library = wrapped(model_file)
+    lines = [*TEXT, *hostile(1500), "", " ", "  the  cat "]
+    own = tokenizer.encode_ids(lines)
+    assert [[tokenizer.published[i] for i in ids] for ids in own] == library.encode(lines)
+    again = Tokenizer.of(tokenizer.text(), "again")
+    for line, ids, encoded in zip(lines, own, again.encode_batch(lines), strict=True):
+        assert encoded.ids == ids
+        starts = [start for start, _ in encoded.offsets]
+        assert starts == sorted(starts)
+        assert all(0 <= start <= end <= len(line) for start, end in encoded.offsets)
+    for line in TEXT:
+        assert again.decode(again.encode(line).ids) == library.decode(library.encode(line))
+
+
+def test_no_text_becomes_a_special_piece(model_file: Path) -> None:
+    tokenizer, _ = wrapped(model_file)
+    for text in ("</s>", "<pad>", "a </s> b", "<unk>"):
+        assert not {1, 2, 3} & {*tokenizer.encode(text).ids}
+
+
+def test_a_replacement_is_the_longest_that_matches() -> None:
+    assert Charsmap(b"").replaced("Å ﬁ") == ("Å ﬁ", [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 40, 400])
+def test_a_file_that_is_no_model_is_named(model_file: Path, tmp_path: Path, cut: int) -> None:
+    whole = model_file.read_bytes()
+    for content in (whole[:cut], whole[cut + 1 :], whole[:-cut] if cut else b"{}"):
+        (tmp_path / "x.spm").write_bytes(content)
+        try:
+            SentencePieceModel.read(tmp_path / "x.spm")
+        except UserError as error:
+            assert "x.spm" in str(error)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A Marian model as transformers saves it, with a peaked output so that sentences end."""
+    place = tmp_path_factory.mktemp("opus")
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT * 3), model_prefix=str(place / "source"), vocab_size=90,
+        hard_vocab_limit=False, pad_id=-1, bos_id=-1, eos_id=0, unk_id=1, minloglevel=2,
+    )  # fmt: skip
+    (place / "source.model").rename(place / "source.spm")
+    shutil.copy(place / "source.spm", place / "target.spm")
+    pieces = SentencePieceModel.read(place / "source.spm").pieces
+    ids = {text: i for i, (text, _, _) in enumerate(pieces)} | {"<pad>": len(pieces)}
+    (place / "vocab.json").write_text(json.dumps(ids), "utf-8", newline="\n")
+    torch.manual_seed(3)
+    config = transformers.MarianConfig(
+        vocab_size=len(ids), d_model=32, encoder_layers=2, decoder_layers=2,
+        pad_token_id=len(pieces), encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=48, decoder_ffn_dim=48, decoder_start_token_id=len(pieces),
+        eos_token_id=0, bos_token_id=0,
+        forced_eos_token_id=0, activation_function="swish", scale_embedding=True, init_std=0.4,
+    )  # fmt: skip
+    model = transformers.MarianMTModel(config).eval()
+    with torch.no_grad():
+        model.final_logits_bias[0, 0] = 4.0
+    model.generation_config.update(
+        num_beams=4, max_length=40, bad_words_ids=[[len(pieces)]], length_penalty=0.7
+    )
+    model.save_pretrained(place)
+    languages = {"source_lang": "en", "target_lang": "fr"}
+    settings = json.dumps({"tokenizer_class": "MarianTokenizer"} | languages)
+    (place / "tokenizer_config.json").write_text(settings, "utf-8", newline="\n")
+    return place
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_gives_the_ids_logits_and_outputs_of_transformers(folder: Path) -> None:
+    run = foveate.load(folder)
+    theirs = transformers.MarianMTModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    own = run.task.source_tokenizer
+    order = torch.tensor(own.published)
+    lines = [*TEXT, "a cat in the street reads .", "le chien lit"]
+    for line in lines:
+        ids = tokenizer(line)["input_ids"]
+        assert [own.published[i] for i in own.encode(line).ids] == ids[:-1]
+        source = torch.tensor([[*own.encode(line).ids, 3]])
+        with torch.no_grad():
+            logits = run.model(source, torch.tensor([[2, 7, 9]]))
+            other = theirs(
+                input_ids=torch.tensor([ids]), decoder_input_ids=order[torch.tensor([[2, 7, 9]])]
+            ).logits
+        real = [n for n in range(len(order)) if n not in (1, 2)]
+        np.testing.assert_allclose(logits[..., real], other[..., order[real]], atol=1e-4)
+    for width in (1, 4):
+        answers = run.translate(lines, beam_size=width)
+        for line, answer in zip(lines, answers, strict=True):
+            made = theirs.generate(**tokenizer([line], return_tensors="pt"), num_beams=width)
+            assert answer.hypotheses[0].strip() == tokenizer.decode(
+                made[0], skip_special_tokens=True
+            )
+
+
+@pytest.mark.parametrize("stop", ["count", "bound", "shrink"])
+@pytest.mark.parametrize("offset", [0.0, 5.0])
+def test_the_engine_in_c_ends_a_beam_as_pytorch_does(folder: Path, stop, offset: float) -> None:
+    run = foveate.load(folder).decoding(
+        beam_size=4, stop=stop, length_offset=offset, length_penalty=0.8, max_extra=30
+    )
+    lines = [*TEXT, "deux chiens parlent d'un livre dans la rue"]
+    by_c = run.translate(lines, num_hypotheses=4)
+    with torch.no_grad():
+        for parameter in run.model.parameters():
+            parameter.requires_grad_(True)
+    handle = run.model.register_forward_hook(lambda *_: None)  # a hook keeps the engine away
+    by_pytorch = run.translate(lines, num_hypotheses=4)
+    handle.remove()
+    for ours, others in zip(by_c, by_pytorch, strict=True):
+        assert list(ours.hypotheses) == list(others.hypotheses)
+        np.testing.assert_allclose(ours.scores, others.scores, atol=1e-4)
+
+
+def test_later_outputs_are_found_by_a_bound(folder: Path) -> None:
+    """A beam that goes on until no output can be bettered never finds a lower score."""
+    run = foveate.load(folder)
+    best = {
+        stop: [a.scores[0] for a in run.decoding(stop=stop).translate(TEXT)]
+        for stop in ("count", "bound")
+    }
+    assert all(b >= a - 1e-5 for a, b in zip(best["count"], best["bound"], strict=True))
+
+
+def test_a_folder_is_read_once(folder: Path, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = foveate.load(folder), foveate.load(folder)
+    assert first.path == second.path
+    assert first.path.is_relative_to(tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    assert foveate.load(copy).path != first.path
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("vocab.json", lambda t: t.replace(": 5,", ": 500,"), "does not fit config.json"),
+        ("vocab.json", lambda t: t[:40], "does not fit config.json"),
+        ("vocab.json", None, "no such file"),
+        ("target.spm", None, "no such file"),
+        ("source.spm", lambda t: "x" + t, "not a SentencePiece model"),
+        ("config.json", lambda t: t.replace('"eos_token_id": 0', '"eos_token_id": 999'), "fit"),
+        ("model.safetensors", None, "no such file"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_lacks_something_is_named(folder, tmp_path, name, change, says) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    if change is None:
+        (broken / name).unlink()
+    else:
+        text = (broken / name).read_bytes().decode("latin-1")
+        (broken / name).write_bytes(change(text).encode("latin-1"))
+    with pytest.raises(UserError, match=says):
+        import_from(broken, tmp_path / "out")
+
+
+SHARED = "marian-multi30k-en-fr"
+
+
+@pytest.mark.parametrize("lines", [60, pytest.param(500, marks=pytest.mark.scale)])
+def test_marian_s_own_files_give_marian_s_own_outputs(data_folder: Path, tmp_path, lines) -> None:
+    place = data_folder / SHARED
+    if not place.is_dir():
+        pytest.skip(f"no {SHARED}")
+    import_from(place / "marian", tmp_path / "run")
+    run = foveate.load(tmp_path / "run")
+    read = {
+        name: (place / "out" / name).read_text("utf-8").split("\n")[:lines]
+        for name in ("source.en", "beam1.fr", "beam6.fr")
+    }
+    greedy = [str(answer) for answer in run.translate(read["source.en"], beam_size=1)]
+    assert greedy == read["beam1.fr"]
+    beam = [str(answer) for answer in run.translate(read["source.en"])]
+    same = sum(ours == theirs for ours, theirs in zip(beam, read["beam6.fr"], strict=True))
+    assert same >= 0.97 * lines  # the others are lines in which Marian wants an unknown piece
+
+
+def test_an_option_of_marian_that_is_not_supported_is_named(tmp_path: Path) -> None:
+    options = "type: transformer\nenc-depth: 1\ndec-depth: 1\ntransformer-heads: 1\n"
+    options += "transformer-dim-ffn: 8\ntransformer-ffn-activation: relu\nskip: true\n\0"
+    arrays = {"Wemb": np.zeros((5, 4), np.float32)}
+    arrays["special:model.yml"] = np.frombuffer(options.encode(), np.int8)
+    np.savez(tmp_path / "model.npz", **arrays)
+    with pytest.raises(ExchangeError, match="skip: 'true' is not supported"):
+        read_marian(tmp_path / "model.npz")
+    np.savez(tmp_path / "model.npz", **{"special:model.yml": np.array([{}], dtype=object)})
+    with pytest.raises(ExchangeError, match="not a model that Marian wrote"):
+        opened(tmp_path)
+    assert FAMILY.name == "marian"

@@ -155,6 +155,26 @@ def test_no_loss_waits_where_tensors_have_no_values(
     assert not waits.found
 
 
+@pytest.mark.gpu
+def test_no_step_waits_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch itself raises where a launch waits; the first steps may, which plan kernels."""
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU that PyTorch can use is here")
+    launch, depths = Trainer.launch, list[int]()
+
+    def strict(self: Trainer, step: Any) -> None:
+        torch.cuda.set_sync_debug_mode("error" if step.number > 2 else "default")
+        try:
+            launch(self, step)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        depths.append(len(self._in_flight))
+
+    monkeypatch.setattr(Trainer, "launch", strict)
+    train(config_of(tmp_path, "transformer"), [], folder=tmp_path / "run")
+    assert max(depths) == AHEAD + 1
+
+
 # The same weights and the same log, whether a step waits or not.
 
 

@@ -208,13 +208,13 @@ class Numbers:
         self.sums = {"loss": 0.0, "count": float(self.count)}
         named = [item for x in losses for item in [("loss", x.total), *x.logged.items()]]
         self._names = [name for name, _ in named]
-        total = torch.stack([norm, *(loss.total for loss in losses)]).sum()
-        self.failed = (~total.isfinite()).float()
+        self.failed = (~torch.stack([norm, *(x.total for x in losses)]).sum().isfinite()).float()
         if failed is not None:
             self.failed = torch.maximum(self.failed, failed)
         values = torch.stack([self.failed, norm, *(value for _, value in named)])
         self._values = values.to("cpu", non_blocking=True)  # into pinned memory
-        self._copied = torch.cuda.current_stream().record_event() if values.is_cuda else None
+        stream = torch.cuda.current_stream(norm.device) if norm.is_cuda else None
+        self._copied = None if stream is None else stream.record_event()
 
     def read(self, ranks: Ranks) -> bool:
         """Wait for the numbers of all ranks, once; return whether they are finite."""
@@ -233,10 +233,7 @@ class Numbers:
 
 
 def scale_of(norm: Tensor, count: int, clip: float | None) -> Tensor:
-    """min(1, clip / ‖ḡ‖) / count,  ḡ the mean gradient: ‖ḡ‖ = ``norm`` / count.
-
-    It stays on the device; 1e-6 is added to ‖ḡ‖.
-    """
+    """Return min(1, clip / (‖ḡ‖ + 1e-6)) / count on the device; ‖ḡ‖ = ``norm`` / count."""
     if clip is None:
         return torch.full_like(norm, 1 / count)
     mean = norm.double() / count + 1e-6

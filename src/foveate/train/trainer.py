@@ -126,7 +126,7 @@ class Trainer:
                 if (reason := self.ended()) is not None:
                     continue  # once more, for what is due after the last step
                 if not self._in_flight:
-                    self._began = time.perf_counter()
+                    self._settled = time.perf_counter()
                 self.launch(feed.next())
                 self.agree()
                 self.settle(leave=self.ahead)
@@ -175,8 +175,8 @@ class Trainer:
         while (due := len(self._in_flight) - leave) > 0:
             numbers = self._in_flight.popleft()
             self.check(numbers)
-            spent = (time.perf_counter() - self._began) / due  # the same for all
-            self._began += spent
+            spent = (time.perf_counter() - self._settled) / due  # the same for all
+            self._settled += spent
             if self.health is not None:
                 self.health.write(numbers.step.number)
             self.log(numbers, spent)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foveate.cli.options import VerbGroup, flat
-from foveate.errors import one_line_errors, open_streams
+from foveate.errors import UserError, one_line_errors, open_streams
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context, HelpFormatter
+    from typer._click import Command, Context
 
 VERBS = {  # the module of each, in the order of the help text
     "train": "train", "evaluate": "answers", "compare": "compare", "score": "answers",
@@ -50,14 +50,16 @@ class AllVerbs(VerbGroup):
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Import the files of ``--import FILE``, which may stand anywhere, and leave them out.
 
-        typer would import pydantic for an option with a value.
+        To typer it is a flag: it would import pydantic for an option with a value.
         """
         words, files, rest = list[str](), list[str](), iter(args)
         for word in rest:
             if word.partition("=")[0] == "--import":
-                files.append(word.partition("=")[2] or next(rest, "?"))
+                files.append(word.partition("=")[2] or next(rest, ""))
             else:
                 words.append(word)
+        if "" in files:
+            raise UserError("--import needs a file, such as --import my_views.py")
         if files:
             os.environ["FOVEATE_IMPORT"] = ",".join(files)  # for worker processes too
         if os.environ.get("FOVEATE_IMPORT"):
@@ -65,12 +67,6 @@ class AllVerbs(VerbGroup):
 
             import_own()
         return super().parse_args(ctx, words)
-
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the options, and ``--import``, which is none of typer's."""
-        with formatter.section("Your own code"):
-            formatter.write_dl([("--import FILE", "import a Python file of yours; repeat")])
-        super().format_options(ctx, formatter)
 
 
 def _made(name: str) -> Command:
@@ -105,6 +101,9 @@ def program(
     show_version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="let runs import the modules that they name")
+    ] = False,
+    own: Annotated[
+        bool, typer.Option("--import", help="FILE: import a Python file of yours; repeat")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show tracebacks of errors")] = False,
 ) -> None:

@@ -23,6 +23,7 @@ from foveate.data.text import (
     CSVFile,
     decoded_lines,
     ending_of,
+    is_table,
     json_records,
     layout_of,
     looks_like_data,

@@ -34,7 +34,7 @@ from foveate.models.mamba import MambaDecoder
 from foveate.models.presets import PRESETS
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.efficient_attention import LinearAttention, LocalAttention, RandomFeatureAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.loss import linear_cross_entropy
@@ -293,7 +293,7 @@ def mask() -> Answer:
 @torch.no_grad()
 def one_pass() -> Answer:
     """The largest difference from generation with a cache is below 1e-5."""
-    model, text, state = transformer(), ids(32), State()
+    model, text, state = transformer(), ids(32), DecoderState()
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(32)], dim=1)
     difference = apart(model(text, None), rows)
     return f"largest difference {difference:.0e} over 32 steps", verdict(difference < CLOSE)
@@ -358,7 +358,7 @@ def performer() -> Answer:
 def linear_rnn() -> Answer:
     """All at once equals step by step with a state of constant size, to 1e-5."""
     attention, x = built(LinearAttention.Config(num_heads=4)), random(1, 24, 32)
-    state, rows, sizes = State(), [], set()
+    state, rows, sizes = DecoderState(), [], set()
     for t in range(24):
         rows.append(attention(x[:, t : t + 1], mask=Mask(causal=True), state=state))
         state.position += 1
@@ -469,7 +469,7 @@ def memory() -> Answer:
     for model in (recurrent("lstm"), mamba, transformer()):
         numbers = []
         for length in (32, 128):
-            state = State()
+            state = DecoderState()
             model(ids(length), None, state)
             numbers.append(state.numbers)
         ratios.append(numbers[1] / numbers[0])

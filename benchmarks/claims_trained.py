@@ -29,7 +29,7 @@ import harness
 from foveate.data import synthetic
 from foveate.data.tokenizer import EOS
 from foveate.measure import training
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.run import Run
 from foveate.run.evaluation import examples
 from foveate.tasks.metrics import paired_texts
@@ -64,9 +64,9 @@ def one_by_one(run: Run, texts: int = 64) -> float:
     """Nats a character of validation text, read one character at a time as in generation."""
     ids = torch.from_numpy(examples(run.task, "valid").ids[: texts * BLOCK].astype(np.int64))
     ids = torch.cat((torch.full((texts, 1), EOS), ids.view(texts, BLOCK)), dim=1)
-    state, total = State(), 0.0
+    state, total = DecoderState(), 0.0
     for t in range(BLOCK):
-        logits = run.model.logits(run.model.decode(ids[:, t : t + 1], state)[:, -1])
+        logits = run.model.logits(run.model.decode(ids[:, t : t + 1], state=state)[:, -1])
         total += float(cross_entropy(logits, ids[:, t + 1]))
     return total / BLOCK
 

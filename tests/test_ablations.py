@@ -163,7 +163,7 @@ def test_values_may_have_another_size_than_keys(monkeypatch: pytest.MonkeyPatch)
     with capture(attention):  # a tap: no fused kernel
         explicit["whole"] = attention(x, mask=mask)
     close(attention(x, mask=mask), explicit["whole"], terms=MODEL)  # in training by native kernels
-    monkeypatch.setattr("foveate.nn.attention.SHORT", -1)
+    monkeypatch.setattr("foveate.nn.native.kernels.SHORT", -1)
     close(attention(x, mask=mask), explicit["whole"], terms=MODEL)  # by PyTorch's fused kernel
     with pytest.raises(ValueError, match=r'value_size = 6 .* add "value" to attention.project'):
         Attention.Config(value_size=6, project=("query", "key")).build(16)

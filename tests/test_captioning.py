@@ -109,14 +109,14 @@ def test_watching_keeps_the_graph_and_the_tap_that_was_there(task: Captioning, m
     attention = model.decoder.cross_attention
     attention.tap = silent
     with watched([attention]) as weights:
-        model.decode(batch.read, model.encode(batch.pixels))
+        model.decode(batch.inputs, model.encode(batch.pixels))
     assert attention.tap is silent
-    assert len(seen_before) == batch.read.shape[1]
+    assert len(seen_before) == batch.inputs.shape[1]
     assert not torch.cat(weights[0], dim=2).any()
     attention.tap = None
     with watched([attention]) as weights:
-        model.decode(batch.read, model.encode(batch.pixels))
-    doubly_stochastic(weights, batch.target != PAD).backward()
+        model.decode(batch.inputs, model.encode(batch.pixels))
+    doubly_stochastic(weights, batch.targets != PAD).backward()
     assert bool(attention.query.weight.grad.any())
 
 
@@ -152,8 +152,8 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
     model: Any = task.build(config(normalizer=Sampled.Config()))
     batch = task.batch("train", range(6))
     with choices(model) as drawn, watched([model.decoder.cross_attention]) as weights:
-        model.decode(batch.read, model.encode(batch.pixels))
-    assert len(drawn) == batch.read.shape[1]
+        model.decode(batch.inputs, model.encode(batch.pixels))
+    assert len(drawn) == batch.inputs.shape[1]
     largest = torch.cat(weights[0], dim=2).amax(dim=-1)
     assert 0.2 < float((largest == 1).float().mean()) < 0.8
     objective = Reinforce.Config().build()

@@ -177,9 +177,9 @@ def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) ->
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
     assert batch.source[:2, :5].tolist() == [[BOS, *item, EOS] for item in ids]
-    assert batch.target.tolist() == [1, 0, 1]
-    assert batch.keys is not None
-    assert batch.keys.sum(dim=1).tolist() == task.lengths("train")[[1, 5, 0], 0].tolist()
+    assert batch.targets.tolist() == [1, 0, 1]
+    assert batch.source_mask is not None
+    assert batch.source_mask.sum(dim=1).tolist() == task.lengths("train")[[1, 5, 0], 0].tolist()
 
 
 def test_dropped_words_are_a_function_of_the_noise(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from foveate.decode.beam import Beam, DiverseBeam, Greedy, another, with_beam
 from foveate.decode.constraints import Constraints, NoRepeat
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
 from foveate.decode.search import EnsembleSteps, Followed, Search, log_mean_p
-from foveate.decode.watch import Watch
+from foveate.decode.watch import STATES, Watch
 from foveate.measure.laws.searches import follows_search
 from foveate.measure.laws.trial import SIZES, Sizes, Trial
 from foveate.tasks.metrics import MinimumBayesRisk
@@ -296,6 +298,29 @@ def test_a_search_goes_no_further_than_its_positions_are_read() -> None:
     positions = search.positions(tables, [0], START, END)
     assert len([position for position, _ in zip(positions, range(2), strict=False)]) == 2
     assert len(tables.written[0]) == 2, "no fourth position was asked for"
+
+
+def test_the_worked_step_of_the_spine_is_what_a_beam_does() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "spine.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\w \S) \| (\S+) × (\S+) = (\S+) \| −(\S+) \| (\w+)", page, re.M)
+    first = {A: 0.6, B: 0.4}
+    after = {A: (0.05, 0.4, 0.1, 0.45), B: (0.25, 0.15, 0.5, 0.1)}
+
+    def table(prefix: Prefix) -> Sequence[float]:
+        return after[prefix[-1]] if prefix else (0.6, 0.4, 0.0, 0.0)
+
+    search: Search = Beam.Config(beam_size=2, length_penalty=0.6, **limit(9)).build()
+    _, position = itertools.islice(search.positions(Tables([table]), [0], START, END), 2)
+    parts = (position.parent, position.token, position.log_p, position.state)
+    found = list(zip(*(part[0].tolist() for part in parts), strict=True))
+    assert len(rows) == len(found) == 4
+    for row, (parent, token, total, state) in zip(rows, found, strict=True):
+        names, before, own, both, nats, said = row
+        assert names == f"{'AB'[parent]} {'ABC⏎'[token]}" and said == STATES[state]
+        assert (float(before), float(own)) == (first[parent], after[parent][token])
+        assert math.exp(total) == near(float(both), terms=MODEL)
+        assert f"{-total:.3f}" == nats
+    assert f"{position.score[0, 0]:.3f}" == "-1.194"
 
 
 def test_positions_of_several_sources_name_them() -> None:

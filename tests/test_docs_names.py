@@ -25,7 +25,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs" / "guide").glob("*.md")),
     *sorted((ROOT / "docs" / "reference").glob("*.md")),
-    ROOT / "docs" / "README.md",
+    *(ROOT / "docs" / name for name in ("README.md", "spine.md")),
     ROOT / "docs" / "development" / "architecture.md",
 ]
 FOLDERS = {path.name for base in (ROOT, PACKAGE) for path in base.iterdir() if path.is_dir()}

@@ -14,7 +14,7 @@ from foveate.models.classic import WindowDecoder
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.recurrent import RecurrentStack
 from foveate.nn.spec import Tokens
 from tolerances import close
@@ -111,7 +111,7 @@ def test_the_picture_of_gates_shows_the_liveliest_units_over_the_words() -> None
 
 
 def test_numbers_remembered_are_those_that_were_given() -> None:
-    state, module = State(), nn.Identity()
+    state, module = DecoderState(), nn.Identity()
     for _ in range(3):
         state.grow(module, torch.zeros(1, 2, 1, 5), torch.zeros(1, 2, 1, 5))
     state.replace(module, (torch.zeros(1, 7),))

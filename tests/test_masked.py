@@ -94,10 +94,12 @@ def test_a_batch_remembers_what_stood_there(task: MaskedLanguage) -> None:
     width = batch.source.shape[1]
     rows, columns = batch.places // width, batch.places % width
     expected = [whole[r][c - 1] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)]
-    assert batch.target.tolist() == expected
+    assert batch.targets.tolist() == expected
     assert batch.source[:, 0].tolist() == [BOS] * 8
-    assert batch.keys is not None
-    assert all(batch.source[r, int(n) - 1] == EOS for r, n in enumerate(batch.keys.sum(dim=1)))
+    assert batch.source_mask is not None
+    assert all(
+        batch.source[r, int(n) - 1] == EOS for r, n in enumerate(batch.source_mask.sum(dim=1))
+    )
 
 
 def test_a_vocabulary_with_a_mask_uses_it(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder
-from foveate.nn.attention import SHORT, Attention
-from foveate.nn.context import Mask, State
+from foveate.nn.attention import Attention
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.linear import RMSNorm
-from foveate.nn.native.kernels import library, without_kernels
+from foveate.nn.native.kernels import SHORT, library, without_kernels
 from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
 from foveate.nn.scores import Normalizer, Softmax
 from foveate.nn.spec import Tokens
@@ -39,7 +39,7 @@ def definition(mask: Mask, query_at: range, key_at: range, rows: int) -> Tensor:
     for row in range(rows):
         for t, q in enumerate(query_at):
             for s, k in enumerate(key_at):
-                real = mask.keys is None or bool(mask.keys[row, s])
+                real = mask.key_mask is None or bool(mask.key_mask[row, s])
                 past = not mask.causal or k <= q
                 near = mask.window is None or abs(q - k) < mask.window
                 seen[row, t, s] = real and past and near
@@ -172,7 +172,7 @@ HEADS, SIZE = 2, 3
 )
 def test_growing_and_reordering_is_joining_and_picking(first, moves) -> None:
     """A number appends so many steps, a list picks rows."""
-    state, module = State(), nn.Identity()
+    state, module = DecoderState(), nn.Identity()
     expected = tuple(torch.randn(3, HEADS, first, SIZE) for _ in "kv")
     result = state.grow(module, *(part.clone() for part in expected))
     for move in moves:
@@ -191,7 +191,7 @@ def test_growing_and_reordering_is_joining_and_picking(first, moves) -> None:
 
 
 def test_what_was_given_is_never_written_to() -> None:
-    state, module = State(), nn.Identity()
+    state, module = DecoderState(), nn.Identity()
     prefix = torch.randn(1, HEADS, 5, SIZE)
     before = prefix.clone()
     for _ in range(3):
@@ -200,7 +200,7 @@ def test_what_was_given_is_never_written_to() -> None:
 
 
 def test_growing_step_by_step_copies_seldom() -> None:
-    state, module, places = State(), nn.Identity(), set()
+    state, module, places = DecoderState(), nn.Identity(), set()
     for _ in range(200):
         (keys,) = state.grow(module, torch.zeros(1, 1, 1, 1))
         places.add(keys.untyped_storage().data_ptr())
@@ -208,15 +208,15 @@ def test_growing_step_by_step_copies_seldom() -> None:
 
 
 def test_modules_are_told_apart() -> None:
-    state, item, other = State(), nn.Identity(), nn.Identity()
+    state, item, other = DecoderState(), nn.Identity(), nn.Identity()
     state.grow(item, torch.zeros(1, 1, 2, 1))
     (keys,) = state.grow(other, torch.ones(1, 1, 3, 1))
     assert torch.equal(keys, torch.ones(1, 1, 3, 1))
-    assert State().position == 0
+    assert DecoderState().position == 0
 
 
 def test_once_is_made_once_and_keeps_its_sources() -> None:
-    state, module, made = State(), nn.Identity(), []
+    state, module, made = DecoderState(), nn.Identity(), []
 
     def make() -> tuple[Tensor, ...]:
         made.append(1)
@@ -231,7 +231,7 @@ def test_once_is_made_once_and_keeps_its_sources() -> None:
 
 
 def test_what_is_current_follows_its_hypotheses() -> None:
-    state, module = State(), nn.Identity()
+    state, module = DecoderState(), nn.Identity()
 
     def start() -> tuple[Tensor, ...]:
         return torch.arange(3.0)[:, None], 10 + torch.arange(3.0)[:, None]
@@ -484,7 +484,7 @@ def test_padding_neither_enters_the_state_nor_fades_it() -> None:
     torch.manual_seed(0)
     layer = SelectiveStateSpace.Config().build(8)
     x, keys = torch.randn(1, 6, 8), torch.ones(1, 6, dtype=torch.bool)
-    padded, alone = State(), State()
+    padded, alone = DecoderState(), DecoderState()
     keys[:, 4:] = False
     layer(x, keys, padded)
     layer(x[:, :4], None, alone)
@@ -492,7 +492,7 @@ def test_padding_neither_enters_the_state_nor_fades_it() -> None:
     torch.testing.assert_close(*h)
 
 
-def remembered(state: State, model: LanguageModel) -> int:
+def remembered(state: DecoderState, model: LanguageModel) -> int:
     """Numbers held for all layers; fails where something is held that grows."""
     assert not state._grown
     assert not state._cached
@@ -504,9 +504,9 @@ def remembered(state: State, model: LanguageModel) -> int:
 def test_memory_at_generation_does_not_grow_with_length() -> None:
     decoder = MambaDecoder.Config(hidden_size=16, num_layers=2)
     model = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
-    state, sizes = State(), []
+    state, sizes = DecoderState(), []
     for step in range(1, 101):
-        model.decode(torch.full((3, 1), 4 + step % 10), state)
+        model.decode(torch.full((3, 1), 4 + step % 10), state=state)
         sizes.append(remembered(state, model))
     assert set(sizes) == {2 * 3 * 32 * (3 + 16)}  # layers · rows · channels · (window − 1 + states)
     assert state.position == 100

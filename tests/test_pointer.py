@@ -20,7 +20,7 @@ from foveate.nn.scores import Normalizer
 from foveate.nn.spec import Tokens
 from foveate.run import Run
 from foveate.run.training import train
-from foveate.tasks.objectives import mean_nll
+from foveate.tasks.text_to_text import mean_nll
 from test_views_registry import draw
 from tolerances import close
 

@@ -56,11 +56,11 @@ def learnt() -> tuple[PrefixTranslation, Any]:
 
 def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
     batch = join([[5, 6], [7]], [[8], [9, 10]])
-    assert batch.read.tolist() == [[BOS, 5, 6, EOS, 8], [BOS, 7, EOS, 9, 10]]
-    expected = batch.target.flatten()[batch.real].tolist()
+    assert batch.inputs.tolist() == [[BOS, 5, 6, EOS, 8], [BOS, 7, EOS, 9, 10]]
+    expected = batch.targets.flatten()[batch.counted].tolist()
     assert expected == [8, EOS, 9, 10, EOS]
     longer = join([[5, 6], [7]], [[8], []])
-    assert longer.target.flatten()[longer.real].tolist() == [8, EOS, EOS]
+    assert longer.targets.flatten()[longer.counted].tolist() == [8, EOS, EOS]
 
 
 def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -> None:

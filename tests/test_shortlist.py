@@ -61,7 +61,7 @@ def test_what_a_search_may_choose_from(run: Run) -> None:
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_search_over_the_list_of_all_tokens_is_the_search(run: Run, beam_size: int) -> None:
     lines = [source for source, _ in PAIRS] + ["", "the"]
-    run.task._shortlist = Shortlist(torch.arange(run.task.target_tokenizer.vocab_size), empty(run))
+    run.task.shortlist = Shortlist(torch.arange(run.task.target_tokenizer.vocab_size), empty(run))
     short = run.decoding(shortlist=True)
     ours, all_tokens = short.translate(lines, beam_size), run.translate(lines, beam_size)
     assert [a.hypotheses for a in ours] == [a.hypotheses for a in all_tokens]
@@ -72,7 +72,7 @@ def test_a_search_over_the_list_of_all_tokens_is_the_search(run: Run, beam_size:
 def test_nothing_else_comes_out_but_where_a_beginning_is_given(run: Run) -> None:
     target = run.task.target_tokenizer
     ids = [*range(4), *(target.pieces.index(piece) for piece in ("le", "chat"))]
-    run.task._shortlist = Shortlist(torch.tensor(ids), empty(run))
+    run.task.shortlist = Shortlist(torch.tensor(ids), empty(run))
     short = run.decoding(shortlist=True)
     answers = short.translate(["the dog runs", "the cat sleeps"], beam_size=2)
     assert {i for a in answers for i in a.outputs[0].ids} <= set(ids)
@@ -90,7 +90,7 @@ def test_it_lies_in_the_run(run: Run) -> None:
         Shortlist.load(run.path)
     made = learn(run.task, 3, 2)
     made.save(run.path)
-    again = foveate.load(run.path).task.shortlist()
+    again = foveate.load(run.path).task.shortlist
     assert torch.equal(again.often, made.often) and torch.equal(again.likely, made.likely)
     content = (run.path / FILE).read_bytes()
     with zipfile.ZipFile(other := io.BytesIO(), "w") as archive:

@@ -116,7 +116,7 @@ def test_every_key_is_in_the_table() -> None:
     ],
 )  # fmt: skip
 def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], message: str) -> None:
-    (result,) = changes(Path("run"), config(before), config(after))
+    (result,) = changes(Path("run"), config(before).tree(), config(after).tree())
     assert str(result) == message
 
 
@@ -133,7 +133,7 @@ def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], mess
 )  # fmt: skip
 def test_what_may_not_change_is_refused(train, more, named) -> None:
     with pytest.raises(ConfigError) as refused:
-        changes(Path("runs/a"), config({}), config(train, **more))
+        changes(Path("runs/a"), config({}).tree(), config(train, **more).tree())
     assert named in str(refused.value) and "runs/a" in str(refused.value)
     assert "; set " in str(refused.value) and "--run" in str(refused.value)
 

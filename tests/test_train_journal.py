@@ -188,6 +188,7 @@ def test_a_step_of_plain_gradient_descent(tmp_path: Path) -> None:
         expected.append((float(gradient), float(0.1 * gradient / before)))
         with health.watching(step):
             optimizer.step()
+        health.write(step)
         optimizer.zero_grad()
     journal.close()
     lines = read(tmp_path)

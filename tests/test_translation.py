@@ -182,9 +182,9 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
     batch = task.batch("train", indices)
     longest = task.lengths("train")[indices].max(axis=0)
     assert batch.source.shape == (3, longest[0])
-    assert batch.read.shape == batch.target.shape == (3, longest[1])
-    assert batch.keys is not None
-    assert batch.real is not None
+    assert batch.inputs.shape == batch.targets.shape == (3, longest[1])
+    assert batch.source_mask is not None
+    assert batch.counted is not None
     places = []
     for row, index in enumerate(indices):
         source, target = (
@@ -195,17 +195,17 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
         )
         fill = [PAD] * (longest[0] - len(source) - 1), [PAD] * (longest[1] - len(target) - 1)
         assert batch.source[row].tolist() == [*source, EOS, *fill[0]]
-        assert batch.keys[row].tolist() == [i <= len(source) for i in range(longest[0])]
-        assert batch.read[row].tolist() == [BOS, *target, *fill[1]]
-        assert batch.target[row].tolist() == [*target, EOS, *fill[1]]
+        assert batch.source_mask[row].tolist() == [i <= len(source) for i in range(longest[0])]
+        assert batch.inputs[row].tolist() == [BOS, *target, *fill[1]]
+        assert batch.targets[row].tolist() == [*target, EOS, *fill[1]]
         places += [row * longest[1] + t for t in range(len(target) + 1)]
-    assert batch.real.tolist() == places
+    assert batch.counted.tolist() == places
 
 
 def test_even_pairs_need_no_mask() -> None:
     batch = collate([[5, 6], [7, 8]], [[5], [6]])
-    assert batch.keys is None
-    assert batch.real is None
+    assert batch.source_mask is None
+    assert batch.counted is None
 
 
 @MODELS
@@ -363,7 +363,7 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
     pair = zip((task.source_tokenizer, task.target_tokenizer), ("ab c", "de"), strict=True)
     batch = collate(*(side.encode_ids([text]) for side, text in pair))
     with capture(model) as maps, torch.no_grad():
-        model.decode(batch.read, model.encode(batch.source, batch.keys))
+        model.decode(batch.inputs, model.encode(batch.source, batch.source_mask))
     (pieces,) = maps.values()
     d, e, end = pieces[0, 0].tolist()  # over a, b, the space, c and the end
     expected = [

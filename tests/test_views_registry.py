@@ -28,7 +28,8 @@ from foveate.look.views.text import by_length, differences, grouped, in_order
 from foveate.look.views.training import panel, smoothed
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
-from foveate.tasks.objectives import CrossEntropy, OwnOutput, tokens_of
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.teacher_forcing import OwnOutput, tokens_of
 from foveate.train.journal import Line, read
 from small_runs import invoked, made
 from tolerances import MODEL, ROW, close, near
@@ -191,7 +192,7 @@ def test_free_errors_of_a_caption_are_those_of_its_greedy_output(runs: dict[str,
         own = tokens_of(run.model, places.memory)
         free = OwnOutput.Config().build().read(own, places.inputs, 1)
         says = run.model(batch.pixels, free).argmax(-1)[0]
-        hits[: len(ids) + 1] += (says == batch.target[0]).numpy()
+        hits[: len(ids) + 1] += (says == batch.targets[0]).numpy()
     assert errors.free["accuracy"] * errors.counts == near(hits, MODEL)
 
 

@@ -68,7 +68,7 @@ def main() -> None:
     )
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>{escape(title)}'
     text = f"{svg}</title>\n<style>{STYLE}\n</style>\n" + "\n".join(parts) + "\n</svg>\n"
-    PICTURE.write_text(text, "utf-8")
+    PICTURE.write_text(text, "utf-8", newline="\n")
     print(PICTURE)
 
 

@@ -28,6 +28,6 @@ class MyCausal(Attention):
         s = indices(context.key_at, None)[None, :]  # (1, S) positions of the keys
         visible = ...  # (T, S), true if the query at t may attend to the key at s
         visible = visible if context.mask.causal else s >= 0  # every query sees all of a memory
-        if context.mask.keys is not None:
-            visible = visible & context.mask.keys[:, None, None, :]
+        if context.mask.key_mask is not None:
+            visible = visible & context.mask.key_mask[:, None, None, :]
         return self.normalizer(scores.masked_fill(~visible, -torch.inf)).masked_fill(~visible, 0)

@@ -22,11 +22,11 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn import attention as fused_module
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm
+from foveate.nn.native import kernels as fused_module
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
 from foveate.train.stored import load_weights, save_weights
@@ -309,7 +309,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
 
         limit = -1 if expected else 10**9
         monkeypatch.setattr(fused_module, "SHORT", limit)
-        monkeypatch.setattr(fused_module.F, "scaled_dot_product_attention", counted)
+        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
         return calls
 
     return choose

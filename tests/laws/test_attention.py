@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from foveate.config import Config
 from foveate.measure.laws.layers import check_weights
 from foveate.nn.attention import Attention, split_heads
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.positions import Rotary
 from foveate.nn.scores import Dot, Location, Score, Softmax
 from laws.conftest import KEYS, SIZE, each, each_mask, keeps_laws, weights_of
@@ -240,7 +240,7 @@ def test_grouped_queries_equal_repeated_keys(attention: Attention) -> None:
 @each_mask
 def test_hypotheses_share_the_keys_of_their_source(attention, mask, fused) -> None:
     memory, seen = torch.randn(2, 5, SIZE), mask()
-    keys = None if seen.keys is None else seen.keys.repeat_interleave(3, 0)
+    keys = None if seen.key_mask is None else seen.key_mask.repeat_interleave(3, 0)
     for _ in roads(attention, fused):
         for steps in (1, 3):
             query, own = torch.randn(6, steps, SIZE), Mask(keys, seen.causal, seen.window)
@@ -253,7 +253,7 @@ def test_whole_equals_chunk_by_chunk(attention: Attention, window: int | None) -
     x = torch.randn(2, 5, SIZE)
     whole = attention(x, mask=Mask(causal=True, window=window))
     for chunks in ([1] * 5, [3, 2], [1, 4], [3, 1, 1], [2, 1, 2]):
-        state, result = State(), []
+        state, result = DecoderState(), []
         for part in x.split(chunks, dim=1):
             result.append(attention(part, None, Mask(causal=True, window=window), state))
             state.position += part.shape[1]
@@ -261,7 +261,7 @@ def test_whole_equals_chunk_by_chunk(attention: Attention, window: int | None) -
 
 
 def test_keys_of_a_memory_are_made_once(attention: Attention) -> None:
-    memory, query, state = torch.randn(2, 5, SIZE), torch.randn(2, 3, SIZE), State()
+    memory, query, state = torch.randn(2, 5, SIZE), torch.randn(2, 3, SIZE), DecoderState()
     first = attention(query, memory, state=state)
     assert torch.equal(attention(query, torch.full_like(memory, torch.nan), state=state), first)
 

@@ -16,7 +16,7 @@ from foveate.models.classifier import Classifier
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn import efficient_attention
 from foveate.nn.attention import Attention, BaseAttention, split_heads
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.efficient_attention import (
     BlockSparseAttention,
     LinearAttention,
@@ -83,8 +83,8 @@ def test_a_mixture_by_the_weights_shown_is_the_output(config: BaseAttention.Conf
         attention.tap = lambda seen, weights=weights: weights.to(seen.dtype)  # force what was seen
         close(attention(x, None, mask), plain)
         attention.tap = None
-        if mask.keys is not None:
-            assert bool((weights.transpose(1, 3)[~mask.keys] == 0).all())
+        if mask.key_mask is not None:
+            assert bool((weights.transpose(1, 3)[~mask.key_mask] == 0).all())
         if mask.causal:
             assert bool((weights.triu(1) == 0).all())
 
@@ -108,7 +108,7 @@ def test_long_inputs_step_by_step(config: BaseAttention.Config) -> None:
             attention(x, None, Mask(causal=True))
         return
     whole = attention(x, None, Mask(causal=True))
-    state, result = State(), []
+    state, result = DecoderState(), []
     for part in x.split([70, 1, 40, 1, 1, 37], dim=1):
         result.append(attention(part, None, Mask(causal=True), state))
         state.position += part.shape[1]
@@ -226,7 +226,7 @@ def test_linear_attention_is_its_equation(causal: bool) -> None:
 @each_kernel
 def test_what_a_kernel_remembers_does_not_grow(config: BaseAttention.Config) -> None:
     def remembered(steps: int) -> int:
-        attention, state = built(config), State()
+        attention, state = built(config), DecoderState()
         attention(torch.randn(1, steps, SIZE), None, Mask(causal=True), state)
         assert not state._grown
         return sum(t.numel() for parts in state._current.values() for t in parts)
@@ -236,7 +236,7 @@ def test_what_a_kernel_remembers_does_not_grow(config: BaseAttention.Config) -> 
 
 @each_kernel
 def test_kernels_refuse_what_needs_scores(config: BaseAttention.Config) -> None:
-    attention, x, state = built(config), torch.randn(1, 5, SIZE), State()
+    attention, x, state = built(config), torch.randn(1, 5, SIZE), DecoderState()
     with pytest.raises(ValueError, match=r'position = "alibi" .* another position'):
         attention(x, position=ALiBi.Config().build(SIZE, HEADS))
     with pytest.raises(ValueError, match="no window"):

@@ -10,7 +10,7 @@ from foveate.look.cells import capture_cells
 from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
 from foveate.models.presets import PRESETS
 from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.recurrent import GRUCell, LSTMCell
 from foveate.nn.spec import Tokens
 from laws.conftest import RECURRENT, TRANSFORMER, build, changed, defaults, each, ids, real
@@ -68,7 +68,7 @@ def test_without_a_bridge_nothing_has_changed() -> None:
     decoder, memory = model.decoder, model.encode(SOURCE, KEYS)
     assert isinstance(decoder, RecurrentDecoder) and memory.final is not None
     first = torch.tanh(decoder.bridge(memory.final[-1][0])).split(16, dim=-1)
-    state = State()
+    state = DecoderState()
     state.replace(decoder, first)
     assert torch.equal(model.decode(TARGET, memory, state), model.decode(TARGET, memory))
 

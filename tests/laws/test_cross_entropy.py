@@ -16,7 +16,8 @@ from foveate.nn import loss
 from foveate.nn.loss import linear_cross_entropy, linear_divergence, linear_taught
 from foveate.nn.native.kernels import without_kernels
 from foveate.tasks.base import Loss
-from foveate.tasks.objectives import CrossEntropy, Distillation, Objective, RDrop
+from foveate.tasks.compared import Distillation, RDrop
+from foveate.tasks.objectives import CrossEntropy, Objective
 from laws.conftest import MODELS, build, ids, real
 from tolerances import MODEL, close
 

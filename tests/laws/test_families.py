@@ -15,7 +15,7 @@ from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory, Model
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.nn.attention import BaseAttention
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.efficient_attention import LowRankAttention
 from foveate.nn.linear import Dropout
 from foveate.nn.spec import Tokens
@@ -46,7 +46,7 @@ def test_whole_equals_step_by_step_equals_chunks(model: EncoderDecoder) -> None:
     memory = model.encode(SOURCE, KEYS)
     whole = model.decode(TARGET, memory)
     for chunks in ([1] * 5, [3, 2], [1, 4], [2, 1, 1, 1]):
-        state = State()
+        state = DecoderState()
         parts = [model.decode(part, memory, state) for part in TARGET.split(chunks, dim=1)]
         close(torch.cat(parts, dim=1), whole)
         assert state.position == 5
@@ -85,7 +85,7 @@ def test_hypotheses_of_a_source_share_its_memory(model: EncoderDecoder) -> None:
     each_its_own = memory.select(torch.arange(3).repeat_interleave(2))
     expanded = model.decode(hypotheses, each_its_own)
     close(model.decode(hypotheses, memory), expanded)
-    state = State()
+    state = DecoderState()
     steps = [model.decode(hypotheses[:, t : t + 1], memory, state) for t in range(4)]
     close(torch.cat(steps, dim=1), expanded)
 
@@ -214,7 +214,7 @@ def test_every_encoder_goes_with_every_decoder() -> None:
             assert logits.shape == (3, 5, VOCABULARY), (encoder, decoder)
             other = model(SOURCE.roll(1, 0), TARGET, KEYS.roll(1, 0))
             assert differ(logits, other), (encoder, decoder, "is deaf to the source")
-            state, memory = State(), model.encode(SOURCE, KEYS)
+            state, memory = DecoderState(), model.encode(SOURCE, KEYS)
             steps = [model.decode(TARGET[:, t : t + 1], memory, state) for t in range(5)]
             close(model.logits(torch.cat(steps, dim=1)), logits)
 
@@ -248,7 +248,7 @@ def test_without_attention_the_last_state_is_all_that_is_known() -> None:
     without = changed(RECURRENT[1], attention=None)
     model = build(EncoderDecoder.Config(encoder=RECURRENT[0], decoder=without))
     memory = model.encode(SOURCE, KEYS)
-    other = Memory(torch.full_like(memory.values, torch.nan), memory.keys, memory.final)
+    other = Memory(torch.full_like(memory.values, torch.nan), memory.source_mask, memory.final)
     assert torch.equal(model.decode(TARGET, memory), model.decode(TARGET, other))
 
 

@@ -13,14 +13,8 @@ from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesSteps
 from foveate.nn.linear import WindowNorm
 from foveate.nn.spec import Series
-from foveate.tasks.objectives import (
-    CrossEntropy,
-    LinearDecay,
-    Objective,
-    OwnOutput,
-    Predictions,
-    Scheduled,
-)
+from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.teacher_forcing import LinearDecay, OwnOutput, Predictions, Scheduled
 from foveate.train.stored import load_weights, save_weights
 from laws.conftest import changed, defaults, gradients_reach, shrink
 from tolerances import MODEL, close, differ
@@ -138,7 +132,8 @@ def own_rows(objective: Objective) -> Mix:
     """What the objective lets a forecaster read of its own."""
 
     def mix(x: Tensor, after: After) -> Tensor:
-        return objective.read(Predictions(lambda read, _: after(read), prompt=LENGTH), x)
+        own = Predictions(lambda read, _: after(read), prompt=LENGTH)
+        return objective.read(lambda: own, x)
 
     return mix
 

@@ -9,7 +9,7 @@ import torch
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
 from laws.conftest import (
@@ -72,8 +72,8 @@ def model(request: pytest.FixtureRequest) -> LanguageModel:
 def test_whole_equals_step_by_step_equals_chunks(model: LanguageModel) -> None:
     whole = model.decode(TEXT)
     for chunks in ([1] * 9, [4, 5], [1, 8], [6, 1, 1, 1]):
-        state = State()
-        parts = [model.decode(part, state) for part in TEXT.split(chunks, dim=1)]
+        state = DecoderState()
+        parts = [model.decode(part, state=state) for part in TEXT.split(chunks, dim=1)]
         close(torch.cat(parts, dim=1), whole)
         assert state.position == 9
 
@@ -97,9 +97,9 @@ def test_rows_do_not_see_each_other(model: LanguageModel) -> None:
 
 @torch.no_grad()
 def test_memory_is_constant_where_a_decoder_says_so(model: LanguageModel) -> None:
-    state, sizes = State(), []
+    state, sizes = DecoderState(), []
     for part in ids(1, 24).split(8, dim=1):
-        model.decode(part, state)
+        model.decode(part, state=state)
         swapped = sum(t.numel() for parts in state._current.values() for t in parts)
         sizes.append((swapped, len(state._grown)))
     assert (len(set(sizes)) == 1 and not state._grown) == model.decoder.constant_memory

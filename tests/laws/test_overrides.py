@@ -15,11 +15,11 @@ from foveate.engine.program import CannotPack, Program
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory
 from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
-from foveate.nn import attention as fused_module
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.feed_forward import FeedForward, NoFeedForward
 from foveate.nn.linear import NoNorm, Norm
+from foveate.nn.native import kernels as fused_module
 from foveate.nn.native.kernels import library
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.spec import Labels, Tokens

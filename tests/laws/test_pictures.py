@@ -19,7 +19,7 @@ from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.models.vision import ConvolutionalEncoder, Glimpse
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.embedding import PatchStem
 from foveate.nn.normalizers import Sampled, choices
 from foveate.nn.recurrent import GRUCell
@@ -121,7 +121,7 @@ def test_captions_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> N
 @torch.no_grad()
 def test_whole_captions_equal_captions_step_by_step(config: Any) -> None:
     model = captioner(config)
-    memory, state = model.encode(pixels()), State()
+    memory, state = model.encode(pixels()), DecoderState()
     steps = [model.decode(words()[:, t : t + 1], memory, state) for t in range(5)]
     whole = model.decode(words(), memory)
     close(torch.cat(steps, dim=1), whole)

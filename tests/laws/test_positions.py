@@ -8,7 +8,7 @@ from torch import Tensor
 
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.more_positions import Concatenated
 from foveate.nn.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal
 from foveate.nn.scores import Dot
@@ -191,7 +191,7 @@ def test_learned_refuses_a_place_past_its_limit() -> None:
 def test_a_model_refuses_it_step_by_step_as_well() -> None:
     config = changed(TRANSFORMER[1], position=Learned.Config(max_length=3))
     decoder = config.build(Tokens(30), SIZE).eval()
-    memory, state = encoder(NoPosition.Config())(ids(1, 4)), State()
+    memory, state = encoder(NoPosition.Config())(ids(1, 4)), DecoderState()
     for step in range(3):
         decoder(ids(1, 3)[:, step : step + 1], memory, state)
     with pytest.raises(ValueError, match="max_length = 3"):
@@ -202,7 +202,7 @@ def test_a_model_refuses_it_step_by_step_as_well() -> None:
 def test_positions_count_from_the_state(config: Position.Config) -> None:
     """Attention in two chunks sees the same places as attention at once."""
     attention = TRANSFORMER[0].attention.model_copy(update={"num_heads": HEADS}).build(SIZE).eval()
-    position, x, state = built(config), torch.randn(2, 9, SIZE), State()
+    position, x, state = built(config), torch.randn(2, 9, SIZE), DecoderState()
     whole = attention(x, mask=Mask(causal=True), position=position)
     first = attention(x[:, :4], None, Mask(causal=True), state, position)
     state.position += 4

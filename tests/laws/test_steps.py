@@ -75,7 +75,7 @@ def test_stages_of_every_attention(kind: str, key_heads: int) -> None:
 
 
 def test_a_query_without_a_key_has_weights_of_0() -> None:
-    hidden = Mask(keys=torch.zeros(1, LENGTH, dtype=torch.bool))
+    hidden = Mask(key_mask=torch.zeros(1, LENGTH, dtype=torch.bool))
     before, after, stages = stages_of(Attention.Config().build(SIZE), 0, None, hidden)
     check(before, after, stages)
     assert not {s.name: s for s in stages}["weights"].values.any()

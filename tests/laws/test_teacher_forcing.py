@@ -14,11 +14,10 @@ from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.nn.spec import Tokens
 from foveate.run.snapshots import Snapshots
-from foveate.tasks.objectives import (
-    CrossEntropy,
+from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.teacher_forcing import (
     InverseSigmoidDecay,
     LinearDecay,
-    Objective,
     OwnOutput,
     SamplingSchedule,
     Scheduled,
@@ -58,7 +57,7 @@ def gradients(model: EncoderDecoder, forcing: TeacherForcing.Config) -> list[Ten
     objective.advance(5)
     torch.manual_seed(3)
     memory = model.encode(SOURCE, KEYS)
-    read = objective.read(tokens_of(model, memory), GOLD)
+    read = objective.read(lambda: tokens_of(model, memory), GOLD)
     hidden = torch.nn.functional.dropout(model.decode(read, memory)).flatten(0, 1)
     loss = objective(hidden, model.output.weight, GOLD.flatten())
     parameters = [p for p in model.parameters() if p.requires_grad]

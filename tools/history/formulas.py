@@ -12,7 +12,7 @@ from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.views.demos import formulas
 from foveate.nn.more_positions import T5Bias
 from foveate.nn.positions import ALiBi
-from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
+from foveate.tasks.teacher_forcing import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Schedule, WarmupStableDecay
 from history.drawing import Draw

@@ -165,7 +165,7 @@ class GuidedTranslation(Translation):
             return super().loss(model, batch, objective)
         with watched([guided_attention(model, self.config)]) as weights:
             loss = super().loss(model, batch, objective)
-        steps = batch.read.shape[1]  # the last pass; those before chose what it reads
+        steps = batch.inputs.shape[1]  # the last pass; those before chose what it reads
         alpha = torch.cat(weights[0], dim=2)[:, self.config.head, -steps:]  # (B, T, S)
         b, t, s = batch.places.to(alpha.device).unbind(dim=1)
         likely = alpha[b, t, s].float().clamp_min(1e-9).log()

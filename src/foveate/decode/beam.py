@@ -38,7 +38,9 @@ class Beam(Search):
 
         log p(y_≤t | x) = log p(y_<t | x) + log p(y_t | y_<t, x)
 
-    The 2k most probable extensions are considered, because k of them may end.
+    The 2k most probable extensions are considered: each hypothesis has one that ends, so k of them
+    may, and k others go on. Those that end among the first k are outputs; with k outputs a source
+    is done (`finish`).
     """
 
     class Config(Search.Config, kind="beam"):
@@ -55,11 +57,7 @@ class Beam(Search):
         return self.config.beam_size
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
-        """Return the 2n best extensions of each group: log p, token, parent in the group.
-
-        Each is (M, G, ≤ 2n). A hypothesis has at most one extension that ends, so n of the 2n
-        continue.
-        """
+        """Return the 2n best extensions of each group: log p, token, parent, (M, G, ≤ 2n) each."""
         log_p, token, parent = best(beams.log_p[:, 0], following, self.width)
         return log_p[:, None], token[:, None], parent[:, None]
 
@@ -240,7 +238,7 @@ def allocate(
 class Greedy(SingleSearch):
     """y_t = argmax p(y | y_<t, x): the most probable token at every position.
 
-    Sources whose output has ended leave the batch.
+    A `Beam` of one writes the same, with log p / lp as its score in place of log p.
     """
 
     class Config(Search.Config, kind="greedy"):

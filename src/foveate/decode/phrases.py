@@ -14,8 +14,6 @@ from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Tokenizer
 from foveate.data.words import UNSPACED
 
 UNFINISHED = "\ufffd"  # stands for a character with some bytes missing
-
-
 CHARACTER = 4  # most tokens of one: its bytes in UTF-8
 
 

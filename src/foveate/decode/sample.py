@@ -78,10 +78,7 @@ class Sample(SingleSearch):
     """
 
     class Config(Search.Config, kind="sample"):
-        """``top_k``, ``top_p`` and ``min_p`` filter tokens if they are set.
-
-        ``num_samples`` outputs of each source are drawn, and returned with the most probable first.
-        """
+        """Outputs are returned with the most probable first."""
 
         temperature: float = Field(1.0, gt=0)
         """Divides the logits; below 1 the likely tokens become likelier."""

@@ -16,14 +16,7 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, ConfigError, Configurable, merge
 from foveate.decode.choosing import widened
-from foveate.decode.constraints import (
-    FREE,
-    Constrained,
-    Constraints,
-    Next,
-    OutputRule,
-    Steps,
-)
+from foveate.decode.constraints import FREE, Constrained, Constraints, Next, OutputRule, Steps
 from foveate.decode.engine import Hypothesis, Outputs, check_outputs
 
 PRUNED, LIVE, DONE = 0, 1, 2  # states of a hypothesis
@@ -33,10 +26,11 @@ PRUNED, LIVE, DONE = 0, 1, 2  # states of a hypothesis
 class SearchPosition:
     """One position of the outputs of a search: the C candidates of each of M sources, best first.
 
-    A candidate extends the hypothesis in row ``parent`` of ``following`` (the distributions of the
-    position) by a token; one whose ``log_p`` is −∞ does not exist. ``index`` numbers the tokens
-    that are searched; ``vocabulary`` holds their ids if they are not all of them. ``onward`` are
-    the rows of the next position: indices, into the flattened (M, C), of the candidates in them.
+    The candidates are the extensions of all groups. One extends the hypothesis in row ``parent`` of
+    ``following`` (the distributions of the position) by a token; one whose ``log_p`` is −∞ does not
+    exist. ``index`` numbers the tokens that are searched; ``vocabulary`` holds their ids if they
+    are not all of them. ``onward`` are the rows of the next position: indices, into the flattened
+    (M, C), of the candidates in them.
     """
 
     sources: list[int]
@@ -144,7 +138,8 @@ def finish(
     """Return the state of each extension, and how many more outputs each group takes.
 
     Those among the n best that have ``ended`` are done. The n best of the others are live, unless
-    this token is the ``last`` of their source, when they are done too, or their group is full.
+    this token is the ``last`` of their source, when they are done too, or their group is full: a
+    search ends with n outputs of a group, without proof that no live hypothesis would score higher.
     """
     exists, rank = longer.log_p > -torch.inf, torch.arange(ended.shape[-1], device=ended.device)
     going = ~ended & ((~ended).cumsum(dim=-1) <= size) & exists
@@ -166,10 +161,8 @@ class Search(Configurable):
     class Config(BaseConfig, family="search"):
         """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens.
 
-        ``rules`` forbid tokens, such as those of repeated phrases. With ``shortlist`` only tokens
-        that are likely for a source are searched, if the run has such a list and no prefix is
-        given; p is then over these tokens only. With ``whole_characters`` outputs are valid UTF-8
-        even if tokens are parts of characters (`foveate.decode.constraints`).
+        A ``shortlist`` is used if the run has one and no prefix is given; p is then over the tokens
+        that are likely for a source only.
         """
 
         max_ratio: float = Field(2.0, ge=0, le=1000)
@@ -278,26 +271,26 @@ class Search(Configurable):
         beams = Beams.begin(len(limit), self.groups, size, steps.device)
         ids = torch.full_like(beams.sources, steps.start)
         while len(beams.sources):
-            following = steps.step(ids)
-            longer = beams.extended(*self.extend(beams, following, steps))
+            following = steps.step(ids)  # read
+            longer = beams.extended(*self.extend(beams, following, steps))  # extend
             last = longer.tokens.shape[-1] >= limit[beams.sources]  # (M,)
             ended = longer.token == steps.end  # (M, G, c)
-            state, room = finish(longer, ended, size, last)
+            state, room = finish(longer, ended, size, last)  # finish
             self._collect(outputs, longer, state, steps.end)
-            keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()
-            places = torch.arange(state.numel(), device=state.device).view_as(state)
-            onward = places.gather(-1, unfinished(ended, size))[keep]  # (K, G, n)
+            keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()  # continue: (K,)
+            numbers = torch.arange(state.numel(), device=state.device).view_as(state)
+            onward = numbers.gather(-1, unfinished(ended, size))[keep]  # (K, G, n) extensions
             score = longer.log_p / self.penalty(longer.tokens.shape[-1])
             yield SearchPosition(
-                [steps.rows[s] for s in beams.sources.tolist()],
-                longer.token.flatten(1),
-                longer.log_p.flatten(1),
-                score.flatten(1),
-                longer.row.flatten(1),
-                state.flatten(1),
-                onward.flatten(),
-                following,
-                steps.vocabulary,
+                sources=[steps.rows[s] for s in beams.sources.tolist()],
+                index=longer.token.flatten(1),
+                log_p=longer.log_p.flatten(1),
+                score=score.flatten(1),
+                parent=longer.row.flatten(1),
+                state=state.flatten(1),
+                onward=onward.flatten(),
+                following=following,
+                vocabulary=steps.vocabulary,
             )
             rows = longer.row.flatten()[onward.flatten()]
             if not torch.equal(rows, torch.arange(len(ids), device=rows.device)):
@@ -353,10 +346,7 @@ Draw = tuple[int, int]  # the number of a source and of its output
 
 
 class SingleSearch(Search, ABC):
-    """A search whose outputs do not compete: ``width`` for each source, one token at a time.
-
-    Sources whose outputs have ended leave the batch.
-    """
+    """A search whose outputs do not compete: ``width`` for each source, one token at a time."""
 
     @abstractmethod
     def choose(

@@ -354,11 +354,7 @@ class CompiledSearch:
         return stages
 
     def maps(
-        self,
-        names: Mapping[int, str],
-        compute: Callable[[], object],
-        read: int,
-        written: int,
+        self, names: Mapping[int, str], compute: Callable[[], object], read: int, written: int
     ) -> dict[str, Floats]:
         """Return the map (H, T, S) of attentions, by number and name, while ``compute`` is called.
 

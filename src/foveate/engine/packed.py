@@ -50,13 +50,7 @@ from foveate.decode.engine import (
     check_outputs,
 )
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
-from foveate.engine.answers import (
-    LabelAnswer,
-    ModelEngine,
-    Term,
-    Translator,
-    probabilities_of,
-)
+from foveate.engine.answers import LabelAnswer, ModelEngine, Term, Translator, probabilities_of
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
     CompiledModel,

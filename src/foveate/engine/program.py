@@ -35,10 +35,10 @@ from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention
-from foveate.nn.context import as_written
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
 from foveate.nn.more_positions import Appended, Concatenated, T5Bias, T5CausalBias
+from foveate.nn.native.kernels import as_written
 from foveate.nn.normalizers import Entmax15, Hardmax, Sampled, Sparsemax
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
 from foveate.nn.ssm import SSRU, SelectiveStateSpace

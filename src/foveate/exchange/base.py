@@ -29,7 +29,7 @@ from foveate.decode.search import Search
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
 from foveate.models.pointer import PointerGenerator
-from foveate.nn.context import as_written
+from foveate.nn.native.kernels import as_written
 from foveate.run import Run
 from foveate.run.pack import made_of
 from foveate.tasks.engine import Ensemble, TorchEngine

@@ -41,7 +41,7 @@ from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import State, Tensors
+from foveate.nn.context import DecoderState, Tensors
 from foveate.nn.more_positions import Appended, Concatenated
 from foveate.nn.positions import Position
 from foveate.nn.scores import Score
@@ -132,7 +132,7 @@ class Onnx(Export):
         return compare(self.run, sample, searches(self.run), theirs, exact=True)
 
 
-class Growing(State):
+class Growing(DecoderState):
     """A state whose tensors are passed in and out, without preallocated memory."""
 
     def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from foveate.config import ConfigError
 from foveate.look.foreign import ForeignAttention
 from foveate.look.hooks import HookPoint, chosen, tapped
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 
 LOST = 1e-6  # weight that may be cut off with keys that do not exist
 
@@ -80,14 +80,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.start, self.read, self.steps = 0, 0, 0
-        self.of: Callable[[], State | None] = lambda: None
+        self.of: Callable[[], DecoderState | None] = lambda: None
 
     def before_call(
         self, module: nn.Module, args: tuple[object, ...], named: dict[str, object]
     ) -> None:
         """Note the position at which a call of the module begins."""
         state = named.get("state", args[3] if len(args) > 3 else None)
-        if not isinstance(state, State):
+        if not isinstance(state, DecoderState):
             self.start, self.of = 0, lambda: None
             return
         same = self.of() is state and state.position == self.read

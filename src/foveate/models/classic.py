@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
 from foveate.nn.spec import Input, Tokens
@@ -31,13 +31,13 @@ class Bag(Memory):
         if self.order is None:
             return super().mean()
         places = self.order.unsqueeze(-1).expand_as(self.values)
-        source_mask = None if self.keys is None else self.keys.gather(1, self.order)
+        source_mask = None if self.source_mask is None else self.source_mask.gather(1, self.order)
         return Memory(self.values.gather(1, places), source_mask).mean()
 
     def select(self, rows: Tensor) -> Bag:
         chosen = super().select(rows)
         order = None if self.order is None else self.order[rows]
-        return Bag(chosen.values, chosen.keys, order=order)
+        return Bag(chosen.values, chosen.source_mask, order=order)
 
 
 class BagEncoder(Encoder):
@@ -141,10 +141,10 @@ class WindowDecoder(Decoder):
         self.output_size = size
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         embedded = self.dropout(self.stem(ids))
-        state = State() if state is None else state
+        state = DecoderState() if state is None else state
         rows, steps, size = embedded.shape
         older = self.config.order - 2  # embeddings of the window that were read before
         (before,) = state.current(self, lambda: (embedded.new_zeros(rows, older, size),))

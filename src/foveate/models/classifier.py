@@ -56,8 +56,8 @@ class Max(Pooling, kind="max"):
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         values = memory.values
-        if memory.keys is not None:
-            values = values.masked_fill(~memory.keys.unsqueeze(-1), -torch.inf)
+        if memory.source_mask is not None:
+            values = values.masked_fill(~memory.source_mask.unsqueeze(-1), -torch.inf)
         return values.amax(dim=1)
 
 

@@ -11,30 +11,33 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import Mask, State, definer, overridden
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
+from foveate.nn.native.kernels import definer, overridden
 from foveate.nn.recurrent import Hidden
 from foveate.nn.spec import Input, Tokens
+
+TargetIds = Int[Tensor, "B T"]
 
 
 @dataclass
 class Memory:
     """The output of an encoder, which a decoder attends to.
 
-    ``values`` (B, S, D); ``keys`` (B, S), true at real positions, None if all are real; ``final``:
-    the last hidden state of each layer of a recurrent encoder, None for other encoders; ``ids`` (B,
-    S): the source itself, for a model that copies from it.
+    ``values`` (B, S, D); ``source_mask`` (B, S), true at real positions, None if all are real;
+    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders;
+    ``ids`` (B, S): the source itself, for a model that copies from it.
     """
 
     values: Float[Tensor, "B S D"]
-    keys: Bool[Tensor, "B S"] | None = None
+    source_mask: Bool[Tensor, "B S"] | None = None
     final: list[Hidden] | None = None
     ids: Int[Tensor, "B S"] | None = None
 
     @cached_property
     def mask(self) -> Mask:
         """The mask of the real positions, shared by all layers and steps that attend to them."""
-        return Mask(self.keys)
+        return Mask(self.source_mask)
 
     def summary(self) -> Float[Tensor, "B D"]:
         """Return the source as one vector: the last hidden state, else the mean of the values."""
@@ -42,17 +45,17 @@ class Memory:
 
     def mean(self) -> Float[Tensor, "B D"]:
         """Return the mean of the values at real positions."""
-        if self.keys is None:
+        if self.source_mask is None:
             return self.values.mean(dim=1)
-        real = self.keys.unsqueeze(-1).to(self.values.dtype)
+        real = self.source_mask.unsqueeze(-1).to(self.values.dtype)
         return (self.values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
     def select(self, rows: Tensor) -> Memory:
         """Return the memory of the sources ``rows``."""
-        keys = None if self.keys is None else self.keys[rows]
+        source_mask = None if self.source_mask is None else self.source_mask[rows]
         final = self.final and [tuple(part[rows] for part in hidden) for hidden in self.final]
         ids = None if self.ids is None else self.ids[rows]
-        return Memory(self.values[rows], keys, final, ids)
+        return Memory(self.values[rows], source_mask, final, ids)
 
 
 class Encoder(Configurable, nn.Module):
@@ -116,7 +119,7 @@ class Decoder(Configurable, nn.Module):
         """Raise `UserError` if it cannot start from the output of this encoder."""
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: TargetIds, memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         raise NotImplementedError
 
@@ -128,7 +131,7 @@ class Model(Configurable, nn.Module):
         """The kind of model."""
 
     scored_by: ClassVar[tuple[str, ...]] = ("forward",)
-    """Methods that give W h + b here; where a derived class has others, a loss calls them."""
+    """Methods of this class that give scores W h + b; a loss calls those of a derived class."""
 
     @property
     def scores_are_product(self) -> bool:
@@ -138,7 +141,34 @@ class Model(Configurable, nn.Module):
         )
 
 
-class EncoderDecoder(Model):
+class Writer(Model):
+    """A model that writes tokens: p(y_t | y_<t) = softmax(W · decode(y_<t)).
+
+    The decoder reads a memory of the source, or none, as in a language model.
+    """
+
+    decoder: Decoder
+    output: nn.Linear
+    scored_by = "predict", "logits"
+
+    def decode(
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Return a vector at each target position, from which the next token is predicted."""
+        return self.decoder(ids, memory, state)
+
+    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Return unnormalised log-probabilities of every next token."""
+        return self.output(hidden)
+
+    def predict(
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
+    ) -> Float[Tensor, "B T V"]:
+        """Return unnormalised log-probabilities of the token that follows each position."""
+        return self.logits(self.decode(ids, memory, state))
+
+
+class EncoderDecoder(Writer):
     """p(y_t | y_<t, x) = softmax(W · decode(y_<t, encode(x)))."""
 
     class Config(Model.Config, kind="encoder_decoder"):
@@ -153,7 +183,6 @@ class EncoderDecoder(Model):
         output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
-    scored_by = "predict", "logits"
 
     def __init__(self, config: Config, source: Input, target: Tokens) -> None:
         super().__init__()
@@ -173,22 +202,6 @@ class EncoderDecoder(Model):
     def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read the source; ``source_mask`` is true at real positions, None if all are real."""
         return self.encoder(inputs, source_mask)
-
-    def decode(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """Return a vector at each target position, from which the next token is predicted."""
-        return self.decoder(ids, memory, state)
-
-    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Return unnormalised log-probabilities of every next token."""
-        return self.output(hidden)
-
-    def predict(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
-    ) -> Float[Tensor, "B T V"]:
-        """Return unnormalised log-probabilities of the token that follows each position."""
-        return self.logits(self.decode(ids, memory, state))
 
     def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
         """Return the output projection onto some tokens only, a shortlist."""
@@ -217,7 +230,7 @@ class DecoderSteps:
         tokens: Int[Tensor, "W"] | None = None,
         never: tuple[int, ...] = (),
     ) -> None:
-        self.model, self.memory, self.state, self.tokens = model, memory, State(), tokens
+        self.model, self.memory, self.state, self.tokens = model, memory, DecoderState(), tokens
         self.device, self.never = memory.values.device, list(never)
         own = tokens is None or not model.scores_are_product
         self.output = None if tokens is None or own else model.output_rows(tokens)

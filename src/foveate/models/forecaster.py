@@ -32,6 +32,9 @@ class Outlook:
     levels: int = 1
 
 
+Rows = Float[Tensor, "B L C"]  # the look-back, scaled
+Calendar = Float[Tensor, "B A F"]  # features of the A = L + H rows
+Ahead = Float[Tensor, "B H C"]  # the rows to forecast
 After = Callable[[Tensor], Tensor]
 """Reads further rows (B, k, C) and predicts the one after the last."""
 Mix = Callable[[Tensor, After], Tensor]
@@ -55,9 +58,7 @@ class Forecaster(Model):
         self.config, self.series, self.outlook = config, series, outlook
         self.window_norm: WindowNorm = config.window_norm.build()
 
-    def forward(
-        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
-    ) -> Float[Tensor, "B H C Q"]:
+    def forward(self, values: Rows, calendar: Calendar) -> Float[Tensor, "B H C Q"]:
         """Return the forecast; ``calendar`` covers all A = L + H rows."""
         raise NotImplementedError
 
@@ -66,11 +67,7 @@ class Forecaster(Model):
         return list(range(self.series.length))
 
     def teach(
-        self,
-        values: Float[Tensor, "B L C"],
-        calendar: Float[Tensor, "B A F"],
-        target: Float[Tensor, "B H C"],
-        mix: Mix | None = None,
+        self, values: Rows, calendar: Calendar, target: Ahead, mix: Mix | None = None
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
         """Return predictions and targets of training; the last H of their T rows are the horizon.
 
@@ -99,9 +96,7 @@ class LinearForecaster(Forecaster):
         self.rest = nn.Linear(series.length, size)
         self.trend = None if config.trend_window is None else nn.Linear(series.length, size)
 
-    def forward(
-        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
-    ) -> Float[Tensor, "B H C Q"]:
+    def forward(self, values: Rows, calendar: Calendar) -> Float[Tensor, "B H C Q"]:
         of = self.window_norm.statistics(values)
         x = self.window_norm.enter(values, of).mT  # (B, C, L)
         if self.trend is None:
@@ -143,9 +138,7 @@ class Patch(Forecaster):
     def _stem(self) -> SeriesStem:
         return cast(SeriesStem, self.encoder.stem)
 
-    def forward(
-        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
-    ) -> Float[Tensor, "B H C Q"]:
+    def forward(self, values: Rows, calendar: Calendar) -> Float[Tensor, "B H C Q"]:
         of = self.window_norm.statistics(values)
         x = self.window_norm.enter(values, of)
         memory = self.encoder(x.mT.flatten(0, 1)[..., None])  # (B, L, C) -> (B·C, L, 1)
@@ -178,9 +171,7 @@ class Recurrent(Forecaster):
         )
         self.head = nn.Linear(config.hidden_size, series.channels * outlook.levels)
 
-    def forward(
-        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
-    ) -> Float[Tensor, "B H C Q"]:
+    def forward(self, values: Rows, calendar: Calendar) -> Float[Tensor, "B H C Q"]:
         of = self.window_norm.statistics(values)
         x = self.window_norm.enter(values, of)
         after = self._follow(calendar)
@@ -190,11 +181,7 @@ class Recurrent(Forecaster):
         return self.window_norm.leave(torch.cat(forecasts, dim=1), of)
 
     def teach(
-        self,
-        values: Float[Tensor, "B L C"],
-        calendar: Float[Tensor, "B A F"],
-        target: Float[Tensor, "B H C"],
-        mix: Mix | None = None,
+        self, values: Rows, calendar: Calendar, target: Ahead, mix: Mix | None = None
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
         """Predict every row but the first from the rows before it: T = L + H − 1."""
         of = self.window_norm.statistics(values)
@@ -210,7 +197,7 @@ class Recurrent(Forecaster):
         forecast: Tensor = self.head(outputs)
         return forecast.unflatten(-1, (self.series.channels, self.outlook.levels))
 
-    def _follow(self, calendar: Float[Tensor, "B A F"]) -> After:
+    def _follow(self, calendar: Calendar) -> After:
         """Return a function from the next rows (B, k, C) to the prediction (B, 1, C, Q) after."""
         layers = [cast(Recurrence, cast(nn.ModuleList, layer)[0]) for layer in self.stack.layers]
         hidden: list[Hidden | None] = [None] * len(layers)

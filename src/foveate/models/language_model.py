@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, Writer
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.embedding import output_projection, tie
 from foveate.nn.linear import LayerNorm, Norm
 from foveate.nn.spec import Tokens
 
 
-class LanguageModel(Model):
+class LanguageModel(Writer):
     """p(x_t | x_<t) = softmax(W · decode(x_<t))."""
 
     class Config(Model.Config, kind="language_model"):
@@ -32,7 +32,6 @@ class LanguageModel(Model):
         output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
-    scored_by = ("logits",)
 
     def __init__(self, config: Config, target: Tokens) -> None:
         super().__init__()
@@ -44,16 +43,8 @@ class LanguageModel(Model):
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
 
-    def decode(self, ids: Int[Tensor, "B T"], state: State | None = None) -> Float[Tensor, "B T D"]:
-        """Return a vector at each position, from which the next token is predicted."""
-        return self.decoder(ids, None, state)
-
-    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Return scores of every next token."""
-        return self.output(hidden)
-
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        return self.logits(self.decode(ids))
+        return self.predict(ids)
 
 
 class LanguageSteps:
@@ -72,7 +63,7 @@ class LanguageSteps:
         never: tuple[int, ...] = (),
     ) -> None:
         self.model, self.prompts, self.reach = model, prompts, reach
-        self.state, self.device, self.never = State(), prompts.device, list(never)
+        self.state, self.device, self.never = DecoderState(), prompts.device, list(never)
         self.text = prompts[:, :0]  # (N, t) all that was read
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
@@ -82,8 +73,8 @@ class LanguageSteps:
             new = torch.cat((new, self.prompts), dim=1)
         self.text = torch.cat((self.text, new), dim=1)
         if self.reach is not None and self.state.position + new.shape[1] > self.reach:
-            self.state, new = State(), self.text[:, -max(1, self.reach // 2) :]
-        logits = self.model.logits(self.model.decode(new, self.state)[:, -1]).float()
+            self.state, new = DecoderState(), self.text[:, -max(1, self.reach // 2) :]
+        logits = self.model.logits(self.model.decode(new, None, self.state)[:, -1]).float()
         logits[:, self.never] = -torch.inf
         return logits
 

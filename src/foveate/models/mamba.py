@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from functools import partial
 
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
@@ -11,9 +11,17 @@ from torch import Tensor, nn
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.models.transformer import DecoderLayer, TransformerDecoder
 from foveate.nn.attention import Attention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.linear import Dropout, Norm, ResidualBlock, RMSNorm, to_autocast_dtype
+from foveate.nn.linear import (
+    Dropout,
+    Norm,
+    ResidualBlock,
+    RMSNorm,
+    Sublayer,
+    through,
+    to_autocast_dtype,
+)
 from foveate.nn.positions import Position
 from foveate.nn.spec import Input, Tokens
 from foveate.nn.ssm import SSRU, SelectiveStateSpace
@@ -30,7 +38,8 @@ class MambaEncoderLayer(nn.Module):
         self.block = ResidualBlock(config.norm.build(size), config.dropout, "pre")
 
     def forward(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
-        return self.block.around(x, None, self._both_directions, source_mask)
+        directions = partial(self._both_directions, source_mask=source_mask)
+        return self.block.around(directions, x, None)
 
     def _both_directions(self, x: Tensor, source_mask: Tensor | None) -> Float[Tensor, "B S D"]:
         x = to_autocast_dtype(x)
@@ -92,13 +101,13 @@ class MambaDecoderLayer(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, memory: Memory | None, mask: Mask, state: State | None
+        self, x: Tensor, memory: Memory | None, mask: Mask, state: DecoderState | None
     ) -> Float[Tensor, "B T D"]:
-        blocks, cross = cast(list[ResidualBlock], list(self.blocks)), self.cross_attention
-        x = blocks[0].around(x, None, self.state_space, None, state)
-        if memory is not None and cross is not None:
-            x = blocks[1].around(x, None, cross, memory.values, mask, state)
-        return x
+        sublayers: list[Sublayer] = [partial(self.state_space, state=state)]
+        if memory is not None and self.cross_attention is not None:
+            cross = partial(self.cross_attention, memory=memory.values, mask=mask, state=state)
+            sublayers.append(cross)
+        return through(self.blocks, sublayers, x, None)
 
 
 class MambaDecoder(Decoder):
@@ -136,7 +145,7 @@ class MambaDecoder(Decoder):
         self.norm = config.norm.build(size)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         x = self.dropout(self.stem(ids))
         mask = Mask() if memory is None else memory.mask
@@ -154,7 +163,7 @@ class SSRULayer(DecoderLayer):
         self.unit = SSRU(config.hidden_size)
 
     def attend_to_prefix(
-        self, x: Tensor, mask: Mask, state: State | None, position: Position
+        self, x: Tensor, mask: Mask, state: DecoderState | None, position: Position
     ) -> Float[Tensor, "B T D"]:
         return self.unit(x, state)
 

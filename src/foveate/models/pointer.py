@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from foveate.data.tokenizer import UNK
 from foveate.errors import UserError
-from foveate.models.encoder_decoder import EncoderDecoder, Memory
-from foveate.nn.attention import Attention, Projection, split_hypotheses
-from foveate.nn.context import AttentionContext, Mask, State
+from foveate.models.encoder_decoder import EncoderDecoder, Memory, TargetIds
+from foveate.nn.attention import Attention, Projection, unfold_heads
+from foveate.nn.context import AttentionContext, DecoderState, Mask
 from foveate.nn.linear import single
 from foveate.nn.scores import Additive, Score
 from foveate.nn.spec import Input, Tokens
@@ -71,7 +71,7 @@ class CoveredAttention(Attention):
         self.covered = nn.Parameter(torch.zeros(self.key_size)) if covers else None
 
     def point(
-        self, query: Float[Tensor, "N T D"], memory: Memory, state: State
+        self, query: Float[Tensor, "N T D"], memory: Memory, state: DecoderState
     ) -> tuple[Float[Tensor, "N T O"], Float[Tensor, "N T S"], Float[Tensor, "N T"]]:
         """Return the contexts, the weights and Σ_i min(α_ti, c_ti) of each query."""
         each, places = len(query) // len(memory.values), range(memory.values.shape[1])
@@ -81,22 +81,22 @@ class CoveredAttention(Attention):
         keys, values = self._keys_and_values(query, memory.values, context)
         if self.covered is None:
             weights = self._tapped(self._weights(queries, keys, context), context)
-            contexts = split_hypotheses(self._stage("context", weights @ values), each)
-            alpha = split_hypotheses(weights, each).squeeze(1)
+            contexts = unfold_heads(self._stage("context", weights @ values), each)
+            alpha = unfold_heads(weights, each).squeeze(1)
             cost = alpha.new_zeros(alpha.shape[:2])
         else:
-            queries = split_hypotheses(queries, each)
+            queries = unfold_heads(queries, each)
             alpha, cost = self._cover(queries, keys.repeat_interleave(each, 0), memory, state)
             contexts = alpha[:, None] @ values.repeat_interleave(each, 0)
         return self._stage("output", self.output(contexts.squeeze(1))), alpha, cost
 
     def _cover(
-        self, queries: Tensor, keys: Tensor, memory: Memory, state: State
+        self, queries: Tensor, keys: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Float[Tensor, "N T S"], Float[Tensor, "N T"]]:
         """Return the weights and their overlap with c_t, computed one query after another."""
         assert self.covered is not None
         each, places = len(queries) // len(memory.values), range(keys.shape[2])
-        real = None if memory.keys is None else memory.keys.repeat_interleave(each, 0)
+        real = None if memory.source_mask is None else memory.source_mask.repeat_interleave(each, 0)
         context = AttentionContext(Mask(real), range(1), places)
         (before,) = state.current(self, lambda: (keys.new_zeros(len(keys), len(places)),))
         weights, costs = [], []
@@ -156,14 +156,17 @@ class PointerGenerator(EncoderDecoder):
         return replace(super().encode(self.known(inputs), source_mask), ids=inputs)
 
     def decode(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         """Return o_t, from which a word of the vocabulary is predicted."""
+        assert memory is not None
         return self.point(ids, memory, state).vectors
 
-    def point(self, ids: Int[Tensor, "N T"], memory: Memory, state: State | None = None) -> Pointed:
+    def point(
+        self, ids: Int[Tensor, "N T"], memory: Memory, state: DecoderState | None = None
+    ) -> Pointed:
         """Return the decoder's vectors with their copy distributions and p_gen."""
-        state = State() if state is None else state
+        state = DecoderState() if state is None else state
         hidden = super().decode(self.known(ids), memory, state)
         context, weights, coverage = self.cross_attention.point(hidden, memory, state)
         both = torch.cat((hidden, context), dim=-1)
@@ -174,9 +177,10 @@ class PointerGenerator(EncoderDecoder):
         return torch.where(ids < self.vocab_size, ids, UNK)
 
     def predict(
-        self, ids: Int[Tensor, "N T"], memory: Memory, state: State | None = None
+        self, ids: TargetIds, memory: Memory | None = None, state: DecoderState | None = None
     ) -> Float[Tensor, "N T W"]:
         """Return log P(w) of every word of the vocabulary and of the sources' others, W ≥ |V|."""
+        assert memory is not None
         pointed = self.point(ids, memory, state)
         copied = self._source(memory, len(ids))[:, None].expand_as(pointed.weights)
         width = max(self.vocab_size, int(copied.max()) + 1)

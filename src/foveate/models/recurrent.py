@@ -14,7 +14,7 @@ from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, Projection
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, RecurrentStack
@@ -97,12 +97,12 @@ class Bridge(Configurable, nn.Module):
     def check(self, encoder: Encoder, layers: int, states: int) -> None:
         """Raise `UserError` if the encoder lacks the states that the bridge passes on."""
 
-    def start(self, memory: Memory, state: State) -> Hidden:
+    def start(self, memory: Memory, state: DecoderState) -> Hidden:
         """Return the first states of all layers, (B, H) each, a row for each source."""
         raise NotImplementedError
 
     def read(
-        self, embedded: Float[Tensor, "N T E"], memory: Memory, state: State
+        self, embedded: Float[Tensor, "N T E"], memory: Memory, state: DecoderState
     ) -> Float[Tensor, "N T K"]:
         """Return what the decoder reads at each step, given the embeddings of its tokens."""
         return embedded
@@ -134,7 +134,7 @@ class StatesBridge(Bridge):
                 'change encoder.num_layers or encoder.cell, or take bridge = "summary"'
             )
 
-    def start(self, memory: Memory, state: State) -> Hidden:
+    def start(self, memory: Memory, state: DecoderState) -> Hidden:
         parts = [part for hidden in memory.final or () for part in hidden]
         return tuple(to_start(part) for to_start, part in zip(self.maps, parts, strict=True))
 
@@ -155,18 +155,18 @@ class SummaryBridge(Bridge):
         self.summary = nn.Linear(memory_size, hidden_size)
         self.first = nn.Linear(hidden_size, states * hidden_size)
 
-    def start(self, memory: Memory, state: State) -> Hidden:
+    def start(self, memory: Memory, state: DecoderState) -> Hidden:
         first = torch.tanh(self.first(self.context(memory, state)))
         return torch.split(first, self.context_size, dim=-1)
 
     def read(
-        self, embedded: Float[Tensor, "N T E"], memory: Memory, state: State
+        self, embedded: Float[Tensor, "N T E"], memory: Memory, state: DecoderState
     ) -> Float[Tensor, "N T K"]:
         context, steps = self.context(memory, state)[:, None], embedded.shape[1]
         context = context.repeat_interleave(len(embedded) // len(context), dim=0)
         return torch.cat((embedded, context.expand(-1, steps, -1)), dim=-1)
 
-    def context(self, memory: Memory, state: State) -> Float[Tensor, "B H"]:
+    def context(self, memory: Memory, state: DecoderState) -> Float[Tensor, "B H"]:
         """Return c, computed once for each source."""
         return state.cached(self, lambda: (torch.tanh(self.summary(memory.summary())),))[0]
 
@@ -256,9 +256,9 @@ class RecurrentDecoder(Decoder):
             self.bridge.check(encoder, self.config.num_layers, self.states)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
-        state = State() if state is None else state
+        state = DecoderState() if state is None else state
         embedded = self.stem(ids)
         if memory is not None and isinstance(self.bridge, Bridge):
             embedded = self.bridge.read(embedded, memory, state)
@@ -268,7 +268,9 @@ class RecurrentDecoder(Decoder):
         state.position += ids.shape[1]
         return outputs
 
-    def without_attention(self, embedded: Tensor, memory: Memory | None, state: State) -> Tensor:
+    def without_attention(
+        self, embedded: Tensor, memory: Memory | None, state: DecoderState
+    ) -> Tensor:
         """s_t = cell(e_t, s_{t−1}); o_t = tanh(R [s_t; e_t]), or s_t. One layer after another."""
         before = state.current(self, lambda: self._start(embedded, memory, state))
         x, after = embedded, Hidden()
@@ -279,7 +281,7 @@ class RecurrentDecoder(Decoder):
         state.replace(self, after)
         return self._read(x, embedded)
 
-    def previous(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
+    def previous(self, embedded: Tensor, memory: Memory, state: DecoderState) -> Tensor:
         """c_t = A(s_{t−1}, m); s_t = cell(e_t, C c_t, s_{t−1}); o_t = tanh(R [s_t; c_t; e_t])."""
         hidden = state.current(self, lambda: self._start(embedded, memory, state))
         first, mask = cast(Cell, self.cells[0]), memory.mask
@@ -293,7 +295,7 @@ class RecurrentDecoder(Decoder):
         state.replace(self, hidden)
         return self._read(torch.stack(tops, dim=1), torch.stack(contexts, dim=1), embedded)
 
-    def current(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
+    def current(self, embedded: Tensor, memory: Memory, state: DecoderState) -> Tensor:
         """s_t = cell(e_t, C o_{t−1}, s_{t−1}); c_t = A(s_t, m); o_t = tanh(R [s_t; c_t; e_t])."""
 
         def start() -> Hidden:
@@ -315,7 +317,7 @@ class RecurrentDecoder(Decoder):
         state.replace(self, (*hidden, fed))
         return torch.stack(outputs, dim=1)
 
-    def _start(self, embedded: Tensor, memory: Memory | None, state: State) -> Hidden:
+    def _start(self, embedded: Tensor, memory: Memory | None, state: DecoderState) -> Hidden:
         """Return the first states of all layers: the bridge's, tanh(B m), or zeros."""
         if memory is None:
             zeros = embedded.new_zeros(len(embedded), self.config.hidden_size)
@@ -339,7 +341,7 @@ class RecurrentDecoder(Decoder):
             after += cell(projected, hidden[number * states : (number + 1) * states])
         return after
 
-    def _attend(self, query: Tensor, memory: Memory, mask: Mask, state: State) -> Tensor:
+    def _attend(self, query: Tensor, memory: Memory, mask: Mask, state: DecoderState) -> Tensor:
         return self.cross_attention(query[:, None], memory.values, mask, state).squeeze(1)
 
     def _read(self, *parts: Tensor) -> Tensor:
@@ -367,10 +369,7 @@ class LocationDecoder(Decoder):
     "max_length".
     """
 
-    differs = (
-        "the softmax is over the source positions; Luong et al. (2015) compute it over L_max "
-        'positions and truncate the result: set softmax_over = "max_length"'
-    )
+    differs = AffineLocation.differs
 
     class Config(Decoder.Config, kind="location"):
         """``max_length`` L_max, the end of the sentence counted."""
@@ -408,10 +407,10 @@ class LocationDecoder(Decoder):
         self.output_size = embedded
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         assert memory is not None
-        state = State() if state is None else state
+        state = DecoderState() if state is None else state
         embedded, mask = self.dropout(self.stem(ids)), memory.mask
         size = self.config.hidden_size
         hidden = state.current(self, lambda: first_states(self.bridge, memory, len(ids), size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar, Literal, cast
 
 import torch
@@ -16,10 +16,11 @@ from foveate.config import Config
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State, overridden
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, normalize
+from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, Sublayer, normalize, through
+from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
 
@@ -56,9 +57,8 @@ class EncoderLayer(nn.Module):
         self.blocks = _blocks(config, 1, self.feed_forward)
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
-        first, *rest = cast(list[ResidualBlock], list(self.blocks))
-        x = first.around(x, mask.keys, self.self_attention, None, mask, None, position)
-        return rest[0].around(x, mask.keys, self.feed_forward) if rest else x
+        attend = partial(self.self_attention, mask=mask, position=position)
+        return through(self.blocks, (attend, self.feed_forward), x, mask.key_mask)
 
 
 class DecoderLayer(nn.Module):
@@ -80,10 +80,10 @@ class DecoderLayer(nn.Module):
         self.self_attention: BaseAttention = attention
 
     def attend_to_prefix(
-        self, x: Tensor, mask: Mask, state: State | None, position: Position
+        self, x: Tensor, mask: Mask, state: DecoderState | None, position: Position
     ) -> Float[Tensor, "B T D"]:
         """Return what each position gathers from the positions up to itself."""
-        return self.self_attention(x, None, mask, state, position)
+        return self.self_attention(x, mask=mask, state=state, position=position)
 
     def forward(
         self,
@@ -91,17 +91,22 @@ class DecoderLayer(nn.Module):
         memory: Memory | None,
         masks: tuple[Mask, Mask],
         position: Position,
-        state: State | None,
+        state: DecoderState | None,
         target_mask: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        first, *rest = cast(list[ResidualBlock], list(self.blocks))
-        causal, memory_mask = masks
-        x = first.around(x, target_mask, self.attend_to_prefix, causal, state, position)
-        cross = self.cross_attention
-        if memory is not None and cross is not None:
-            second, *rest = rest
-            x = second.around(x, target_mask, cross, memory.values, memory_mask, state)
-        return rest[0].around(x, target_mask, self.feed_forward) if rest else x
+        """Return the vectors of all positions; ``masks`` are those of prefix and memory.
+
+        ``target_mask`` is true at real positions. No attention needs it, as padding stands after
+        them, where no real position looks; a norm over the batch does, in training.
+        """
+        causal, visible = masks
+        attend = partial(self.attend_to_prefix, mask=causal, state=state, position=position)
+        sublayers: list[Sublayer] = [attend, self.feed_forward]
+        if memory is not None and self.cross_attention is not None:
+            values = memory.values
+            cross = partial(self.cross_attention, memory=values, mask=visible, state=state)
+            sublayers.insert(1, cross)
+        return through(self.blocks, sublayers, x, target_mask)
 
 
 class TransformerStack(nn.Module):
@@ -186,7 +191,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         self._build(config, target, lambda: self.layer(config, memory_size))
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         target_mask = ids != Tokens.padding if self.training else None
         x = self.embed(ids, 0 if state is None else state.position, target_mask)

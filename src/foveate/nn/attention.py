@@ -6,7 +6,7 @@ project → rotate → append to the state → score → bias → mask → norma
 `Attention._attend`, `_mix` and `_weights`. Decoders of every family use `Attention`; they differ in
 the score, the number of heads and which inputs are projected. A ``tap`` reads or replaces the
 weights from outside, a ``probe`` reads each of these stages; if neither is set, a kernel may
-compute the mixture without forming the weights (`fused_attention`). Cheaper kinds with the same
+compute the mixture without forming the weights (`Attention._may_fuse`). Cheaper kinds with the same
 interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
 """
 
@@ -16,27 +16,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Literal
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.nn.context import (
-    AttentionContext,
-    Mask,
-    Positions,
-    Probed,
-    State,
-    definer,
-    indices,
-    overridden,
-)
+from foveate.nn.context import AttentionContext, DecoderState, Mask, Probed, Ranges, indices
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
-from foveate.nn.native.layers import Attend, attends
+from foveate.nn.native.kernels import definer, fused_is_faster, overridden
+from foveate.nn.native.layers import fused_attention
 from foveate.nn.positions import NO_POSITION, Position
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 
@@ -48,23 +37,28 @@ Weights = Float[Tensor, "M H N S"]
 Sums = Float[Tensor, "M H N V"]
 Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to replacements, or None
 Projection = Literal["query", "key", "value", "output"]
-SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attention is faster on CPUs
-# PyTorch's fused kernels except cuDNN's, which plans anew for each length: some 100 ms.
-KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+# The n hypotheses of a source share its keys, so their queries are folded into one row of it.
 
 
-def split_hypotheses(x: Tensor, hypotheses: int) -> Tensor:
-    """Give each of n hypotheses its own row: (M, H, n·T, S) -> (M·n, H, T, S)."""
-    if hypotheses == 1:
-        return x
-    return x.unflatten(2, (hypotheses, -1)).transpose(1, 2).flatten(0, 1)
+def fold(x: Float[Tensor, "B T D"], sources: int) -> Float[Tensor, "M N D"]:
+    """Put the T queries of the n hypotheses of each of M sources in a row: B = M·n, N = n·T."""
+    return x if len(x) == sources else x.reshape(sources, -1, x.shape[2])
 
 
-def join_hypotheses(x: Tensor, hypotheses: int) -> Tensor:
-    """Join the n hypotheses of each source in one row: (M·n, H, T, S) -> (M, H, n·T, S)."""
-    if hypotheses == 1:
-        return x
+def unfold(x: Float[Tensor, "M N O"], hypotheses: int) -> Float[Tensor, "B T O"]:
+    """Give each of the n hypotheses a row again: the inverse of `fold`."""
+    return x if hypotheses == 1 else x.view(len(x) * hypotheses, -1, x.shape[2])
+
+
+def fold_heads(x: Float[Tensor, "B H T S"], hypotheses: int) -> Float[Tensor, "M H N S"]:
+    """`fold` what has heads, such as weights."""
     return x.unflatten(0, (-1, hypotheses)).transpose(1, 2).flatten(2, 3)
+
+
+def unfold_heads(x: Float[Tensor, "M H N S"], hypotheses: int) -> Float[Tensor, "B H T S"]:
+    """`unfold` what has heads."""
+    return x.unflatten(2, (hypotheses, -1)).transpose(1, 2).flatten(0, 1)
 
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
@@ -84,8 +78,8 @@ class BaseAttention(Probed, Configurable, nn.Module):
     kind defines how queries, keys and values are mixed (`_attend`).
     """
 
-    class Config(BaseConfig, family="attention"):
-        """Heads, and which parts are projected."""
+    class Config(BaseConfig, family="attention", kind="full"):  # which `Attention` is
+        """Heads, and which parts are projected; a table without a kind is full attention."""
 
         num_heads: int = Field(1, gt=0)  # heads, each with weights of its own
         key_heads: int | None = Field(None, gt=0)  # fewer shared key/value heads (Ainslie, 2023)
@@ -197,7 +191,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         query: Float[Tensor, "B T D"],
         memory: Float[Tensor, "M S E"] | None = None,
         mask: Mask | None = None,
-        state: State | None = None,
+        state: DecoderState | None = None,
         position: Position | None = None,
     ) -> Float[Tensor, "B T O"]:
         """Attend to ``memory``, or to the queries themselves if it is None.
@@ -205,20 +199,18 @@ class BaseAttention(Probed, Configurable, nn.Module):
         With a ``state``, keys and values of self-attention are appended to it and those of a memory
         are projected once. A memory may have fewer rows than there are queries: M divides B, and
         each of its rows serves B/M consecutive queries (the hypotheses of one source), which are
-        queries of one row to all that follows: (B, T, D) -> (M, n·T, D).
+        queries of one row to all that follows (`fold`).
         """
-        x, state = to_autocast_dtype(query), state or State()
+        x, state = to_autocast_dtype(query), state or DecoderState()
         memory = None if memory is None else to_autocast_dtype(memory)
+        sources = len(x) if memory is None else len(memory)
         start = state.position if memory is None else 0
-        own = range(start, start + x.shape[1])
-        query_at: Positions = own
+        own = range(start, start + x.shape[1])  # of each hypothesis
+        query_at = own if sources == len(x) else (own,) * (len(x) // sources)
         key_at = range(own.stop if memory is None else memory.shape[1])
-        if memory is not None and len(memory) != len(x):
-            query_at = (own,) * (len(x) // len(memory))
-            x = x.reshape(len(memory), -1, x.shape[2])
         context = AttentionContext(mask or Mask(), query_at, key_at, position or NO_POSITION, state)
-        output = self._stage("output", self._attend(x, memory, context))
-        return output if context.hypotheses == 1 else output.view(*query.shape[:2], -1)
+        output = self._attend(fold(x, sources), memory, context)
+        return unfold(self._stage("output", output), context.hypotheses)
 
     def _attend(self, x: Tensor, memory: Tensor | None, context: AttentionContext) -> Tensor:
         """Return the output for x, which attends to the memory, or to itself if that is None.
@@ -232,14 +224,14 @@ class BaseAttention(Probed, Configurable, nn.Module):
         queries = self._stage("query", split_heads(self.query(x), self.num_heads))
         return self._rotated("query", queries, context.position, context.query_at)
 
-    def _project(self, x: Tensor, position: Position, at: Positions) -> tuple[Tensor, Tensor]:
+    def _project(self, x: Tensor, position: Position, at: Ranges) -> tuple[Tensor, Tensor]:
         """Return keys and values of x at positions ``at`` in key heads, keys rotated by them."""
         keys = values = self._stage("value", split_heads(self.value(x), self.key_heads))
         if self.reads_keys:  # otherwise a score needs only their number
             keys = self._stage("key", split_heads(self.key(x), self.key_heads))
         return self._rotated("key", keys, position, at), values
 
-    def _rotated(self, name: str, x: Tensor, position: Position, at: Positions) -> Tensor:
+    def _rotated(self, name: str, x: Tensor, position: Position, at: Ranges) -> Tensor:
         """Return queries or keys, rotated where the position encoding does that."""
         if not position.rotates:
             return x
@@ -269,8 +261,8 @@ class BaseAttention(Probed, Configurable, nn.Module):
         """Return the weights, or those that the tap replaces them with."""
         hypotheses = context.hypotheses
         if self.tap is not None:
-            replaced = self.tap(split_hypotheses(weights, hypotheses))
-            weights = weights if replaced is None else join_hypotheses(replaced, hypotheses)
+            replaced = self.tap(unfold_heads(weights, hypotheses))
+            weights = weights if replaced is None else fold_heads(replaced, hypotheses)
         return self._stage("weights", weights, equation)
 
     def _join(self, mixed: Sums) -> Tensor:
@@ -323,11 +315,12 @@ class Attention(BaseAttention):
 
     def _mix(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Sums:
         """Return Σ_i α_i v_i, by a fused kernel if nothing reads the weights α."""
-        mixed = fused_attention(queries, keys, values, context, self._kernel_scale(), self.dropout)
-        if mixed is None:
-            weights = self._tapped(self._weights(queries, keys, context), context)
-            mixed = self.dropout(weights) @ values
-        return mixed
+        scale = self.score.scale
+        if scale is not None and self._may_fuse(queries, keys, values, context):
+            dropout = self.dropout.p if self.dropout.training else 0.0
+            return fused_attention(queries, keys, values, context, scale, dropout)
+        weights = self._tapped(self._weights(queries, keys, context), context)
+        return self.dropout(weights) @ values
 
     def _weights(self, queries: Queries, keys: Keys, context: AttentionContext) -> Weights:
         """Return normalise(score + bias + mask): rows sum to 1, those without a visible key are 0.
@@ -350,64 +343,22 @@ class Attention(BaseAttention):
         blind = mask.blind(*at, device)
         return weights if blind is None else weights.masked_fill(blind, 0)
 
-    def _kernel_scale(self) -> float | None:
-        """Return c if a kernel may compute softmax(c q kᵀ) v in place of this module, else None.
+    def _may_fuse(
+        self, queries: Queries, keys: Keys, values: Values, context: AttentionContext
+    ) -> bool:
+        """Return whether a kernel is to compute softmax(c q kᵀ + bias + mask) v in place of `_mix`.
 
-        A kernel only replaces the weights, score, normaliser and dropout of these classes: a
-        subclass that computes any of them in another way is called instead.
+        It may not if a tap or probe reads the weights, or if a subclass computes weights, score,
+        normaliser or dropout in another way; and only where it is faster (`fused_is_faster`).
         """
-        score, normalizer = self.score, self.normalizer
+        score, normalizer, dropout = self.score, self.normalizer, self.dropout
         own = (
             self.observed
+            or not normalizer.fusable
             or overridden(self, Attention, "_weights", "_tapped")
             or overridden(score, definer(score, "scale"), "forward")
             or overridden(normalizer, definer(normalizer, "fusable"), "forward")
-            or overridden(self.dropout, Dropout, "forward")
+            or overridden(dropout, Dropout, "forward")
         )
-        return score.scale if normalizer.fusable and not own else None
-
-
-def fused_attention(
-    queries: Float[Tensor, "M H N K"],
-    keys: Float[Tensor, "M H S K"],
-    values: Float[Tensor, "M H S V"],
-    context: AttentionContext,
-    scale: float | None,
-    dropout: Dropout,
-) -> Float[Tensor, "M H N V"] | None:
-    """Return softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights.
-
-    Returns None if ``scale`` c is None, if forming the weights is faster, or if a query may attend
-    to no key. Long sequences, and all on devices other than CPUs, take PyTorch's fused kernel.
-    Short ones in training on a CPU take the native kernel, whose sums have another order: outside
-    of training a tap must not change a bit of the output.
-    """
-    mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
-    rows = queries.shape[2]
-    long = device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT)
-    trains = dropout.training and dropout.p == 0 and context.hypotheses == 1 and rows > 1
-    if scale is None or not (long or (trains and attends(queries, keys, values))):
-        return None
-    bias = context.bias(device)
-    if (bias is not None and not long) or mask.blind(*at, device) is not None:
-        return None
-    dtype = queries.dtype if long else torch.float32
-    causal = long and bias is None and mask.is_causal_only(*at)
-    added = None if causal else mask.additive(*at, dtype, device)
-    if bias is not None:
-        added = bias.to(dtype)[None] if added is None else bias.to(dtype) + added
-    if not long:
-        return Attend.apply(queries, keys, values, added, scale)  # type: ignore[no-untyped-call]
-    with sdpa_kernel(KERNELS):
-        return F.scaled_dot_product_attention(
-            queries,
-            keys,
-            values,
-            attn_mask=added,
-            dropout_p=dropout.p if dropout.training else 0.0,
-            is_causal=causal,
-            scale=scale,
-        )
-
-
-BaseAttention.Config.kind = Attention.Config.kind  # a table without a kind is full attention
+        trains = dropout.training and dropout.p == 0
+        return not own and fused_is_faster(queries, keys, values, context, trains)

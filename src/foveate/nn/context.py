@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import reduce
 
 import torch
 from jaxtyping import Float
@@ -18,25 +18,26 @@ from torch import Tensor, nn
 from foveate.errors import UserError
 from foveate.nn.positions import NO_POSITION, Position
 
-Positions = range | tuple[range, ...]  # consecutive positions, or several runs of them
+Ranges = range | tuple[range, ...]  # consecutive positions, or several ranges of them
 Tensors = tuple[Tensor, ...]
+Device = torch.device | None
 
 
-def runs(at: Positions) -> tuple[range, ...]:
-    """Return the runs of consecutive positions."""
+def ranges(at: Ranges) -> tuple[range, ...]:
+    """Return the ranges of consecutive positions."""
     return (at,) if isinstance(at, range) else at
 
 
-def indices(at: Positions, device: torch.device | None) -> Tensor:
+def indices(at: Ranges, device: Device) -> Tensor:
     """Return the positions as integers (T,)."""
-    return torch.cat([torch.arange(r.start, r.stop, device=device) for r in runs(at)])
+    return torch.cat([torch.arange(r.start, r.stop, device=device) for r in ranges(at)])
 
 
-def take(x: Tensor, at: Positions, dim: int) -> Tensor:
+def take(x: Tensor, at: Ranges, dim: int) -> Tensor:
     """Return the slices of x at the positions, along one dimension."""
     if at == range(x.shape[dim]):
         return x
-    parts = [x.narrow(dim, r.start, len(r)) for r in runs(at)]
+    parts = [x.narrow(dim, r.start, len(r)) for r in ranges(at)]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
@@ -44,14 +45,14 @@ def take(x: Tensor, at: Positions, dim: int) -> Tensor:
 class Mask:
     """A query at position q may attend to a key at position k if
 
-        the key is real (``keys``),  k ≤ q (``causal``)  and  |q − k| < ``window``.
+        the key is real (``key_mask``),  k ≤ q (``causal``)  and  |q − k| < ``window``.
 
-    ``keys`` is (B, S), true at real keys, None if all are real. One mask serves all layers of a
+    ``key_mask`` is (B, S), true at real keys, None if all are real. One mask serves all layers of a
     forward pass and builds each dense form once per device. Positions are ranges of plain integers,
     so that nothing is read back from a device.
     """
 
-    keys: Tensor | None = None
+    key_mask: Tensor | None = None
     causal: bool = False
     window: int | None = None
     _forms: dict[tuple[object, ...], Tensor | None] = field(default_factory=dict, repr=False)
@@ -62,28 +63,26 @@ class Mask:
         if self.window is not None and self.window <= window:
             return self
         if window not in self._narrower:
-            self._narrower[window] = Mask(self.keys, self.causal, window)
+            self._narrower[window] = Mask(self.key_mask, self.causal, window)
         return self._narrower[window]
 
-    def is_causal_only(self, query_at: Positions, key_at: Positions) -> bool:
+    def is_causal_only(self, query_at: Ranges, key_at: Ranges) -> bool:
         """Return whether the mask is the causal one of a whole sequence and nothing else."""
-        return self.causal and self.keys is None and self.window is None and query_at == key_at
+        return self.causal and self.key_mask is None and self.window is None and query_at == key_at
 
-    def dense(
-        self, query_at: Positions, key_at: Positions, device: torch.device | None = None
-    ) -> Tensor | None:
+    def dense(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:
         """Return True where a query attends, (B or 1, 1, T, S); None if all attend to all keys."""
         name = self._name("dense", query_at, key_at, device)
         if name in self._forms:
             return self._forms[name]
         terms = []
-        if self.keys is not None:
-            terms, device = [take(self.keys, key_at, 1)[:, None, None, :]], self.keys.device
-        last = max((r.stop - 1 for r in runs(key_at)), default=0)
-        future = self.causal and last > runs(query_at)[0].start  # that of the first query
+        if self.key_mask is not None:  # the key is real
+            terms, device = [take(self.key_mask, key_at, 1)[:, None, None, :]], self.key_mask.device
+        last = max((r.stop - 1 for r in ranges(key_at)), default=0)
+        future = self.causal and last > ranges(query_at)[0].start  # that of the first query
         if future or self.window is not None:
             distance = (indices(query_at, device)[:, None] - indices(key_at, device))[None, None]
-            if future:
+            if future:  # k ≤ q
                 terms.append(distance >= 0)
             if self.window is not None:
                 terms.append(distance.abs() < self.window)
@@ -91,17 +90,13 @@ class Mask:
         return self._forms[name]
 
     def _name(
-        self, form: object, query_at: Positions, key_at: Positions, device: torch.device | None
+        self, form: object, query_at: Ranges, key_at: Ranges, device: Device
     ) -> tuple[object, ...]:
         """Return the key of a dense form; without causal mask or window it is for all queries."""
         return form, query_at if self.causal or self.window is not None else None, key_at, device
 
     def additive(
-        self,
-        query_at: Positions,
-        key_at: Positions,
-        dtype: torch.dtype,
-        device: torch.device | None = None,
+        self, query_at: Ranges, key_at: Ranges, dtype: torch.dtype, device: Device = None
     ) -> Tensor | None:
         """Return 0 where a query attends and −∞ elsewhere, to add to scores; None for all zeros.
 
@@ -117,21 +112,24 @@ class Mask:
             self._forms[name] = visible
         return self._forms[name]
 
-    def blind(
-        self, query_at: Positions, key_at: Positions, device: torch.device | None = None
-    ) -> Tensor | None:
-        """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None."""
+    def blind(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:
+        """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None.
+
+        Only a CPU is asked whether there are any: elsewhere that would wait for the device.
+        """
         if self.is_causal_only(query_at, key_at):  # each query attends to itself
             return None
         name = self._name("blind", query_at, key_at, device)
         if name not in self._forms:
             visible = self.dense(query_at, key_at, device)
             rows = None if visible is None else ~visible.any(dim=-1, keepdim=True)
-            self._forms[name] = rows if rows is not None and bool(rows.any()) else None
+            if rows is not None and rows.device.type == "cpu" and not bool(rows.any()):
+                rows = None
+            self._forms[name] = rows
         return self._forms[name]
 
 
-class State:
+class DecoderState:
     """The tensors that the modules of a decoder keep from step to step.
 
     There are three kinds: tensors that grow by the new positions of each step (keys and values of
@@ -213,15 +211,15 @@ class AttentionContext:
     """
 
     mask: Mask
-    query_at: Positions
-    key_at: Positions
+    query_at: Ranges
+    key_at: Ranges
     position: Position = NO_POSITION
-    state: State = field(default_factory=State)
+    state: DecoderState = field(default_factory=DecoderState)
 
     @property
     def hypotheses(self) -> int:
         """The number n of hypotheses of each source."""
-        return len(runs(self.query_at))
+        return len(ranges(self.query_at))
 
     def bias(self, device: torch.device) -> Float[Tensor, "H T S"] | None:
         """Return what the position encoding adds to the score of each query and key."""
@@ -274,35 +272,3 @@ def probed(module: Probed, probe: Probe | None) -> Iterator[None]:
         yield
     finally:
         module.probe = before
-
-
-def overridden(module: nn.Module, base: type, *methods: str) -> bool:
-    """Return whether any of these methods of a module differs from that of ``base``.
-
-    A derived class or the object itself may define another, and a hook may read or change what
-    ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
-    """
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks
-    return ("forward" in methods and any(hooks)) or any(
-        name in vars(module) or getattr(type(module), name) is not getattr(base, name)
-        for name in methods
-    )
-
-
-@cache
-def _methods(kind: type) -> frozenset[str]:
-    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
-
-
-def as_written(part: object) -> bool:
-    """Return whether a part's class is ours or PyTorch's, and the object has no method of its own.
-
-    Then an engine that only has the numbers of a module may compute in its place.
-    """
-    ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
-    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
-
-
-def definer(module: object, name: str) -> type:
-    """Return the class that gives an object this attribute."""
-    return next(each for each in type(module).__mro__ if name in vars(each))

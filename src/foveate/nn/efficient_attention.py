@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.nn.attention import Attention, BaseAttention, Keys, Queries, Sums, Values
-from foveate.nn.context import AttentionContext, Mask, Positions, indices, probed, runs, take
+from foveate.nn.context import AttentionContext, Mask, Ranges, indices, probed, ranges, take
 from foveate.nn.linear import single
 from foveate.nn.positions import NO_POSITION, Position
 
@@ -93,7 +93,7 @@ class SparseAttention(Attention):
     ) -> list[Piece]:
         """Return the queries, keys, values and context of each block."""
         mask, length = self.narrow(context.mask), keys.shape[2]
-        blocks = [each for run in runs(context.query_at) for each in _blocks(run, self.block)]
+        blocks = [each for run in ranges(context.query_at) for each in _blocks(run, self.block)]
         both = Cut(keys, self.block), Cut(values, self.block)
         pieces = []
         for block, asking in zip(blocks, queries.split([*map(len, blocks)], dim=2), strict=True):
@@ -197,7 +197,7 @@ def _blocks(at: range, size: int) -> list[range]:
     return [range(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def _whole(weights: list[Tensor], key_at: list[Positions], length: int) -> Tensor:
+def _whole(weights: list[Tensor], key_at: list[Ranges], length: int) -> Tensor:
     """Return the weights of all blocks over all keys, 0 for unread keys: (B, H, T, S)."""
     rows = []
     for part, read in zip(weights, key_at, strict=True):
@@ -261,7 +261,7 @@ class LowRankAttention(Attention):
     def _mixtures(self, places: Tensor, mask: Mask, length: int) -> Tensor:
         """Return E or F with 0 for hidden keys, (R, S) or (M, 1, R, S)."""
         mixtures = places[:, :length]
-        return mixtures if mask.keys is None else mixtures * mask.keys[:, None, None, :]
+        return mixtures if mask.key_mask is None else mixtures * mask.key_mask[:, None, None, :]
 
     def _refuse(self, context: AttentionContext, length: int) -> None:
         if context.mask.causal or context.mask.window is not None:
@@ -351,15 +351,15 @@ class KernelAttention(BaseAttention):
             return phi @ sums
 
     def _features(
-        self, x: Tensor, at: Positions, context: AttentionContext
+        self, x: Tensor, at: Ranges, context: AttentionContext
     ) -> tuple[Float[Tensor, "M H S R"], Float[Tensor, "M H S V"]]:
         """Return φ(k), 0 where masked, and [v; 1]: one sum is numerator and denominator."""
         keys, values = self._project(x, context.position, at)
         keys, values = single(self._shared(keys)), single(self._shared(values))
         with _exact(keys):
             keys = self._stage("key features", self.of_keys(keys))
-        if context.mask.keys is not None:
-            keys = keys * take(context.mask.keys, at, 1)[:, None, :, None]
+        if context.mask.key_mask is not None:
+            keys = keys * take(context.mask.key_mask, at, 1)[:, None, :, None]
         return keys, F.pad(values, (0, 1), value=1.0)
 
     def _show(

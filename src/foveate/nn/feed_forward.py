@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import overridden
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
+from foveate.nn.native.kernels import overridden
 
 
 class FeedForward(Configurable, nn.Module):

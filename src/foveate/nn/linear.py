@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import overridden
-from foveate.nn.native.kernels import AutogradContext, fits, library, transformed
+from foveate.nn.native.kernels import AutogradContext, fits, library, overridden, transformed
 from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 
 
@@ -250,6 +250,9 @@ def normalize(
     return y
 
 
+Sublayer = Callable[[Tensor], Tensor]
+
+
 class ResidualBlock(nn.Module):
     """A residual connection around a sub-layer f, with dropout and a norm.
 
@@ -261,18 +264,16 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.order = norm, Dropout(dropout), order
 
-    def around(
-        self, x: Tensor, mask: Tensor | None, sublayer: Callable[..., Tensor], *inputs: object
-    ) -> Tensor:
-        """Return x (B, T, D) after the sub-layer f(x, …), with the ``inputs`` that f has besides x.
+    def around(self, sublayer: Sublayer, x: Tensor, real: Tensor | None) -> Tensor:
+        """Return x (B, T, D) after the sub-layer f.
 
-        ``mask`` (B, T) is true at real positions.
+        ``real`` (B, T) is true at real positions, for a norm that is over several of them.
         """
         if self.order == "pre":
-            return self(x, sublayer(normalize(self.norm, x, mask), *inputs))
-        change = sublayer(x, *inputs)
+            return self(x, sublayer(normalize(self.norm, x, real)))
+        change = sublayer(x)
         y = self.dropout(change) if self.order == "plain" else self(x, change)
-        return normalize(self.norm, y, mask)
+        return normalize(self.norm, y, real)
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         """Return x + dropout(change), in one pass where random bytes decide."""
@@ -280,6 +281,15 @@ class ResidualBlock(nn.Module):
         if dropout.by_bytes(change) and not overridden(dropout, Dropout, "forward"):
             return apply(_ByteDropout, change, dropout.drop, x)
         return x + dropout(change)
+
+
+def through(
+    blocks: nn.ModuleList, sublayers: Iterable[Sublayer], x: Tensor, real: Tensor | None
+) -> Tensor:
+    """Return x after one sub-layer after another, each in its residual block, if it has one."""
+    for block, sublayer in zip(cast(list[ResidualBlock], blocks), sublayers, strict=False):
+        x = block.around(sublayer, x, real)
+    return x
 
 
 Statistics = tuple[Tensor, Tensor]  # shift and scale, (B, 1, C) each

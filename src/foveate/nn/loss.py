@@ -1,6 +1,6 @@
 """Output projection and a loss in one, by chunks of logits: cross-entropy, divergences.
 
-    L = Σ_n −Σ_v y_nv log softmax(W h_n)_v,   y = (1 − α) one-hot + α/V
+    L = Σ_n −Σ_v y_nv log softmax(W h_n)_v,   y = (1 − ε) one-hot + ε/V
     D = Σ_n KL(p_n‖q_n) + KL(q_n‖p_n),        p_n = softmax(W h_n), q_n = softmax(W g_n)
     K = Σ_n KL(p̄_n‖p_n),                      p̄_n = 1/M Σ_m softmax(W_m g_mn)
 

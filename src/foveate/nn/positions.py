@@ -101,9 +101,10 @@ class Learned(Position):
         nn.init.normal_(self.table.weight, std=0.02)
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
-        if len(at) and int(at[-1]) >= self.config.max_length:
+        whole = self.training and len(at) > 1  # from position 0: the device need not be asked
+        if len(at) and (last := len(at) - 1 if whole else int(at[-1])) >= self.config.max_length:
             raise UserError(
-                f"position {int(at[-1])} is past the learned position's max_length = "
+                f"position {last} is past the learned position's max_length = "
                 f"{self.config.max_length}; cut the text, or train with a larger max_length"
             )
         return x + self.table(at)

@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import Probed, overridden
+from foveate.nn.context import Probed
 from foveate.nn.linear import Dropout
-from foveate.nn.native.kernels import transformed
+from foveate.nn.native.kernels import overridden, transformed
 
 Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
 

@@ -28,7 +28,7 @@ def by_head(
 
 
 class Score(Probed, Configurable, nn.Module):
-    """Scores how well each query matches each key."""
+    """Scores how well each query matches each key: `forward` is the equation of a paper."""
 
     class Config(BaseConfig, family="score"):
         """The kind of score and its parameters."""
@@ -104,10 +104,11 @@ class General(Score):
 
 
 class Additive(Score):
-    """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015).
+    """vᵀ tanh(q + k), with q = W s and k = U h projected outside (Bahdanau et al., 2015).
 
-    With ``own_matrix`` vᵀ tanh(W_a [q; k]), "concat" of Luong et al. (2015), for states that are
-    not projected: W_a = [W_q W_k] has K rows, and the sizes of q and k may differ.
+    With ``own_matrix`` the score has W and U itself, for states that are not projected and whose
+    sizes may differ: vᵀ tanh(W_a [q; k]), W_a = [W U], is "concat" of Luong et al. (2015). v, W and
+    U are ``weight``, ``of_query`` and ``of_key``.
     """
 
     differs = (
@@ -144,11 +145,11 @@ class Additive(Score):
         return {"tanh layer": self.layer}
 
     def forward(self, query: Query, key: Key) -> Scores:
-        if self.config.own_matrix:
+        if self.config.own_matrix:  # W q and U k
             query, key = by_head(query, self.of_query.mT), by_head(key, self.of_key.mT)
-        sums = query.unsqueeze(3) + key.unsqueeze(2)  # (B, H, T, S, K)
-        weight = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
-        return (self._stage("tanh layer", torch.tanh(sums)) @ weight).squeeze(-1)
+        sums = query.unsqueeze(3) + key.unsqueeze(2)  # W s + U h: (B, H, T, S, K)
+        v = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
+        return (self._stage("tanh layer", torch.tanh(sums)) @ v).squeeze(-1)
 
 
 class CosineScore(Score):

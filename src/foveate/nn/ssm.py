@@ -1,4 +1,4 @@
-"""State space layers (Mamba) and the simpler simple recurrent unit (SSRU)."""
+"""DecoderState space layers (Mamba) and the simpler simple recurrent unit (SSRU)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.context import State, overridden
+from foveate.nn.context import DecoderState
 from foveate.nn.linear import Linear, linear, single, to_autocast_dtype
-from foveate.nn.native.kernels import fits, fits_either, library
+from foveate.nn.native.kernels import fits, fits_either, library, overridden
 from foveate.nn.native.layers import Convolve, Scan, apply
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
@@ -173,7 +173,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         keys: Bool[Tensor, "B T"] | None = None,
-        state: State | None = None,
+        state: DecoderState | None = None,
         backwards: bool = False,
     ) -> Float[Tensor, "B T D"]:
         """Run the layer; ``keys`` is true at real steps, and padding does not change the state.
@@ -231,11 +231,11 @@ class SSRU(nn.Module):
         nn.init.zeros_(self.forget.bias)
 
     def forward(
-        self, x: Float[Tensor, "B T D"], state: State | None = None
+        self, x: Float[Tensor, "B T D"], state: DecoderState | None = None
     ) -> Float[Tensor, "B T D"]:
         forget = self.forget(x).sigmoid()
         change = (1 - forget) * self.value(x)
-        state = State() if state is None else state
+        state = DecoderState() if state is None else state
         (cell,) = state.current(self, lambda: (torch.zeros_like(change[:, 0]),))
         cells = []
         for gate, new in zip(forget.unbind(1), change.unbind(1), strict=True):

@@ -43,8 +43,7 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import Model
 from foveate.nn.attention import BaseAttention
-from foveate.nn.context import as_written
-from foveate.nn.native.kernels import WeightCache, library, sleep_at_barriers
+from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at_barriers
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
 from foveate.run.linking import links_of_pairs
@@ -174,7 +173,7 @@ def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
     except EngineError:
         return None
     if kind == "translation" and request.shortens:
-        packed.shortlist = engine.task.shortlist().arrays
+        packed.shortlist = engine.task.shortlist.arrays
     return packed
 
 
@@ -323,10 +322,7 @@ class Run(Translator):
 
 
 def load(
-    path: str | Path,
-    which: str = "best",
-    ensemble: Sequence[str | Path] = (),
-    trust: bool = False,
+    path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = (), trust: bool = False
 ) -> Run:
     """Read a run; ``which`` is "best", "last", "average" or the number of a step.
 

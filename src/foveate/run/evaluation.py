@@ -369,10 +369,7 @@ def _read_series(task: Forecasting, source: Path, reference: Path | None = None)
 
 @evaluate.register(Forecasting)
 def _evaluate_series(
-    task: Forecasting,
-    engine: ModelEngine,
-    examples: Windows,
-    request: SearchRequest,
+    task: Forecasting, engine: ModelEngine, examples: Windows, request: SearchRequest
 ) -> ForecastEvaluation:
     model = engine.model
     predicted = task.predict(model, examples)

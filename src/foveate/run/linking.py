@@ -75,7 +75,7 @@ def word_maps(
             torch.inference_mode(),
             capture(model, lambda name: name.endswith("cross_attention")) as weights,
         ):
-            model.decode(batch.read, model.encode(batch.source, batch.keys))
+            model.decode(batch.inputs, model.encode(batch.source, batch.source_mask))
         maps = {name: w.cpu().numpy() for name, w in weights.items()}
         for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
             source = chosen[row][0]

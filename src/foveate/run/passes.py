@@ -119,9 +119,9 @@ def _translation_pass(
     read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)
 
     def run() -> Tensor:
-        memory = model.encode(batch.source, batch.keys)  # which several models refuse
-        logits = model.predict(batch.read, memory)
-        return token_log_probabilities(logits, batch.target)[0]
+        memory = model.encode(batch.source, batch.source_mask)  # which several models refuse
+        logits = model.predict(batch.inputs, memory)
+        return token_log_probabilities(logits, batch.targets)[0]
 
     return ForcedPass(
         model,
@@ -148,7 +148,7 @@ def _prefix_pass(
     batch = join([read.ids], [output]).to(model.output.weight.device)
 
     def run() -> Tensor:
-        return token_log_probabilities(model(batch.read), batch.target)[0][batch.real]
+        return token_log_probabilities(model(batch.inputs), batch.targets)[0][batch.counted]
 
     first = TokenizedText.of(pieces, source, read)
     second = TokenizedText.written(pieces, output)
@@ -197,11 +197,11 @@ def _masked_pass(
 ) -> ForcedPass:
     """A text being read, nothing of it hidden, and log p of each of its own tokens."""
     encoded = task.tokenizer.encode(source)
-    ids, keys = wrapped([encoded.ids], model.output.weight.device)
+    ids, source_mask = wrapped([encoded.ids], model.output.weight.device)
     text = TokenizedText.of(task.tokenizer, source, encoded)
     return ForcedPass(
         model,
-        lambda: token_log_probabilities(model(ids, keys), ids)[0, 1:-1],
+        lambda: token_log_probabilities(model(ids, source_mask), ids)[0, 1:-1],
         partial(encoder_record, source=text, produced=target or source),
         text.labels,
         {"encoder": [START, *text.labels, END]},
@@ -219,15 +219,15 @@ def _classification_pass(
     A pooling that attends has one row: what the label was read from.
     """
     encoded = task.tokenizer.encode(source)
-    ids, keys = wrapped([encoded.ids], model.output.weight.device)
+    ids, source_mask = wrapped([encoded.ids], model.output.weight.device)
     with torch.inference_mode():
-        best = task.label_names[int(model(ids, keys).argmax())]
+        best = task.label_names[int(model(ids, source_mask).argmax())]
     label = best if target is None else target
     [number] = numbers_of([label], task.label_names, lambda i: f"target {label!r}")
     text = TokenizedText.of(task.tokenizer, source, encoded)
     return ForcedPass(
         model,
-        lambda: model(ids, keys).log_softmax(dim=-1)[0, number][None],
+        lambda: model(ids, source_mask).log_softmax(dim=-1)[0, number][None],
         partial(encoder_record, source=text, produced=label),
         [label],
         {"encoder": [START, *text.labels, END]},
@@ -284,7 +284,7 @@ def _caption_pass(
     caption, places = TokenizedText.written(task.tokenizer, ids), place_labels(model.encoder)
 
     def run() -> Tensor:
-        return token_log_probabilities(model(batch.pixels, batch.read), batch.target)[0]
+        return token_log_probabilities(model(batch.pixels, batch.inputs), batch.targets)[0]
 
     return ForcedPass(
         model,

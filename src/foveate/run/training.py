@@ -28,8 +28,9 @@ from foveate.run.snapshots import Snapshots
 from foveate.run.start import begin, check_size
 from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
+from foveate.tasks.compared import Distillation, RDrop
 from foveate.tasks.engine import check_pieces, members_of
-from foveate.tasks.objectives import Distillation, Objective, RDrop
+from foveate.tasks.objectives import Objective
 from foveate.train import checkpoint
 from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes
@@ -173,7 +174,7 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     """
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():
-        changed = changes(path, read_run(path), config, checkpoint.is_imported(path))
+        changed = changes(path, read_run(path).tree(), config.tree(), checkpoint.is_imported(path))
         task.restore(path)
         return task, changed
     if not path.name:

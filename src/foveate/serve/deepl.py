@@ -10,22 +10,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from foveate.documents.languages import name_of
-from foveate.serve.bodies import (
-    FORM,
-    JSON,
-    Fields,
-    authenticate,
-    body_of,
-    request_body,
-    validated,
-)
+from foveate.serve.bodies import FORM, JSON, Fields, authenticate, body_of, request_body, validated
 from foveate.serve.common import JsonObject, RequestError
-from foveate.serve.deepl_glossaries import (
-    DeeplFields,
-    all_codes,
-    served_code,
-    terms,
-)
+from foveate.serve.deepl_glossaries import DeeplFields, all_codes, served_code, terms
 from foveate.serve.deepl_glossaries import router as glossaries
 from foveate.serve.translation import AUTO, Client, Service, join, start
 from foveate.serve.translation_schemas import TranslateBody

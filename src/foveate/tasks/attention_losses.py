@@ -30,7 +30,7 @@ class Reinforce(CrossEntropy):
         """``weight`` is λ."""
 
         label_smoothing: float = Field(0.0, ge=0, lt=1)
-        """Share of the probability that goes to all other answers."""
+        """Share of the probability that is spread evenly over all answers."""
         weight: float = Field(1.0, gt=0)  # of the policy gradient in the loss
 
     config: Config

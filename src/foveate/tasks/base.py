@@ -39,9 +39,9 @@ class TensorBatch:
     """Tensors of some examples, by their names; those that are not needed are None."""
 
     def to(self, device: torch.device) -> Self:
-        """The same on a device."""
-        tensors = {name: t if t is None else t.to(device) for name, t in vars(self).items()}
-        return replace(self, **tensors)
+        """The same on a device, which copies while the host goes on."""
+        tensors = {name: t for name, t in vars(self).items() if t is not None}
+        return replace(self, **{k: t.to(device, non_blocking=True) for k, t in tensors.items()})
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,10 @@ from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, Valida
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.metrics import BleuTokenizer
-from foveate.tasks.objectives import CrossEntropy, loss_at, mean_nll, outputs_of, tokens_of
+from foveate.tasks.objectives import CrossEntropy, loss_at, outputs_of
+from foveate.tasks.teacher_forcing import tokens_of
 from foveate.tasks.text import OneTokenizer, decoder_sides
+from foveate.tasks.text_to_text import mean_nll
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -79,9 +81,9 @@ class CaptionBatch(TensorBatch):
     """``pixels`` (B, C, H, W) and the captions as of a `foveate.tasks.text.TextBatch`."""
 
     pixels: Tensor
-    read: Tensor
-    target: Tensor
-    real: Tensor | None
+    inputs: Tensor
+    targets: Tensor
+    counted: Tensor | None
 
 
 class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
@@ -157,12 +159,12 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
 
     def decoder_batch(self, model: EncoderDecoder, batch: CaptionBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
-        return DecoderBatch(batch.read, batch.target, batch.real, model.encode(batch.pixels))
+        return DecoderBatch(batch.inputs, batch.targets, batch.counted, model.encode(batch.pixels))
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         sides = self.decoder_batch(model, batch)
         memory, target_mask = sides.memory, sides.targets != PAD
-        read = objective.read(tokens_of(model, memory), sides.inputs)
+        read = objective.read(lambda: tokens_of(model, memory), sides.inputs)
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
             outputs = outputs_of(model, read, memory)

@@ -119,13 +119,13 @@ def measures_of_labels(
 
 @dataclass(frozen=True)
 class LabelledBatch(TensorBatch):
-    """``source`` (B, S) texts with start and end, ``keys`` true at real tokens or None where all
-    are, ``target`` (B,) the numbers of the labels.
+    """``source`` (B, S) texts with start and end, ``source_mask`` true at real tokens or None where
+    all are, ``targets`` (B,) the numbers of the labels.
     """
 
     source: Tensor
-    keys: Tensor | None
-    target: Tensor
+    source_mask: Tensor | None
+    targets: Tensor
 
 
 class TextClassification(SingleText[LabelledBatch], Classifies):
@@ -183,9 +183,9 @@ class TextClassification(SingleText[LabelledBatch], Classifies):
         texts = [ids[i] for i in indices]
         if self.config.word_dropout and split == "train":
             texts = [self._noisy(ids[i], noise, i) for i in indices]
-        source, keys = wrapped(texts)
+        source, source_mask = wrapped(texts)
         target = numbers_of([corpus.targets[i] for i in indices], self.label_names, str)
-        return LabelledBatch(source, keys, torch.tensor(target))
+        return LabelledBatch(source, source_mask, torch.tensor(target))
 
     def _noisy(self, ids: Ids, noise: int, index: int) -> Ids:
         dropped = np.random.default_rng((noise, index)).random(len(ids)) < self.config.word_dropout
@@ -207,9 +207,9 @@ class TextClassification(SingleText[LabelledBatch], Classifies):
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         if not model.scores_are_product:
-            return objective.of_scores(model(batch.source, batch.keys), batch.target)
-        features = model.features(batch.source, batch.keys)
-        return objective(features, model.output.weight, batch.target, model.output.bias)
+            return objective.of_scores(model(batch.source, batch.source_mask), batch.targets)
+        features = model.features(batch.source, batch.source_mask)
+        return objective(features, model.output.weight, batch.targets, model.output.bias)
 
     def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
         corpus, ids = self.tokens(split)
@@ -223,8 +223,8 @@ class TextClassification(SingleText[LabelledBatch], Classifies):
         log_p = np.zeros((len(texts), len(self.label_names)), dtype=np.float32)
         lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
         for indices in sorted_batches(lengths, batch_tokens):
-            source, keys = wrapped([texts[i] for i in indices], model.output.weight.device)
-            scores = model(source, keys).float().log_softmax(dim=-1)
+            source, source_mask = wrapped([texts[i] for i in indices], model.output.weight.device)
+            scores = model(source, source_mask).float().log_softmax(dim=-1)
             log_p[indices] = scores.cpu().numpy()
         return log_p
 

@@ -29,13 +29,7 @@ from foveate.decode.engine import (
     check_lists,
 )
 from foveate.decode.phrases import phrases_of, word_pieces
-from foveate.decode.search import (
-    EnsembleSteps,
-    Followed,
-    Positions,
-    Search,
-    log_mean_p,
-)
+from foveate.decode.search import EnsembleSteps, Followed, Positions, Search, log_mean_p
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel

@@ -41,7 +41,8 @@ from foveate.files import replace_file
 from foveate.models.forecaster import After, Forecaster, Outlook
 from foveate.nn.spec import Series
 from foveate.tasks.base import Loss, Measures, Task, TensorBatch, ValidationSample, spread
-from foveate.tasks.objectives import Objective, Predictions, Scheduled
+from foveate.tasks.objectives import Objective
+from foveate.tasks.teacher_forcing import Predictions, Scheduled
 
 Array = NDArray[np.floating]
 F = TypeVar("F", bound=np.generic)
@@ -437,7 +438,7 @@ class Forecasting(Task[SeriesBatch]):
 
         def mix(rows: Tensor, after: After) -> Tensor:
             own = Predictions(lambda read, _: after(read), prompt=self.config.look_back)
-            return objective.read(own, rows)
+            return objective.read(lambda: own, rows)
 
         predicted, target = model.teach(batch.values, batch.calendar, batch.target, mix)
         return objective(predicted, target, self.config.quantiles)

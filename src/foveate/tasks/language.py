@@ -33,15 +33,10 @@ from foveate.data.tokenizer import BOS, BPE, END_OF_LINE, EOS, PAD, UNK, Tokeniz
 from foveate.decode.beam import another
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample as Sampling
-from foveate.decode.search import (
-    DecodingBatch,
-    Search,
-    log_mean,
-    token_log_probabilities,
-)
+from foveate.decode.search import DecodingBatch, Search, log_mean, token_log_probabilities
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.spec import Tokens
 from foveate.tasks.abilities import Generates, Vocabulary
 from foveate.tasks.base import DecoderBatch, Loss, Measures, Task, ValidationSample, of_nll
@@ -204,7 +199,8 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return model.build(Tokens(self.tokenizer.vocab_size))
 
     def decoder_batch(self, model: LanguageModel, batch: Tensor) -> DecoderBatch:
-        ids, context = batch.to(model.output.weight.device), self.config.context
+        ids = batch.to(model.output.weight.device, non_blocking=True)
+        context = self.config.context
         inputs, targets = ids[:, :-1], ids[:, 1:]
         positions = torch.arange(inputs.numel(), device=ids.device).view(inputs.shape)[:, context:]
         counted = positions.flatten() if context else None
@@ -337,9 +333,9 @@ def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:
 
 def _whole(model: LanguageModel, text: Tensor) -> Iterator[Tensor]:
     """The state is carried from the beginning of the text to its end."""
-    state = State()
+    state = DecoderState()
     for piece in text[:-1].split(CHUNK):
-        yield model.decode(piece[None], state)[0]
+        yield model.decode(piece[None], state=state)[0]
 
 
 def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iterator[Tensor]:

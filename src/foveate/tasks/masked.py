@@ -32,14 +32,14 @@ MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vo
 
 @dataclass(frozen=True)
 class MaskedBatch(TensorBatch):
-    """``source`` (B, S) texts with hidden tokens, ``keys`` true at real tokens or None where all
-    are, ``places`` (N,) the chosen places in B·S, ``target`` (N,) what stood there.
+    """``source`` (B, S) texts with hidden tokens, ``source_mask`` true at real tokens or None where
+    all are, ``places`` (N,) the chosen places in B·S, ``targets`` (N,) what stood there.
     """
 
     source: Tensor
-    keys: Tensor | None
+    source_mask: Tensor | None
     places: Tensor
-    target: Tensor
+    targets: Tensor
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class MaskedLanguage(SingleText[MaskedBatch]):
     def collate(self, texts: Sequence[Ids], seeds: Sequence[tuple[int, int]]) -> MaskedBatch:
         """Tensors of some texts; what is hidden in a text is a function of its seed."""
         masked = [self.hidden(ids, seed) for ids, seed in zip(texts, seeds, strict=True)]
-        source, keys = wrapped([ids for ids, _ in masked])
+        source, source_mask = wrapped([ids for ids, _ in masked])
         width = source.shape[1]
         places = [row * width + chosen + 1 for row, (_, chosen) in enumerate(masked)]
         target = [ids[i] for ids, (_, chosen) in zip(texts, masked, strict=True) for i in chosen]
         flat = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
         return MaskedBatch(
-            source, keys, torch.from_numpy(flat), torch.tensor(target, dtype=torch.int64)
+            source, source_mask, torch.from_numpy(flat), torch.tensor(target, dtype=torch.int64)
         )
 
     def hidden(self, ids: Ids, seed: tuple[int, int]) -> tuple[Ids, NDArray[np.int64]]:
@@ -122,13 +122,13 @@ class MaskedLanguage(SingleText[MaskedBatch]):
         """The loss at the chosen positions, what gives their scores (N, V), and their tokens."""
         batch = batch.to(model.output.weight.device)
         if not model.scores_are_product:
-            scores = model(batch.source, batch.keys).flatten(0, 1)[batch.places]
-            return objective.of_scores(scores, batch.target), lambda: scores, batch.target
-        memory = model.encode(batch.source, batch.keys)
+            scores = model(batch.source, batch.source_mask).flatten(0, 1)[batch.places]
+            return objective.of_scores(scores, batch.targets), lambda: scores, batch.targets
+        memory = model.encode(batch.source, batch.source_mask)
         values = memory.values.flatten(0, 1)  # (B, S, D) -> (B·S, D)
         hidden, output = model.features(values[batch.places]), model.output
-        loss = objective(hidden, output.weight, batch.target, output.bias)
-        return loss, lambda: output(hidden), batch.target
+        loss = objective(hidden, output.weight, batch.targets, output.bias)
+        return loss, lambda: output(hidden), batch.targets
 
     def measure(
         self, model: MaskedLanguageModel, split: str, search: Search, samples: int = 3

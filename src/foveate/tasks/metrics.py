@@ -450,10 +450,7 @@ def paired_means(values: Sequence[Floats], weights: Floats) -> list[PairedFigure
 
 
 def sentence_scores(
-    name: str,
-    outputs: Texts,
-    references: References,
-    bleu_tokenizer: BleuTokenizer | None = None,
+    name: str, outputs: Texts, references: References, bleu_tokenizer: BleuTokenizer | None = None
 ) -> Floats:
     """BLEU (n-grams of the orders that a sentence has) or chrF of each sentence by itself.
 

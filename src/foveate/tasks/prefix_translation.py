@@ -32,14 +32,14 @@ from foveate.tasks.text_to_text import TextToText
 
 @dataclass(frozen=True)
 class PrefixBatch(TensorBatch):
-    """Sequences side by side: ``read`` (B, L), ``target`` (B, L) the tokens after them, ``real``
-    the flat places after which a token of the target, or its end, comes; ``prompt`` (B, 1) how many
-    places stand before the target.
+    """Sequences side by side: ``inputs`` (B, L), ``targets`` (B, L) the tokens after them,
+    ``counted`` the flat places after which a token of the target, or its end, comes; ``prompt``
+    (B, 1) how many places stand before the target.
     """
 
-    read: Tensor
-    target: Tensor
-    real: Tensor
+    inputs: Tensor
+    targets: Tensor
+    counted: Tensor
     prompt: Tensor
 
 
@@ -85,7 +85,7 @@ class PrefixTranslation(TextToText[PrefixBatch]):
 
     def decoder_batch(self, model: LanguageModel, batch: PrefixBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
-        return DecoderBatch(batch.read, batch.target, batch.real, prompt=batch.prompt)
+        return DecoderBatch(batch.inputs, batch.targets, batch.counted, prompt=batch.prompt)
 
     def decoding_batches(
         self, model: LanguageModel, sources: Sequence[Ids], request: SearchRequest
@@ -108,6 +108,6 @@ class PrefixTranslation(TextToText[PrefixBatch]):
     def _log_p(self, model: LanguageModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         batch = join([s for s, _ in pairs], [t for _, t in pairs])
         batch = batch.to(model.output.weight.device)
-        log_p = token_log_probabilities(model(batch.read), batch.target)
+        log_p = token_log_probabilities(model(batch.inputs), batch.targets)
         spans = ((len(s) + 1, len(s) + len(t) + 2) for s, t in pairs)
         return [row[a:b].tolist() for row, (a, b) in zip(log_p, spans, strict=True)]

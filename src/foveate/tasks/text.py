@@ -43,36 +43,36 @@ Ids = list[int]
 
 @dataclass(frozen=True)
 class TextBatch(TensorBatch):
-    """Pairs side by side: ``source`` (B, S) with ends, ``keys`` true at real source tokens or None,
-    ``read`` (B, T) the target behind its start, ``target`` (B, T) the target with its end, ``real``
-    the flat places of real targets or None where all are.
+    """Pairs side by side: ``source`` (B, S) with ends, ``source_mask`` true at its real tokens,
+    None if all are; ``inputs`` (B, T), ``targets`` (B, T), ``counted`` as of a `DecoderBatch`.
     """
 
     source: Tensor
-    keys: Tensor | None
-    read: Tensor
-    target: Tensor
-    real: Tensor | None
+    source_mask: Tensor | None
+    inputs: Tensor
+    targets: Tensor
+    counted: Tensor | None
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
-    """Tensors of some pairs of ids: ends and starts added, padded on the right."""
-    source, keys = source_batch(sources)
-    return TextBatch(source, keys, *decoder_sides(targets))
+    """Return tensors of some pairs of ids: ends and starts added, padded on the right."""
+    source, source_mask = source_batch(sources)
+    return TextBatch(source, source_mask, *decoder_sides(targets))
 
 
 def decoder_sides(targets: Sequence[Ids]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return what a decoder reads and predicts of targets, (B, T) each, and what counts.
+    """Return what a decoder reads of some texts, and the same shifted by one, which it predicts.
 
-    The last are the flat positions of real tokens, None without padding.
+    ``<s> a b`` and ``a b </s>``, (B, T) each; and the flat positions of real tokens, which count,
+    None without padding.
     """
-    read = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
-    target = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
+    inputs = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
+    shifted = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
     lengths = torch.tensor([len(ids) + 1 for ids in targets])
     ragged = len(set(lengths.tolist())) > 1
-    places = torch.arange(read.shape[1])[None] < lengths[:, None]
-    real = places.flatten().nonzero().flatten() if ragged else None
-    return read, target, real
+    real = torch.arange(inputs.shape[1])[None] < lengths[:, None]
+    counted = real.flatten().nonzero().flatten() if ragged else None
+    return inputs, shifted, counted
 
 
 def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:

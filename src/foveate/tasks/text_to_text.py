@@ -27,6 +27,7 @@ from foveate.data.tokenizer import BPE, TextSides, Tokenizer, bare, tagged
 from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
 from foveate.errors import UserError
+from foveate.models.encoder_decoder import Writer
 from foveate.tasks.abilities import Generates, Scores
 from foveate.tasks.base import Batch, Loss, Measures, ValidationSample, of_nll, spread
 from foveate.tasks.engine import TorchEngine
@@ -39,7 +40,7 @@ from foveate.tasks.metrics import (
     check_tokenizer,
     figures_of,
 )
-from foveate.tasks.objectives import CrossEntropy, mean_nll, token_loss
+from foveate.tasks.objectives import CrossEntropy, token_loss
 from foveate.tasks.text import Ids, TextTask, lengths_of, vocabulary_line
 
 
@@ -102,7 +103,17 @@ class Examples:
         return index if self.rows is None else int(self.rows[index])
 
 
-# Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
+def mean_nll(
+    task: Any, model: Writer, split: str, lengths: NDArray[np.int32], batch_tokens: int
+) -> float:
+    """Mean −log p of a token of a split, all that is read being true."""
+    plain = CrossEntropy.Config(label_smoothing=0.0).build()
+    total, count = 0.0, 0
+    for indices in sorted_batches(lengths, batch_tokens):
+        batch = task.decoder_batch(model, task.batch(split, indices.tolist()))
+        loss = token_loss(model, batch, plain)
+        total, count = total + float(loss.logged["nll"]), count + loss.count
+    return total / max(count, 1)
 
 
 class TextToText(TextTask[Batch], Generates[str], Scores):
@@ -316,6 +327,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         return log_p
 
     def loss(self, model: Any, batch: Batch, objective: CrossEntropy) -> Loss:
+        """Return the loss of what the decoder predicts, for `Objective.loss`, which calls this."""
         return token_loss(model, self.decoder_batch(model, batch), objective)
 
     @abstractmethod

@@ -1,9 +1,13 @@
-"""Translation by an encoder–decoder: text in, text out."""
+"""Translation by an encoder–decoder: text in, text out.
+
+Files, tokenizers, loss and measures are those of all tasks from text to text (its base,
+`foveate.tasks.text_to_text`); here is what an encoder–decoder makes of their batches.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -32,24 +36,20 @@ class Translation(TextToText[TextBatch], Aligns):
     config: Config
     own_outputs = True
     never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds
-    _shortlist: Shortlist | None = None
 
+    @cached_property
     def shortlist(self) -> Shortlist:
-        """Return the run's shortlist, read once. Raises ``ConfigError`` if it has none."""
-        if self._shortlist is None:
-            self._shortlist = Shortlist.load(self.folder)
-        return self._shortlist
+        """The run's shortlist, read once. Raises ``ConfigError`` if it has none."""
+        return Shortlist.load(self.folder)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         examples = self.tokens(split)
-        corpus = examples.corpus
         sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
-        texts = corpus.sources, corpus.targets
+        texts = examples.corpus.sources, examples.corpus.targets
         for side, tokenizer in enumerate(self.tokenizers if split == "train" else ()):
-            if tokenizer.noisy:
-                drawn = tokenizer.encode_noisy(
-                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
-                )
+            if tokenizer.noisy:  # splits each text anew in every epoch
+                seeds = [(noise, side, i) for i in indices]
+                drawn = tokenizer.encode_noisy([texts[side][i] for i in indices], seeds)
                 both = zip(drawn, sides[side], strict=True)
                 sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
         return collate(*sides)
@@ -59,35 +59,36 @@ class Translation(TextToText[TextBatch], Aligns):
         return model.build(*sizes)
 
     def decoder_batch(self, model: EncoderDecoder, batch: TextBatch) -> DecoderBatch:
+        """Return what the decoder reads and predicts, shifted by `collate`, and the memory."""
         batch = batch.to(model.output.weight.device)
-        memory = model.encode(batch.source, batch.keys)
-        return DecoderBatch(batch.read, batch.target, batch.real, memory)
+        memory = model.encode(batch.source, batch.source_mask)
+        return DecoderBatch(batch.inputs, batch.targets, batch.counted, memory)
 
     def decoding_batches(
         self, model: EncoderDecoder, sources: Sequence[Ids], request: SearchRequest
     ) -> Iterator[DecodingBatch]:
         device = model.output.weight.device
         budget = max(1, request.batch_tokens // request.search.width)
-        shortlist = self.shortlist() if request.shortens else None
-        filled = np.array([i for i, ids in enumerate(sources) if ids], dtype=np.int64)
+        shortlist = self.shortlist if request.shortens else None
+        filled = np.array([i for i, ids in enumerate(sources) if ids], dtype=np.int64)  # not empty
         lengths = np.array([[len(sources[i]) + 1] for i in filled]).reshape(-1, 1)
         for batch in sorted_batches(lengths, budget):
             places = [int(filled[i]) for i in batch]
-            ids, keys = source_batch([sources[i] for i in places], device)
-            tokens = None if shortlist is None else shortlist.tokens(ids)
-            steps = steps_of(model, partial(self._begun, source=ids, keys=keys, tokens=tokens))
+            source, source_mask = source_batch([sources[i] for i in places], device)
+            tokens = None if shortlist is None else shortlist.tokens(source)
+            steps = steps_of(model, partial(self._begin, source, source_mask, tokens))
             yield DecodingBatch(places, steps, [len(sources[i]) for i in places], tokens)
+
+    def _begin(
+        self, source: Tensor, mask: Tensor | None, tokens: Tensor | None, model: EncoderDecoder
+    ) -> DecoderSteps:
+        return DecoderSteps(model, model.encode(source, mask), tokens, self.never)
 
     @torch.inference_mode()
     def _log_p(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         batch = collate([s for s, _ in pairs], [t for _, t in pairs])
         batch = batch.to(model.output.weight.device)
-        log_p = token_log_probabilities(model(batch.source, batch.read, batch.keys), batch.target)
+        logits = model(batch.source, batch.inputs, batch.source_mask)
+        log_p = token_log_probabilities(logits, batch.targets)
         rows = zip(log_p, pairs, strict=True)
         return [row[: len(target) + 1].tolist() for row, (_, target) in rows]
-
-    def _begun(
-        self, model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
-    ) -> DecoderSteps:
-        """The steps of a search over sources."""
-        return DecoderSteps(model, model.encode(source, keys), tokens, self.never)

@@ -5,18 +5,10 @@ from __future__ import annotations
 import json
 
 from foveate.files import write_text
-from foveate.train import checkpoint
+from foveate.train import checkpoint, stored
 from foveate.train.journal import read
 from foveate.train.optim import average
-from foveate.train.stored import (
-    WEIGHTS,
-    DamagedError,
-    Record,
-    load_weights,
-    sealed_folder,
-    verify,
-    write_tensors,
-)
+from foveate.train.stored import WEIGHTS, DamagedError, Record
 from foveate.train.trainer import Trainer
 
 
@@ -68,7 +60,7 @@ def _sound_steps(trainer: Trainer) -> list[int]:
     sound = []
     for step in trainer.regular():
         try:
-            verify(checkpoint.path_of(trainer.folder, step))
+            stored.verify(checkpoint.path_of(trainer.folder, step))
         except DamagedError as damage:
             trainer.display.say(f"left out of the mean: {damage}")
             continue
@@ -82,7 +74,7 @@ def _known_average(trainer: Trainer, steps: list[int]) -> Record | None:
     """
     folder, config = trainer.folder / "averaged", trainer.config
     try:
-        verify(folder)
+        stored.verify(folder)
         record = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     except (DamagedError, OSError, ValueError):
         return None
@@ -95,12 +87,12 @@ def _average(trainer: Trainer, steps: list[int]) -> Record:
     """Write the mean, measure it where the run is validated; gives its ``state.json``."""
     job, config = trainer.job, trainer.config
     record: Record = {"steps": steps}
-    with sealed_folder(trainer.folder / "averaged", trainer.files) as target:
+    with stored.sealed_folder(trainer.folder / "averaged", trainer.files) as target:
         paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
-        write_tensors(average(paths), target / WEIGHTS)
+        stored.write_tensors(average(paths), target / WEIGHTS)
         if config.validation.every is not None:
             model = trainer.parallel.plain
-            load_weights(model, target / WEIGHTS)
+            stored.load_weights(model, target / WEIGHTS)
             figures = trainer.measure(model).figures
             name = config.save.best
             record |= {"figure": name, "value": figures[name], "figures": figures}

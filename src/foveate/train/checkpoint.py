@@ -32,30 +32,10 @@ from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError, load_tree
 from foveate.files import locked, read_bytes, replace_file, write_text
+from foveate.train import stored
 from foveate.train.config import TrainConfig
 from foveate.train.journal import clock
-from foveate.train.stored import (
-    MANIFEST,
-    WEIGHTS,
-    DamagedError,
-    Record,
-    TrainError,
-    Within,
-    assign,
-    clean,
-    is_shard,
-    load_weights,
-    opened,
-    own_tensors,
-    refuse_larger,
-    remove,
-    sealed_folder,
-    size_of,
-    verify,
-    verify_run,
-    whole,
-    write_tensors,
-)
+from foveate.train.stored import MANIFEST, WEIGHTS, DamagedError, Record, TrainError
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Config)
@@ -72,7 +52,7 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
     index = {names[parameter]: i for i, parameter in enumerate(parameters)}
     states: dict[int, Record] = {}
     values: Record = json.loads((folder / REST).read_text(encoding="utf-8"))
-    with opened(folder / OPTIMIZER) as file:
+    with stored.opened(folder / OPTIMIZER) as file:
         values |= {entry: file.get_tensor(entry) for entry in file.keys()}  # noqa: SIM118
     for entry, value in values.items():
         name, _, key = entry.rpartition(":")
@@ -84,7 +64,7 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
             parameter = parameters[index[name]]
             like = parameter.detach() if value.shape == parameter.shape else value
             saved, value = value, torch.empty_like(like, dtype=value.dtype)
-            assign(value, saved)
+            stored.assign(value, saved)
         states.setdefault(index[name], {})[key] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": states, "param_groups": groups})
@@ -224,7 +204,7 @@ def contents_of(
     A moving ``mean`` stands for the model. Shards are made whole one by one, for which every rank
     must call this; a rank that does not ``keep`` them only helps.
     """
-    files = {WEIGHTS: own_tensors(model), OPTIMIZER: {}}
+    files = {WEIGHTS: stored.own_tensors(model), OPTIMIZER: {}}
     if mean is not None:
         files = {TRAINED: files[WEIGHTS], WEIGHTS: mean, OPTIMIZER: {}}
     names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
@@ -236,9 +216,9 @@ def contents_of(
     gathered: dict[str, dict[str, Tensor]] = {file: {} for file in files}
     for file, tensors in files.items():
         for name, tensor in tensors.items():
-            full = whole(tensor)
+            full = stored.whole(tensor)
             if keep:
-                gathered[file][name] = full.cpu() if is_shard(tensor) else full
+                gathered[file][name] = full.cpu() if stored.is_shard(tensor) else full
     return gathered, rest
 
 
@@ -256,9 +236,9 @@ def save(
     """
     target = path_of(run, step)
     try:
-        with sealed_folder(target, files) as folder:
+        with stored.sealed_folder(target, files) as folder:
             for file, tensors in contents[0].items():
-                write_tensors(tensors, folder / file)
+                stored.write_tensors(tensors, folder / file)
             write_text(folder / REST, json.dumps(contents[1], indent=1))
             write_text(folder / STATE, json.dumps(state, indent=1))
             write_text(folder / CONFIG, toml)
@@ -278,11 +258,11 @@ def newest_sound(run: Path, repair: bool = False) -> tuple[int | None, list[str]
     With ``repair``, for the process that writes the run, `clean` comes first.
     """
     for folder in (run, run / "checkpoints") if repair else ():
-        clean(folder)
+        stored.clean(folder)
     complaints = []
     for step in reversed(steps(run)):
         try:
-            verify(path_of(run, step))
+            stored.verify(path_of(run, step))
         except DamagedError as damage:
             complaints.append(f"damaged checkpoint passed over: {damage}")
             continue
@@ -293,7 +273,7 @@ def newest_sound(run: Path, repair: bool = False) -> tuple[int | None, list[str]
 def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Record:
     """Read a checkpoint into the model and the optimiser; gives its ``state.json``."""
     folder = path_of(run, step)
-    load_weights(model, folder / (TRAINED if (folder / TRAINED).is_file() else WEIGHTS))
+    stored.load_weights(model, folder / (TRAINED if (folder / TRAINED).is_file() else WEIGHTS))
     _load_optimizer(model, optimizer, folder)
     record: Record = json.loads((folder / STATE).read_text(encoding="utf-8"))
     return record
@@ -343,7 +323,7 @@ def run_of(path: Path) -> tuple[Path, Path | None]:
 def prune(run: Path, keep: Iterable[int]) -> None:
     """Remove all checkpoints but those of the steps to keep."""
     for step in sorted(set(steps(run)) - set(keep)):
-        remove(path_of(run, step))
+        stored.remove(path_of(run, step))
 
 
 def write_best(run: Path, folder: Path, figures: Record) -> None:
@@ -388,13 +368,13 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
     path = folder / WEIGHTS
     if (folder / MANIFEST).is_file():
         try:
-            verify(folder, WEIGHTS)
-            verify_run(run, folder)
+            stored.verify(folder, WEIGHTS)
+            stored.verify_run(run, folder)
         except DamagedError as error:
             other = "use another checkpoint: --checkpoint last, or the number of a step"
             raise DamagedError(f"{error}; {other}") from None
-    with opened(path) as file:
-        there = size_of(file)
+    with stored.opened(path) as file:
+        there = stored.size_of(file)
     own = folder / CONFIG
     if folder != run and own.is_file():
         try:
@@ -408,10 +388,10 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
                 "run, or one of the two files was changed"
             )
     where = f"{run / CONFIG}: model"
-    refuse_larger(config.tree(), there, where)
-    with Within(there, where):
+    stored.refuse_larger(config.tree(), there, where)
+    with stored.Within(there, where):
         model = build(config)
-    load_weights(model, path)
+    stored.load_weights(model, path)
     return model
 
 

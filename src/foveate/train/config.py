@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -98,9 +98,6 @@ def _cuda() -> str | None:
     return f"{torch.cuda.get_device_name()} has bf16"
 
 
-# What a config says about training: ``[train]`` of the TOML file.
-
-
 class SaveConfig(Config):
     """When checkpoints are written, how many of the last are kept, and which figure is the best.
 
@@ -115,10 +112,7 @@ class SaveConfig(Config):
 
 
 class ValidationConfig(Config):
-    """When the model is measured, how many samples it shows, and when to give up.
-
-    ``patience`` is the number of validations in a row without a new best that end training.
-    """
+    """When the model is measured, how many samples it shows, and when to give up."""
 
     every: int | None = Field(default=1000, gt=0)  # steps from one validation to the next
     samples: int = Field(default=3, ge=0)  # outputs that each validation shows
@@ -129,22 +123,10 @@ class ValidationConfig(Config):
 class TrainConfig(Config):
     """How a model is trained. Training ends at the first of the limits that are set.
 
-    ``batch_tokens`` is the size of a batch on each device, padding included; ``accumulate``
-    batches of each device make one step. ``max_minutes`` is wall clock, earlier sessions of the run
-    included; the schedule follows the larger of the shares of steps and of time. ``average`` is the
-    number of last checkpoints whose mean is tried at the end; ``ema`` keeps a moving mean of the
-    weights, which is what is validated, saved and used.
-    ``health_every`` logs the gradient norm and the size of the update of each module,
-    ``snapshots`` keeps the attention to one example.
-
-    With ``recompute`` layers keep their inputs alone for the backward pass and compute the rest
-    again: less memory for more work. With ``compile`` the layers of a Transformer are compiled for
-    the GPU that they are on.
-
-    ``parallel`` is how several devices work together where ``torchrun`` starts as many ranks: each
-    holds the whole model ("ddp") or a part of it ("fsdp"); "auto" is the first where it fits. A
-    step then takes ``accumulate`` × ranks batches, and a run keeps that number on however many
-    ranks it goes on. A rank that takes ``hang_minutes`` over one step is reported and ended.
+    The schedule follows the larger of the shares of steps and of time. ``parallel`` is how several
+    devices work together where ``torchrun`` starts as many ranks: each holds the whole model
+    ("ddp") or a part of it ("fsdp"); "auto" is the first where it fits. A step then takes
+    ``accumulate`` × ranks batches, and a run keeps that number on however many ranks it resumes.
     """
 
     batch_tokens: int = Field(default=4096, gt=0)
@@ -204,11 +186,8 @@ class TrainConfig(Config):
         return self.schedule.build(self.optimizer.lr, self.max_steps, timed)
 
 
-# Going on with another config: which keys may change, what each changes, and the record of it.
-
 CONFIG = "config.toml"  # its name in a run
-
-# A key stands for all keys below it; the longest that fits counts.
+# What may change when a run resumes, and what it changes; of keys that fit, the longest counts.
 CHANGEABLE: Mapping[str, str] = {
     "decode": "changes how the run decodes, not its weights",
     "train.max_steps": "changes where training ends",
@@ -278,28 +257,13 @@ def effect_of(key: str) -> tuple[bool, str]:
     return False, "the run depends on it"
 
 
-class Experiment(Protocol):
-    """A whole config, of which ``train`` is a part."""
-
-    @property
-    def train(self) -> TrainConfig:
-        """The table ``[train]``."""
-        ...
-
-    def tree(self) -> Tree:
-        """All fields as plain values."""
-        ...
-
-
-def changes(
-    path: Path, old: Experiment, new: Experiment, imported: bool = False
-) -> list[ConfigChange]:
+def changes(path: Path, old: Tree, new: Tree, imported: bool = False) -> list[ConfigChange]:
     """Return the differences between the config of the run ``path`` and that of its next session.
 
     Raises ``ConfigError`` naming the first key that may not change; of a run that was ``imported``
     and never trained those are its model and its tokenizer.
     """
-    before, after = _flat(old.tree()), _flat(new.tree())
+    before, after = _flat(old), _flat(new)
     differences = []
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key, "none"), after.get(key, "none")
@@ -312,8 +276,8 @@ def changes(
                 f"cannot change when a run resumes, for {effect}; "
                 f"set {_absent(key, before)}={was}, or start a new run in another folder with --run"
             )
-        if key == "train.max_steps" and _moves_schedule(old.train, new.train):
-            effect = f"moves the {new.train.schedule.kind} schedule"
+        if key == "train.max_steps" and _moves_schedule(old["train"], new["train"]):
+            effect = f"moves the {after['train.schedule.kind']} schedule"
         differences.append(ConfigChange(key, was, now, effect))
     return differences
 
@@ -324,8 +288,9 @@ def _absent(key: str, before: Tree) -> str:
     return next((t for t in tables if not any(f"{k}.".startswith(f"{t}.") for k in before)), key)
 
 
-def _moves_schedule(old: TrainConfig, new: TrainConfig) -> bool:
+def _moves_schedule(before: Tree, after: Tree) -> bool:
     """Return whether the learning rates of the new config depend on its ``max_steps``."""
+    old, new = TrainConfig.parse(before), TrainConfig.parse(after)
     ends = old.max_steps, new.max_steps
     if None in ends:
         return False

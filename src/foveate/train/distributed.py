@@ -116,8 +116,6 @@ class Watchdog:
                 return  # the store is gone, and nobody is left to report to
 
 
-# The signals that stop a training.
-
 Signal = signal.Signals | None
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -158,8 +156,6 @@ class Interrupt:
         finally:
             self._at_once = False
 
-
-# The processes that train one model together, and their messages besides gradients.
 
 T = TypeVar("T")
 LossOf = Callable[[nn.Module, object], Loss]  # of a model and a batch

@@ -1,19 +1,28 @@
-"""The batches of every training step, made in the background: functions of the plan alone."""
+"""What a training step needs and gives: batches made ahead of it, numbers read behind it.
+
+Batches are functions of the plan alone, and made in a thread. A GPU computes what the host has
+launched; a host that reads a number waits for it, and the GPU then waits for the next launches.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from foveate.data.batches import Indices
-from foveate.tasks.base import AnyTask
+from foveate.tasks.base import AnyTask, Loss
+from foveate.train.checkpoint import TrainState
+from foveate.train.distributed import Ranks
 from foveate.train.stored import TrainError
 
 
@@ -22,7 +31,6 @@ class Plan(Protocol):
 
     def epoch(self, number: int, /) -> list[Indices]:
         """The batches of an epoch, as indices, in order."""
-        ...
 
 
 PlanFactory = Callable[[NDArray[np.int32], int, int], Plan]  # lengths, batch_tokens, seed
@@ -71,6 +79,16 @@ def _batches(plan: Plan, start: tuple[int, int], max_epochs: int | None) -> Iter
                 batches[number], epoch, (epoch + 1, 0) if ended else (epoch, number + 1)
             )
         epoch, first = epoch + 1, 0
+
+
+class TrainObjective(Protocol):
+    """The loss that is minimised; it may change with the step."""
+
+    def advance(self, step: int) -> None:
+        """Set the step that comes next."""
+
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        """The loss of a batch of training, with its graph."""
 
 
 class MicroBatch(NamedTuple):
@@ -123,6 +141,15 @@ def make_step(
     return TrainingStep(number, examples, micro_batches, batches[-1].after)
 
 
+def steps_of(
+    task: AnyTask, plan: Plan, state: TrainState, max_epochs: int | None, ranks: Ranks
+) -> Iterator[TrainingStep]:
+    """The steps from a state on, as one of the ranks computes them."""
+    start, seed = (state.epoch, state.position), state.seed
+    steps = enumerate(batches_of_steps(plan, state.batches, start, max_epochs), state.step + 1)
+    return (make_step(task, n, batches, seed, ranks.rank, ranks.world) for n, batches in steps)
+
+
 class Feed:
     """A thread that makes the next steps' batches, at most ``ahead`` of them.
 
@@ -152,3 +179,65 @@ class Feed:
         if step is None:
             raise EOFError("the last epoch has ended")
         return step
+
+
+AHEAD = 4  # steps in flight; a failure is noticed at most so many steps late
+
+
+def steps_ahead(device: torch.device, ranks: Ranks, optimizer: torch.optim.Optimizer) -> int:
+    """Return how many steps may be in flight: none on a CPU, which computes at once, of several
+    ranks, which add up their numbers, or with an optimizer that cannot skip a step on the device.
+    """
+    skips = getattr(optimizer, "_step_supports_amp_scaling", False)  # as PyTorch's fused ones can
+    return AHEAD if device.type == "cuda" and type(ranks) is Ranks and skips else 0
+
+
+class Numbers:
+    """The loss and other sums of a step, and the norm of its gradient; `read` waits for them.
+
+    ``failed`` is 1 on the device once the loss or gradient of this step, or of one in flight
+    before it, is not finite. ``sums`` by name, with the ``count`` of targets, are those of this
+    rank until all ranks have read them; ``own_loss`` stays this rank's.
+    """
+
+    def __init__(
+        self, step: TrainingStep, losses: Sequence[Loss], norm: Tensor, failed: Tensor | None
+    ) -> None:
+        self.step, self.rate, self.targets = step, 0.0, 0
+        self.count = sum(loss.count for loss in losses)
+        self.sums = {"loss": 0.0, "count": float(self.count)}
+        named = [item for x in losses for item in [("loss", x.total), *x.logged.items()]]
+        self._names = [name for name, _ in named]
+        total = torch.stack([norm, *(loss.total for loss in losses)]).sum()
+        self.failed = (~total.isfinite()).float()
+        if failed is not None:
+            self.failed = torch.maximum(self.failed, failed)
+        values = torch.stack([self.failed, norm, *(value for _, value in named)])
+        self._values = values.to("cpu", non_blocking=True)  # into pinned memory
+        self._copied = torch.cuda.current_stream().record_event() if values.is_cuda else None
+
+    def read(self, ranks: Ranks) -> bool:
+        """Wait for the numbers of all ranks, once; return whether they are finite."""
+        if self._names:
+            if self._copied is not None:
+                self._copied.synchronize()
+            failed, norm, *values = self._values.tolist()
+            for name, value in zip(self._names, values, strict=True):
+                self.sums[name] = self.sums.get(name, 0.0) + value
+            self._names, self.own_loss = [], self.sums["loss"]
+            self.sums = ranks.sums(self.sums)
+            self.count = int(self.sums["count"])
+            self.norm = norm / max(1, self.count)
+            self.finite = not failed and math.isfinite(self.norm + self.sums["loss"])
+        return self.finite
+
+
+def scale_of(norm: Tensor, count: int, clip: float | None) -> Tensor:
+    """min(1, clip / ‖ḡ‖) / count,  ḡ the mean gradient: ‖ḡ‖ = ``norm`` / count.
+
+    It stays on the device; 1e-6 is added to ‖ḡ‖.
+    """
+    if clip is None:
+        return torch.full_like(norm, 1 / count)
+    mean = norm.double() / count + 1e-6
+    return ((torch.full_like(mean, clip) / mean).clamp(max=1.0) / count).to(norm.dtype)

@@ -14,19 +14,14 @@ import numpy as np
 import torch
 
 from foveate.errors import ConfigError, UserError
-from foveate.nn.native.kernels import (
-    BUSY_MACHINE,
-    flushing_denormals,
-    machine_is_busy,
-    sleep_at_barriers,
-)
+from foveate.nn.native import kernels
 from foveate.system import loaded_libraries
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
 from foveate.train.checkpoint import Best, TrainState, too_few
 from foveate.train.config import Precision, TrainConfig, record, resolve
 from foveate.train.distributed import Interrupt, Ranks, parallel_of
-from foveate.train.feed import MicroBatch, Plan, fingerprint, mix
+from foveate.train.feed import MicroBatch, Plan, fingerprint, mix, steps_ahead
 from foveate.train.journal import (
     LOG,
     SNAPSHOTS,
@@ -40,13 +35,7 @@ from foveate.train.journal import (
 )
 from foveate.train.layers import compile_layers, recompute
 from foveate.train.optim import MovingMean, Schedule
-from foveate.train.stored import (
-    WEIGHTS,
-    TrainError,
-    load_weights,
-    run_files,
-    verify_run,
-)
+from foveate.train.stored import WEIGHTS, TrainError, load_weights, run_files, verify_run
 from foveate.train.trainer import Job, Trainer
 
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
@@ -146,6 +135,10 @@ def _set_up(
     limit = None if config.max_minutes is None else 60 * config.max_minutes
     journal = Journal(folder, state.step, config.tensorboard) if ranks.is_rank_zero else NoJournal()
     stack.callback(journal.close)
+    ahead = steps_ahead(device, ranks, optimizer)
+    if device.type == "cuda" and not ahead:
+        why = "several ranks, or an optimizer that is not fused"
+        parallel.described.append(f"each step waits for the numbers of the last: {why}")
     trainer = Trainer(
         job=job,
         config=config,
@@ -162,6 +155,7 @@ def _set_up(
         files=files,
         paces=paces,
         mean=mean,
+        ahead=ahead,
     )
     return trainer, messages
 
@@ -322,11 +316,11 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if device.type == "cpu":
-        sleep_at_barriers()
+        kernels.sleep_at_barriers()
         keep_freed_memory()
         torch.use_deterministic_algorithms(True)
         rules.fill_uninitialized_memory = False  # it would cost time, and no result depends on it
-    numbers = flushing_denormals() if device.type == "cpu" else contextlib.nullcontext()
+    numbers = kernels.flushing_denormals() if device.type == "cpu" else contextlib.nullcontext()
     try:
         with numbers:
             yield
@@ -361,8 +355,8 @@ def _start(trainer: Trainer) -> None:
     trainer.ranks.doing("the rehearsal")
     rehearse(trainer)
     trainer.parallel.volume(1)
-    if machine_is_busy():
-        trainer.display.say(BUSY_MACHINE)
+    if kernels.machine_is_busy():
+        trainer.display.say(kernels.BUSY_MACHINE)
     if not (checkpoint.path_of(trainer.folder, state.step) / checkpoint.STATE).is_file():
         trainer.save()  # first weights and precision are kept, and a full disk is met at once
 

@@ -152,8 +152,6 @@ def _board(folder: Path, step: int) -> SummaryWriter:
     return SummaryWriter(str(folder), purge_step=step + 1)
 
 
-# The progress of a training: a bar where standard error is a terminal, lines elsewhere.
-
 RECENT = 100  # steps whose mean duration gives the time left
 SMOOTHING = 0.95  # of the loss and speed shown; those in the log are exact
 
@@ -298,22 +296,19 @@ def _smooth(old: float | None, new: float) -> float:
     return new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
 
 
-# Whether every part of a model learns: gradient norms and sizes of updates, module by module.
-#
-#     ratio = ‖w_{n+1} − w_n‖ / ‖w_n‖ over the parameters of a module
-#
-# About 1/1000 is the rule of thumb: far below, a module hardly learns; far above, it is unstable.
-
-
 class Health:
-    """Writes an event ``health`` every so many steps; between them it does nothing at all.
+    """Whether every part of a model learns: an event ``health`` every so many steps.
 
-    The line has ``gradient``, the norm of each module's gradient as the optimiser gets it (mean
-    over targets, clipped), and ``ratio``.
+        ratio = ‖w_{n+1} − w_n‖ / ‖w_n‖ over the parameters of a module
+
+    About 1/1000 is the rule of thumb: far below, a module hardly learns; far above, it is unstable.
+    ``gradient`` is the norm of a module's gradient as the optimiser gets it: mean over targets,
+    clipped.
     """
 
     def __init__(self, model: nn.Module, every: int, journal: Journal) -> None:
         self.every, self.journal = every, journal
+        self._watched: dict[int, tuple[dict[str, Tensor], ...]] = {}  # norms by step and module
         self.modules: dict[str, list[Tensor]] = {}
         for name, parameter in model.named_parameters():
             self.modules.setdefault(module_of(name), []).append(parameter)
@@ -333,12 +328,19 @@ class Health:
             for name, parameters in self.modules.items()
         }
         yield
-        ratio = {
+        moved = {
             name: norm([p.detach() - old for p, old in zip(self.modules[name], olds, strict=True)])
-            / max(norm(olds), 1e-12)
             for name, olds in before.items()
         }
-        self.journal.write("health", step, gradient=gradient, ratio=ratio)
+        sizes = {name: norm(olds) for name, olds in before.items()}
+        self._watched[step] = gradient, moved, sizes
+
+    def write(self, step: int) -> None:
+        """Write the event of a step, if it was due; this waits for the step."""
+        if norms := self._watched.pop(step, None):
+            gradient, moved, sizes = ({k: float(x) for k, x in each.items()} for each in norms)
+            ratio = {name: moved[name] / max(sizes[name], 1e-12) for name in moved}
+            self.journal.write("health", step, gradient=gradient, ratio=ratio)
 
 
 def module_of(parameter: str) -> str:
@@ -352,14 +354,10 @@ def module_of(parameter: str) -> str:
     return ".".join(parts[: 2 if numbered is None else numbered + 1]) or parameter
 
 
-def norm(tensors: list[Tensor]) -> float:
+def norm(tensors: list[Tensor]) -> Tensor:
     """The Euclidean norm of all numbers together."""
-    if not tensors:
-        return 0.0
-    return float(torch.stack([t.float().norm() for t in tensors]).norm())
+    return torch.stack([t.float().norm() for t in tensors] or [torch.zeros(())]).norm()
 
-
-# Attention to one example at steps of a training: the frames of the film of `look learning`.
 
 SNAPSHOTS = "snapshots.jsonl"  # its name in a run
 MOST_SNAPSHOTS = 200  # with the steps between them as they began; each doubling adds half as many
@@ -399,9 +397,6 @@ def interval(every: int, step: int) -> int:
     while step > every * MOST_SNAPSHOTS:
         every *= 2
     return every
-
-
-# The cause of a failed step: the first module whose numbers are not finite, and memory.
 
 
 def why_not_finite(

@@ -84,21 +84,21 @@ class SecondPass:
     """
 
     def __init__(self, layer: nn.Module) -> None:
-        self.layer = layer
-        modules = list(layer.modules())
-        self.tapped = [m for m in modules if isinstance(m, BaseAttention) and m.tap is not None]
-        self.drawing = [m for m in modules if isinstance(m, Chooser) and m.listener is not None]
+        self.layer, kinds = layer, ((BaseAttention, "tap"), (Chooser, "listener"))
+        self.heard = [
+            (module, name)
+            for module in layer.modules()
+            for kind, name in kinds
+            if isinstance(module, kind) and getattr(module, name) is not None
+        ]
         self.undo = contextlib.ExitStack()
 
     def __enter__(self) -> None:
         for buffer in self.layer.buffers():  # autograd may have kept the buffer itself
             self.undo.callback(buffer.data.copy_, buffer.clone())
-        for attention in self.tapped:
-            self.undo.callback(setattr, attention, "tap", attention.tap)
-            attention.tap = _ignore
-        for chooser in self.drawing:
-            self.undo.callback(setattr, chooser, "listener", chooser.listener)
-            chooser.listener = _ignore
+        for module, name in self.heard:
+            self.undo.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, _ignore)
 
     def __exit__(self, *error: object) -> None:
         self.undo.close()

@@ -176,8 +176,6 @@ def _rise(step: float, warmup: int) -> float:
     return min(1.0, step / warmup) if warmup else 1.0
 
 
-# Optimisers by kind: which parameters decay, and PyTorch's fused steps over them.
-
 ParameterGroup = dict[str, object]
 FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch steps all parameters in one kernel
 
@@ -272,7 +270,12 @@ class MuonConfig(AdamWConfig, kind="muon"):
 
 
 class Muon(torch.optim.AdamW):
-    """The steps of `MuonConfig`: groups that have a ``momentum`` take Muon's, others AdamW's."""
+    """The steps of `MuonConfig`: groups that have a ``momentum`` take Muon's, others AdamW's.
+
+    As in PyTorch's fused optimizers, a ``found_inf`` of 1 leaves weights and means as they are.
+    """
+
+    found_inf: Tensor | None = None
 
     def __setstate__(self, state: ParameterGroup) -> None:
         torch.optim.Optimizer.__setstate__(self, state)  # AdamW's wants a step of each parameter
@@ -287,8 +290,13 @@ class Muon(torch.optim.AdamW):
         for group in groups:
             if group["momentum"] is not None:
                 for matrix, update in self._updates(group["params"], group["momentum"]):
-                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                    matrix.add_(update, alpha=-group["lr"] * 0.2 * max(matrix.shape) ** 0.5)
+                    stepped = matrix * (1 - group["lr"] * group["weight_decay"])
+                    stepped.add_(update, alpha=-group["lr"] * 0.2 * max(matrix.shape) ** 0.5)
+                    self._replace(matrix, stepped)
+
+    def _replace(self, old: Tensor, new: Tensor) -> None:
+        """Let ``old`` hold the new values, unless the step is skipped."""
+        old.copy_(new if self.found_inf is None else torch.where(self.found_inf > 0, old, new))
 
     def _updates(self, matrices: list[Tensor], momentum: float) -> Iterator[tuple[Tensor, Tensor]]:
         """Each matrix and orth(g + μu); those of one shape are computed together."""
@@ -298,7 +306,8 @@ class Muon(torch.optim.AdamW):
                 state = self.state[matrix]
                 if not state:
                     state["momentum"] = torch.zeros_like(matrix)
-                u = state["momentum"].mul_(momentum).add_(matrix.grad)
+                u = state["momentum"]
+                self._replace(u, u * momentum + matrix.grad)
                 alike.setdefault(matrix.shape, []).append((matrix, matrix.grad + momentum * u))
         for each in alike.values():
             own, means = zip(*each, strict=True)
@@ -347,9 +356,6 @@ def _trainable(model: nn.Module) -> list[nn.Parameter]:
 
 def _fused(model: nn.Module) -> bool:
     return all(p.device.type in FUSED and p.is_floating_point() for p in _trainable(model))
-
-
-# The moving mean of the weights: validated, kept as the best and used in place of the last ones.
 
 
 class MovingMean(Configurable):
@@ -405,9 +411,6 @@ def _copy(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
         tensor.copy_(source[name])
 
 
-# The mean of the weights of several checkpoints, often better than each of them.
-
-
 def average(folders: Sequence[Path]) -> dict[str, Tensor]:
     """θ̄ = (θ₁ + … + θₖ) / k over the checkpoints in ``folders`` (Vaswani et al., 2017, §6.1).
 
@@ -424,18 +427,13 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
             if odd := names ^ set(file.keys()):
                 raise TrainError(f"{folder} holds another model than {folders[-1]}: {min(odd)}")
         for name in sorted(names):
-            last = every[-1].get_tensor(name)
-            if not last.is_floating_point():
-                mean[name] = last
-                continue
-            total = torch.zeros(last.shape, dtype=torch.float64)
-            for folder, file in zip(folders, every, strict=True):
-                part = file.get_tensor(name)
+            *_, last = parts = [file.get_tensor(name) for file in every]
+            for folder, part in zip(folders, parts, strict=True):
                 if part.shape != last.shape:
                     raise TrainError(
                         f"{folder}: {name} is {tuple(part.shape)} there and {tuple(last.shape)} "
                         f"in {folders[-1]}"
                     )
-                total += part
-            mean[name] = (total / len(every)).to(last.dtype)
+            total = sum((part.double() for part in parts), torch.zeros(()).double())
+            mean[name] = (total / len(every)).to(last.dtype) if last.is_floating_point() else last
     return mean

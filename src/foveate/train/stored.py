@@ -204,7 +204,6 @@ class Slice(Protocol):
 
     def get_shape(self) -> list[int]:
         """Return its sizes along each axis."""
-        ...
 
 
 class TensorFile(Protocol):
@@ -212,15 +211,12 @@ class TensorFile(Protocol):
 
     def keys(self) -> list[str]:
         """The names of the tensors."""
-        ...
 
     def get_tensor(self, name: str) -> Tensor:
         """Read a tensor."""
-        ...
 
     def get_slice(self, name: str) -> Slice:
         """A tensor without reading it."""
-        ...
 
 
 @contextlib.contextmanager

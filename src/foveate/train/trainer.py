@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +22,13 @@ from foveate.train.distributed import Interrupt, Parallel
 from foveate.train.feed import (
     Feed,
     MicroBatch,
+    Numbers,
     Plan,
     PlanFactory,
     TrainingStep,
-    batches_of_steps,
-    make_step,
+    TrainObjective,
+    scale_of,
+    steps_of,
 )
 from foveate.train.journal import (
     Display,
@@ -41,18 +44,6 @@ from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
-
-
-class TrainObjective(Protocol):
-    """The loss that is minimised; it may change with the step."""
-
-    def advance(self, step: int) -> None:
-        """Set the step that comes next."""
-        ...
-
-    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
-        """The loss of a batch of training, with its graph."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -75,21 +66,6 @@ class Job:
     snapshots: Recording
     changes: tuple[ConfigChange, ...] = ()
     changed_data: bool = False
-
-
-def read_numbers(losses: Sequence[Loss], norm: Tensor) -> tuple[dict[str, float], float]:
-    """The sums of a rank's losses by name, with their ``count``, and the norm of the gradient.
-
-    In a step the host waits for the device here alone, and once: whether loss and gradient are
-    finite must be known before they change the weights.
-    """
-    tensors = [norm, *(part for loss in losses for part in (loss.total, *loss.logged.values()))]
-    length, *values = torch.stack(tensors).tolist()
-    names = [name for loss in losses for name in ("loss", *loss.logged)]
-    sums = {"loss": 0.0, "count": float(sum(loss.count for loss in losses))}
-    for name, value in zip(names, values, strict=True):
-        sums[name] = sums.get(name, 0.0) + value
-    return sums, length
 
 
 @dataclass
@@ -116,6 +92,7 @@ class Trainer:
     mean: MovingMean | None = None
     health: Health | None = None
     snapshots: Recorder | None = None  # on rank 0
+    ahead: int = 0  # steps that may be in flight (`steps_ahead`)
 
     def __post_init__(self) -> None:
         self.ranks = self.parallel.ranks
@@ -123,6 +100,8 @@ class Trainer:
         self.agree()
         self._earlier, self._begun = self.state.seconds, self._now
         self._last_save, self._last_log = self._now, self.state.step
+        self._in_flight = deque[Numbers]()
+        self._failed: Tensor | None = None  # `Numbers.failed` of the newest step in flight
         self._times: list[float] | None = []  # of the first steps, until their pace is known
 
     def run(self) -> str:
@@ -132,7 +111,8 @@ class Trainer:
         when the run resumes.
         """
         reason = None
-        with Feed(self._steps()) as feed:
+        steps = steps_of(self.job.task, self.plan, self.state, self.config.max_epochs, self.ranks)
+        with Feed(steps) as feed:
             self.agree()
             while True:
                 last = reason is not None
@@ -145,50 +125,61 @@ class Trainer:
                     break
                 if (reason := self.ended()) is not None:
                     continue  # once more, for what is due after the last step
-                started = time.perf_counter()
-                step = feed.next()
-                sums, norm = self._step(step)
+                if not self._in_flight:
+                    self._began = time.perf_counter()
+                self.launch(feed.next())
                 self.agree()
-                self.log(step, sums, norm, time.perf_counter() - started)
+                self.settle(leave=self.ahead)
         self.agree()
         return "interrupted" if self.stop else str(reason)
 
-    def _steps(self) -> Iterator[TrainingStep]:
-        """The steps from the state on, as this rank computes them."""
-        state, ranks = self.state, self.ranks
-        start, end = (state.epoch, state.position), self.config.max_epochs
-        steps = enumerate(batches_of_steps(self.plan, state.batches, start, end), state.step + 1)
-        task, seed = self.job.task, state.seed
-        return (make_step(task, n, batches, seed, ranks.rank, ranks.world) for n, batches in steps)
-
-    def _step(self, step: TrainingStep) -> tuple[dict[str, float], float]:
+    def launch(self, step: TrainingStep) -> None:
         """One step along Σ ∇totals / Σ counts of the batches, clipped to the norm allowed.
 
-        Returns the sums over all batches of all ranks, and the norm before it is clipped.
+        Its numbers are checked now, or `settle` checks them later; if they are not finite, neither
+        this step nor those in flight after it change the weights.
         """
         self.ranks.doing(f"step {step.number}")
         self.job.objective.advance(step.number)
         losses = [self.backward(micro) for micro in step.micro_batches]
         gradients = self.parallel.gradients()
-        own, norm = read_numbers(losses, self.parallel.norm(gradients))
-        sums = self.ranks.sums(own)
-        if (count := int(sums["count"])) == 0:
+        norm = self.parallel.norm(gradients)
+        numbers = Numbers(step, losses, norm, self._failed)
+        numbers.rate = self.rate(step.number)
+        if not self.ahead:
+            self.check(numbers)
+        else:  # the optimizer skips its step if this is 1
+            self._failed = vars(self.optimizer)["found_inf"] = numbers.failed
+        if numbers.count == 0:
             raise TrainError(f"step {step.number} has no targets: {step}")
-        norm, rate = norm / count, self.rate(step.number)
-        if not math.isfinite(norm + sums["loss"]):
-            raise self.not_finite(step, own["loss"], rate)
-        clip = self.config.clip_norm
-        scale = 1.0 if clip is None else min(1.0, clip / (norm + 1e-6))
-        torch._foreach_mul_(gradients, scale / count)
+        torch._foreach_mul_(gradients, scale_of(norm, numbers.count, self.config.clip_norm))
+        self.update(step.number, numbers.rate)
+        state = self.state
+        state.step, (state.epoch, state.position) = step.number, step.after
+        state.targets = numbers.targets = state.targets + numbers.count
+        self._in_flight.append(numbers)
+
+    def update(self, step: int, rate: float) -> None:
+        """Change the weights by their gradients, and the moving mean by the weights."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        watching = self.health.watching(step.number) if self.health else nullcontext()
+        watching = self.health.watching(step) if self.health else nullcontext()
         with watching, self.precision.context():
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.mean is not None:
-            self.mean.update(step.number)
-        return sums, norm
+            self.mean.update(step)
+
+    def settle(self, leave: int = 0) -> None:
+        """Check and log the oldest steps in flight, until at most ``leave`` are left."""
+        while (due := len(self._in_flight) - leave) > 0:
+            numbers = self._in_flight.popleft()
+            self.check(numbers)
+            spent = (time.perf_counter() - self._began) / due  # the same for all
+            self._began += spent
+            if self.health is not None:
+                self.health.write(numbers.step.number)
+            self.log(numbers, spent)
 
     def backward(self, micro: MicroBatch) -> Loss:
         """Add the gradient of a batch's total; return the loss without its graph."""
@@ -223,17 +214,25 @@ class Trainer:
             self.journal.write("pace", step, seconds=seconds)
         return paced
 
-    def not_finite(self, step: TrainingStep, own_loss: float, rate: float) -> TrainError:
-        """The error message of a step whose numbers are not finite, with their cause."""
+    def check(self, numbers: Numbers) -> None:
+        """Raise `TrainError` with the cause if the numbers of a step are not finite."""
+        if numbers.read(self.ranks):
+            return
+        step, rate, model = numbers.step, numbers.rate, self.job.model
 
         def forward(micro: MicroBatch) -> Loss:
             torch.manual_seed(micro.seed)
             with self.precision.context():
                 return Parallel.loss(self.parallel, micro.batch)  # without collectives
 
-        batches, model = step.micro_batches, self.job.model
-        why = self.parallel.why(own_loss, rate) or why_not_finite(model, batches, forward, rate)
-        return TrainError(
+        if self._failed is not None:  # the gradients are gone, or those of a later step
+            self.optimizer.zero_grad(set_to_none=True)
+            self.job.objective.advance(step.number)
+            for micro in step.micro_batches:
+                self.backward(micro)
+        why = self.parallel.why(numbers.own_loss, rate)
+        why = why or why_not_finite(model, step.micro_batches, forward, rate)
+        raise TrainError(
             f"step {step.number}, {step}: {why}; the checkpoint of step {self.saved} is kept"
         )
 
@@ -249,31 +248,29 @@ class Trainer:
         """Return what ends the training now, a limit or a signal, or None."""
         return "interrupted" if self.stop else self.state.ended(self.config, self.seconds())
 
-    def log(self, step: TrainingStep, sums: dict[str, float], norm: float, spent: float) -> None:
+    def log(self, numbers: Numbers, spent: float) -> None:
         """Count a step of ``spent`` seconds; at the end of a window write a line of its means."""
-        state, count = self.state, sums["count"]
-        state.step, (state.epoch, state.position) = step.number, step.after
-        state.targets += int(count)
+        state, step, sums, count = self.state, numbers.step, numbers.sums, numbers.count
         state.seconds = self.seconds()
         for name, value in (sums | {"time": spent}).items():
             state.window[name] = state.window.get(name, 0.0) + value
         losses = {name: value / count for name, value in sums.items() if name in ("loss", "nll")}
-        self.display.update(state.step, losses, count / spent, state.seconds, spent)
+        self.display.update(step.number, losses, count / spent, state.seconds, spent)
         self._warn_of_pace()
-        if state.step % self.config.log_every:
+        if step.number % self.config.log_every:
             return
         window, state.window = state.window, {}
-        steps, self._last_log = state.step - self._last_log, state.step
-        count, spent = window.pop("count"), window.pop("time")
+        steps, self._last_log = step.number - self._last_log, step.number
+        targets, spent = window.pop("count"), window.pop("time")
         self.journal.write(
             "train",
-            state.step,
-            epoch=state.epoch,
-            **{name: value / count for name, value in window.items()},
-            lr=self.optimizer.param_groups[0]["lr"],
-            grad_norm=norm,
-            target_tokens=state.targets,
-            tokens_per_second=round(count / spent, 1),
+            step.number,
+            epoch=step.after[0],
+            **{name: value / targets for name, value in window.items()},
+            lr=numbers.rate,
+            grad_norm=numbers.norm,
+            target_tokens=numbers.targets,
+            tokens_per_second=round(targets / spent, 1),
             seconds=round(state.seconds, 3),
             memory_mib=peak_memory(next(self.job.model.parameters()).device),
             **self.parallel.volume(steps),
@@ -297,6 +294,7 @@ class Trainer:
 
     def snapshot(self) -> None:
         """Record attention to the example of `SnapshotConfig`."""
+        self.settle()
         assert self.snapshots is not None
         with self.parallel.measured(self.mean), self.precision.context():
             self.snapshots.take(self.state.step)
@@ -310,6 +308,7 @@ class Trainer:
 
     def validate(self) -> bool:
         """Measure on the validation data; true where the deciding figure is the best so far."""
+        self.settle()
         state, name = self.state, self.config.save.best
         began = self.seconds()
         with self.parallel.measured(self.mean) as model:
@@ -374,6 +373,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, let ``best.json`` name the best, and remove those not to be kept."""
+        self.settle()
         self.state.seconds = self.seconds()
         mean = None if self.mean is None else self.mean.tensors
         model, writes = self.job.model, self.ranks.is_rank_zero

@@ -19,7 +19,7 @@ from foveate.run.evaluation import ForecastEvaluation
 from foveate.tasks.abilities import Generates
 from foveate.tasks.base import spread
 from foveate.tasks.forecasting import Forecasting
-from foveate.tasks.objectives import autoregressive, predict, tokens_of
+from foveate.tasks.teacher_forcing import autoregressive, tokens_of
 
 EXAMPLES = 512  # of a split, evenly spread
 TOGETHER = 64  # examples in a batch
@@ -68,7 +68,7 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
         numbers = torch.arange(batch.inputs.shape[1], device=batch.inputs.device)
         parts = [(numbers + 1 - batch.prompt).expand(batch.inputs.shape)]
         for read in (batch.inputs, free_ids):
-            logits = predict(model, read, batch.memory)
+            logits = model.predict(read, batch.memory)
             parts += [-token_log_probabilities(logits, batch.targets)]
             parts += [logits.argmax(dim=-1) == batch.targets]
         columns = torch.stack([part.flatten().double() for part in parts])

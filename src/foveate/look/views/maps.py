@@ -231,10 +231,10 @@ def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
     longer = [*ids, *ids[:PADDING]], [*output_ids, *output_ids[:PADDING]]
     batch = collate([ids, longer[0]], [output_ids, longer[1]]).to(run.model.output.weight.device)
     with capture(run.model) as weights:
-        run.model.decode(batch.read, run.model.encode(batch.source, batch.keys))
+        run.model.decode(batch.inputs, run.model.encode(batch.source, batch.source_mask))
     read = [_name_or_pad(task.source_tokenizer, i) for i in batch.source[0].tolist()]
-    before = [_name_or_pad(task.target_tokenizer, i) for i in batch.read[0].tolist()]
-    produced = [_name_or_pad(task.target_tokenizer, i) for i in batch.target[0].tolist()]
+    before = [_name_or_pad(task.target_tokenizer, i) for i in batch.inputs[0].tolist()]
+    produced = [_name_or_pad(task.target_tokenizer, i) for i in batch.targets[0].tolist()]
     queries = {n: read if n.startswith("encoder") else produced for n in weights}
     rows = {n: words[: len(words) - words.count("<pad>")] for n, words in queries.items()}
     own = {n: n.startswith("decoder") and n.endswith("self_attention") for n in weights}

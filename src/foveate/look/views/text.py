@@ -45,7 +45,6 @@ from foveate.run.watching import Watched
 from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
-from foveate.tasks.objectives import predict
 from foveate.tasks.summarisation import Summarisation
 from foveate.tasks.text_to_text import TextToText
 
@@ -141,7 +140,7 @@ def forced(
         prepared.scores()
     read, memory, *_ = calls[-1].args
     with torch.inference_mode():
-        log_p = predict(run.model, read, memory)[0].float().log_softmax(dim=-1).cpu()
+        log_p = run.model.predict(read, memory)[0].float().log_softmax(dim=-1).cpu()
     if isinstance(run.task, Summarisation):  # the ids of copied words are of this source
         tokenizer = run.task.sides.tokenizers_of(text_of(run, text))[1]
         return ForcedText(list(prepared.target), log_p, tokenizer)

@@ -27,8 +27,9 @@ from foveate.measure.laws.trial import (
     require_same,
 )
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.context import Mask, State, definer, overridden
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.feed_forward import FeedForward
+from foveate.nn.native.kernels import definer, overridden
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.scores import Normalizer, Score
@@ -607,7 +608,7 @@ def serves_hypotheses(trial: Trial) -> None:
     shown = {"query": query, "memory": memory}
     why = "two hypotheses of a source get something else than each with a memory of its own"
     require_same(attention(query, memory, Mask(keys)), alone, why, shown)
-    state, steps = State(), []
+    state, steps = DecoderState(), []
     for token in query.split(1, dim=1):
         steps.append(attention(token, memory, Mask(keys), state))
         state.position += 1
@@ -632,7 +633,7 @@ def ignores_padding(trial: Trial) -> None:
 def attends_step_by_step(trial: Trial) -> None:
     """Check single steps, with keys and values of earlier steps from the state."""
     (part,) = computations(trial)
-    attention, state, outputs = _attends(part), State(), []
+    attention, state, outputs = _attends(part), DecoderState(), []
     for token in part.inputs["x"].split(1, dim=1) if attention.causal else ():
         outputs.append(attention(token, None, Mask(causal=True), state))
         state.position += 1

@@ -21,10 +21,10 @@ from foveate.measure.laws.layers import (
 )
 from foveate.measure.laws.trial import Trial, law, require_same
 from foveate.models.classifier import Classifier
-from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory
+from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory, Writer
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.spec import Labels, Tokens
 
 VOCABULARY = 12
@@ -114,7 +114,7 @@ def _modelled(trial: Trial) -> list[LayerOutput]:
         return cast(Tensor, model(ids) if isinstance(model, LanguageModel) else model(ids, keys))
 
     apart = [Apart("batch row", ("x",), 0, 0, ROW)]
-    if isinstance(model, EncoderDecoder | LanguageModel):
+    if isinstance(model, Writer):
         apart.append(Apart("position", ("x",), 1, 1, FUTURE, exact=True))
     labels = len(LABELS.names)
     shape = (rows, labels) if isinstance(model, Classifier) else (rows, length, VOCABULARY)
@@ -137,9 +137,9 @@ def encodes_without_padding(trial: Trial) -> None:
         require_same(after, before, "the output changes when padding changes", {"x": x})
 
 
-def _steps(compute: Callable[[Tensor, State], Tensor], ids: Tensor) -> Tensor:
+def _steps(compute: Callable[[Tensor, DecoderState], Tensor], ids: Tensor) -> Tensor:
     """Return the outputs computed one token at a time."""
-    state = State()
+    state = DecoderState()
     return torch.cat([compute(token, state) for token in ids.split(1, dim=1)], dim=1)
 
 
@@ -168,16 +168,13 @@ def trains_on_its_answers(trial: Trial) -> None:
     scores, ways = part(), dict[str, Tensor]()
     keys = _real(*ids.shape)
     vectors: Callable[[], Tensor]
-    if isinstance(model, EncoderDecoder):
-        source = _ids(Trial(trial.config, trial.sizes).draw(*ids.shape))
-        memory = model.encode(source, keys)
+    if isinstance(model, Writer):
+        source, memory = _ids(Trial(trial.config, trial.sizes).draw(*ids.shape)), None
+        if isinstance(model, EncoderDecoder):
+            memory = model.encode(source, keys)
         ways["predict"] = model.predict(ids, memory)
         ways["predict, step by step,"] = _steps(lambda x, s: model.predict(x, memory, s), ids)
         vectors = partial(model.decode, ids, memory)
-    elif isinstance(model, LanguageModel):
-        ways["logits of decode"] = model.logits(model.decode(ids))
-        ways["logits of decode, step by step,"] = model.logits(_steps(model.decode, ids))
-        vectors = partial(model.decode, ids)
     elif isinstance(model, MaskedLanguageModel):
         vectors = partial(model.features, model.encode(ids, keys).values)
     else:

@@ -1,4 +1,4 @@
-"""The C kernels: how they are compiled and loaded, and how threads share work and wait."""
+"""The C kernels: compiling, loading, how threads share work and wait, what they may replace."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from foveate.nn.context import AttentionContext
 from foveate.system import LibraryError, c_compiler, compiled, loaded_libraries, system_text
 
 SOURCES = [Path(__file__).with_name("kernels.c"), *sorted(Path(__file__).parent.glob("*.h"))]
@@ -285,6 +286,73 @@ def _waited() -> dict[str, int]:
     files = Path("/proc/self/task").glob("*/schedstat")  # none outside Linux
     fields = {str(file): system_text(str(file)).split() for file in files}
     return {name: int(row[1]) for name, row in fields.items() if len(row) > 1}  # others have ended
+
+
+def overridden(module: nn.Module, base: type, *methods: str) -> bool:
+    """Return whether any of these methods of a module differs from that of ``base``.
+
+    A derived class or the object itself may define another, and a hook may read or change what
+    ``forward`` returns. A kernel that computes what ``base`` does must not be used then.
+    """
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks
+    return ("forward" in methods and any(hooks)) or any(
+        name in vars(module) or getattr(type(module), name) is not getattr(base, name)
+        for name in methods
+    )
+
+
+@functools.cache
+def _methods(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
+
+
+def as_written(part: object) -> bool:
+    """Return whether a part's class is ours or PyTorch's, and the object has no method of its own.
+
+    Then an engine that only has the numbers of a module may compute in its place.
+    """
+    ours = type(part).__module__.startswith(("foveate.", "torch.nn."))
+    return ours and vars(part).keys().isdisjoint(_methods(type(part)))  # type: ignore[arg-type]
+
+
+def definer(module: object, name: str) -> type:
+    """Return the class that gives an object this attribute."""
+    return next(each for each in type(module).__mro__ if name in vars(each))
+
+
+def attends(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Return whether the native kernel of attention can read these tensors."""
+    alike = query.dtype == key.dtype == value.dtype
+    return alike and fits_either(query) and library() is not None
+
+
+SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attention is faster on CPUs
+
+
+def is_long(queries: Tensor, keys: Tensor) -> bool:
+    """Return whether PyTorch's fused attention is faster than forming the weights."""
+    rows = queries.shape[2]
+    return queries.device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT)
+
+
+def fused_is_faster(
+    queries: Tensor, keys: Tensor, values: Tensor, context: AttentionContext, trains: bool
+) -> bool:
+    """Return whether `fused_attention` can compute the sum, and is faster than forming the weights.
+
+    On a CPU it cannot if a query may attend to no key. Long sequences, and all on other devices,
+    take PyTorch's fused kernel. Short ones on a CPU take the native kernel if the layer ``trains``
+    without dropout: its sums have another order, and outside of training a tap must not change a
+    bit of the output.
+    """
+    long = is_long(queries, keys)
+    short = trains and queries.shape[2] > 1 and context.hypotheses == 1
+    short = short and not context.position.biases and attends(queries, keys, values)
+    if not (long or short):
+        return False
+    device = queries.device  # one that is not a CPU says what is blind without being asked
+    at = context.query_at, context.key_at
+    return device.type != "cpu" or context.mask.blind(*at, device) is None
 
 
 def cross_entropy_(

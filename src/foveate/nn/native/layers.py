@@ -1,4 +1,4 @@
-"""Operations that run the C kernels instead of PyTorch's, and whether one may replace a module."""
+"""Operations that run the C kernels or fused ones instead of PyTorch's own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from foveate.nn.context import AttentionContext
 from foveate.nn.native.kernels import (
     LEAST,
     AutogradContext,
     address,
     fits_either,
+    is_long,
     library,
     pointer,
     run_rows,
@@ -187,10 +191,35 @@ class Attend(torch.autograd.Function):
         return (*grads, None, None)
 
 
-def attends(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return whether the kernel of `Attend` can read these tensors."""
-    alike = query.dtype == key.dtype == value.dtype
-    return alike and fits_either(query) and library() is not None
+# PyTorch's fused kernels except cuDNN's, which plans anew for each length: some 100 ms.
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+def fused_attention(
+    queries: Float[Tensor, "M H N K"],
+    keys: Float[Tensor, "M H S K"],
+    values: Float[Tensor, "M H S V"],
+    context: AttentionContext,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "M H N V"]:
+    """Return softmax(c q kᵀ + bias + mask) v by a kernel that never forms the weights."""
+    mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
+    if not is_long(queries, keys):
+        added = mask.additive(*at, torch.float32, device)
+        return apply(Attend, queries, keys, values, added, scale)
+    bias = context.bias(device)
+    causal = bias is None and mask.is_causal_only(*at)
+    added = None if causal else mask.additive(*at, queries.dtype, device)
+    if bias is not None:
+        bias = bias.to(queries.dtype)
+        added = bias[None] if added is None else bias + added
+    with sdpa_kernel(KERNELS):
+        mixed = F.scaled_dot_product_attention(
+            queries, keys, values, added, dropout, causal, scale=scale
+        )
+    blind = None if device.type == "cpu" else mask.blind(*at, device)
+    return mixed if blind is None else mixed.masked_fill(blind, 0)
 
 
 def _run(query: Tensor, key: Tensor, value: Tensor, scale: float, **more: Tensor | None) -> None:

@@ -24,7 +24,7 @@ from foveate.look.stages import attention_stages, capture_stages
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
-from foveate.nn.context import Mask, State
+from foveate.nn.context import DecoderState, Mask
 from foveate.nn.feed_forward import ReLU
 from foveate.nn.normalizers import Hardmax
 from foveate.nn.scores import Dot, ScaledDot, Softmax
@@ -273,7 +273,7 @@ def leak(text: Words = "[START] The chef who") -> SheetGrid:
 @torch.no_grad()
 def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
     """Draw the pass that computes each pair of positions; both ways give the same outputs."""
-    model, text, state = transformer(), ids(length), State()
+    model, text, state = transformer(), ids(length), DecoderState()
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
     difference = float((whole - rows).abs().max())

@@ -28,7 +28,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.context import State
+from foveate.nn.context import DecoderState
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.feed_forward import ReLU
 from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
@@ -278,7 +278,7 @@ def memory(
     for name, config in models.items():
         model = decoder(config)
         for row, count in enumerate(lengths):
-            state = State()
+            state = DecoderState()
             model(ids(count), None, state)
             curves[name][row] = state.numbers
     curves["attention weights in training"] = layers * 4 * np.square(lengths, dtype=float)

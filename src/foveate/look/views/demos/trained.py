@@ -31,7 +31,7 @@ from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
 from foveate.run import load
 from foveate.tasks.language import Language
-from foveate.tasks.objectives import autoregressive, predict, second_pass, tokens_of
+from foveate.tasks.teacher_forcing import autoregressive, second_pass, tokens_of
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 
@@ -316,9 +316,9 @@ def sampling(
     task, model = run.need(Translation, "mix two passes"), run.model
     reads, writes = task.tokenizers
     batch = collate([reads.encode(text).ids], [writes.encode(target).ids])
-    memory = model.encode(batch.source, batch.keys)
+    memory = model.encode(batch.source, batch.source_mask)
     own = tokens_of(model, memory)
-    gold, true = torch.cat((batch.read, batch.target[:, -1:]), dim=1), batch.target
+    gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
     rows = {"true": (gold[:, :-1], torch.zeros_like(true))}
@@ -337,7 +337,7 @@ def sampling(
         mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
         rows["pass 1 predicts"] = first, first != true
     which = "" if own.each is None else "pass 2 "
-    outputs = predict(model, mixed, memory).argmax(-1)
+    outputs = model.predict(mixed, memory).argmax(-1)
     rows["read next"] = shown[:, 1:], ~shown[:, 1:]
     rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
     rows[f"{which}predicts"] = outputs, outputs != true

@@ -484,8 +484,11 @@ def evaluate_run(
         each.need(TextToText, "answer the same lines as another run")
     if files:
         chosen = read_examples(task, *files)
+    elif columns:
+        chosen = as_examples(task, *columns)
     else:
-        chosen = as_examples(task, *columns) if columns else _split_of(task, split)
+        registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
+        chosen = examples(task, split) if registered else split
     task.config = _with_options(run, options)
     request = _request(run, options)
     evaluation = evaluate(task, run.engine, chosen, request)
@@ -493,12 +496,6 @@ def evaluate_run(
         beside = _beside(against, task, chosen, evaluation.outputs, _request(against, options))
         evaluation = replace(evaluation, against=beside)
     return beside_baseline(task, chosen, evaluation) if options.get("baseline") else evaluation
-
-
-def _split_of(task: AnyTask, split: str) -> Any:
-    """Return a split as `evaluate` takes it: by its name where that is not registered."""
-    registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
-    return examples(task, split) if registered else split
 
 
 def _request(run: Trained, options: EvaluateOptions) -> SearchRequest:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foveate.cli.options import VerbGroup, flat
-from foveate.errors import one_line_errors, open_streams
+from foveate.errors import UserError, one_line_errors, open_streams
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -46,6 +46,27 @@ class AllVerbs(VerbGroup):
             if name not in self.commands:
                 self.add_command(_made(name), name)
         return self.commands.get(cmd_name)
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Import the files of ``--import FILE``, which may stand anywhere, and leave them out.
+
+        To typer it is a flag: it would import pydantic for an option with a value.
+        """
+        words, files, rest = list[str](), list[str](), iter(args)
+        for word in rest:
+            if word.partition("=")[0] == "--import":
+                files.append(word.partition("=")[2] or next(rest, ""))
+            else:
+                words.append(word)
+        if "" in files:
+            raise UserError("--import needs a file, such as --import my_views.py")
+        if files:
+            os.environ["FOVEATE_IMPORT"] = ",".join(files)  # for worker processes too
+        if os.environ.get("FOVEATE_IMPORT"):
+            from foveate.config import import_own
+
+            import_own()
+        return super().parse_args(ctx, words)
 
 
 def _made(name: str) -> Command:
@@ -82,20 +103,13 @@ def program(
         bool, typer.Option("--trust", help="let runs import the modules that they name")
     ] = False,
     own: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="FILE", help="import a Python file of yours; repeat"),
-    ] = None,
+        bool, typer.Option("--import", help="FILE: import a Python file of yours; repeat")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="show tracebacks of errors")] = False,
 ) -> None:
     """Train, inspect and serve sequence models."""
     if trust:
         os.environ["FOVEATE_TRUST"] = "1"  # for worker processes too
-    if own:
-        os.environ["FOVEATE_IMPORT"] = ",".join(own)
-    if "FOVEATE_IMPORT" in os.environ:
-        from foveate.config import import_own
-
-        import_own()
     if debug:
         os.environ["FOVEATE_DEBUG"] = "1"
     if show_version:
@@ -111,8 +125,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-    program = ("--trust", "--import=")  # anywhere
-    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: not word.startswith(program))
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda argument: argument != "--trust")  # anywhere
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes 0.02 s
     atexit.register(gc.freeze)  # else the last collections search all that was imported: 0.03 s
     warnings.formatwarning = lambda message, *_: f"{message}\n"

@@ -23,6 +23,7 @@ from foveate.data.text import (
     CSVFile,
     decoded_lines,
     ending_of,
+    is_table,
     json_records,
     layout_of,
     looks_like_data,
@@ -57,8 +58,9 @@ def layout_for(
         return {}, settings["format"] == "fasttext"
     if layout := layout_of(file):
         return layout, layout["format"] == "fasttext"
-    if ending in (".tsv", CSV, *JSON):
-        return _columns(file, task, settings, ask)
+    if is_table(file):  # ours, or of a user's reader
+        ours = ending in (".tsv", CSV, *JSON)
+        return _columns(file, task, settings, ask) if ours else ({}, False)
     lines = [line for line, _ in islice(decoded_lines(file), SAMPLE) if line.strip()]
     tabs = {line.count("\t") for line in lines[:20]}
     if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from foveate.data.text import CUT, Corpus, TextData, is_table
 from foveate.data.tokenizer import bare
 from foveate.data.words import language_of
 from foveate.decode.engine import SearchRequest
+from foveate.decode.search import Search
 from foveate.engine.answers import ModelEngine
 from foveate.errors import UserError, check_finite
 from foveate.run.answering import answer
@@ -49,9 +50,7 @@ from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text import TextTask, paired, read_own, unread
 from foveate.tasks.text_to_text import AnyTextToText, TextToText
 
-if TYPE_CHECKING:
-    from foveate.run import Run
-
+T = TypeVar("T")
 WIDEST, LARGEST = 20, 15  # columns of a table that is printed whole; cells of one that is not
 
 
@@ -441,6 +440,18 @@ def swapped(examples: Corpus, outputs: Sequence[str]) -> str:
     return f"read as {read}, as the outputs do, not as {other}; the sides look swapped"
 
 
+class Trained(Protocol):
+    """The part of a run that an evaluation needs (`foveate.run.Run`)."""
+
+    path: Path
+    task: AnyTask
+
+    @property
+    def engine(self) -> ModelEngine: ...
+    def need(self, ability: type[T], verb: str) -> T: ...
+    def search(self, beam_size: int | None, length_penalty: float | None) -> Search: ...
+
+
 class EvaluateOptions(TypedDict, total=False):
     """The keyword arguments of `foveate.run.Run.evaluate` beside its examples.
 
@@ -456,12 +467,12 @@ class EvaluateOptions(TypedDict, total=False):
     batch_tokens: int | None
     bleu_tokenizer: metrics.BleuTokenizer | None
     signature: metrics.BleuSignature | None
-    against: Run | None
+    against: Trained | None
     baseline: bool
 
 
 def evaluate_run(
-    run: Run,
+    run: Trained,
     columns: Sequence[str | Sequence[str]],
     split: str,
     files: Sequence[Path],
@@ -473,8 +484,11 @@ def evaluate_run(
         each.need(TextToText, "answer the same lines as another run")
     if files:
         chosen = read_examples(task, *files)
+    elif columns:
+        chosen = as_examples(task, *columns)
     else:
-        chosen = as_examples(task, *columns) if columns else _split_of(task, split)
+        registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
+        chosen = examples(task, split) if registered else split
     task.config = _with_options(run, options)
     request = _request(run, options)
     evaluation = evaluate(task, run.engine, chosen, request)
@@ -484,18 +498,12 @@ def evaluate_run(
     return beside_baseline(task, chosen, evaluation) if options.get("baseline") else evaluation
 
 
-def _split_of(task: AnyTask, split: str) -> Any:
-    """Return a split as `evaluate` takes it: by its name where that is not registered."""
-    registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
-    return examples(task, split) if registered else split
-
-
-def _request(run: Run, options: EvaluateOptions) -> SearchRequest:
+def _request(run: Trained, options: EvaluateOptions) -> SearchRequest:
     search = run.search(options.get("beam_size"), options.get("length_penalty"))
     return SearchRequest(search, batch_tokens=options.get("batch_tokens") or 8192)
 
 
-def _with_options(run: Run, options: EvaluateOptions) -> Task.Config:
+def _with_options(run: Trained, options: EvaluateOptions) -> Task.Config:
     """The config of the run's task with what the options change."""
     config, changes = run.task.config, dict[str, object]()
     if (tokenizer := options.get("bleu_tokenizer")) is not None:
@@ -522,7 +530,7 @@ def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> 
 
 
 def _beside(
-    other: Run, task: AnyTask, examples: Corpus, outputs: list[str], request: SearchRequest
+    other: Trained, task: AnyTask, examples: Corpus, outputs: list[str], request: SearchRequest
 ) -> Against:
     """The figures of another run on the same lines, with p of the difference of each."""
     assert isinstance(task, TextToText)

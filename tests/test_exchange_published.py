@@ -3,79 +3,34 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import foveate
-from foveate.data.sentencepiece import Charsmap, SentencePiece, SentencePieceModel
+from foveate.data.sentencepiece import Charsmap, SentencePieceModel
 from foveate.data.tokenizer import Tokenizer
 from foveate.errors import UserError
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.importing import import_from, opened
 from foveate.exchange.marian import FAMILY, read_marian
-from foveate.exchange.published import in_our_order
+from piece_models import TEXT, hostile, trained, wrapped
 
 spm = pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
-ODD = (
-    "</s>", "<unk>", "<pad>", "▁", "▁▁", "\t", "\u00a0", "\u200b", "\u200d", "\u3000", "\ufeff",
-    "ﬁ", "Å", "e\u0301", "o\u0308\u0304", "①", "㍿", "ｱ", "ﾞ", "가", "\u1100\u1161", "🇫🇷", "ẞ", "İ",
-    "👩\u200d👩\u200d👧", "\x00", "\x01", "\x1b[0m", "\x7f", "\u0085", "\u2028", "\u202e", "½", "ﷺ",
-    "٣", "क्षि", "שָׁלוֹם", "日本語", "й", "\u0438\u0306", "\u0327", "\u0301\u0301\u0301", "\ue000",
-    "\ufffd", "\U0010ffff", " ", "  ", "a", "b", "the", "une", ".", "?", "5.6", "a" * 90,
-)  # fmt: skip
-TEXT = (
-    "a dog runs over the grass", "the cat sleeps on a chair", "two men talk in the street",
-    "a girl reads a book", "un chien court dans l'herbe", "le chat dort sur une chaise",
-    "deux hommes parlent dans la rue", "une fille lit un livre", "what is it ?", "ce n'est rien .",
-)  # fmt: skip
-
-
-def hostile(count: int) -> list[str]:
-    draw = random.Random(5)
-
-    def character() -> str:
-        low, high = draw.choice(
-            ((32, 0x250), (0x250, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x1FFFF))
-        )
-        return chr(draw.randrange(low, high)).replace("\n", " ")
-
-    def part() -> str:
-        return draw.choice(ODD) if draw.random() < 0.8 else character()
-
-    return [
-        draw.choice(("", " ")).join(part() for _ in range(draw.randrange(12))) for _ in range(count)
-    ]
-
 
 @pytest.fixture(scope="module", params=["nmt_nfkc", "nmt_nfkc_cf", "identity"])
 def model_file(request, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp(request.param)
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT * 3), model_prefix=str(folder / "m"), vocab_size=90,
-        hard_vocab_limit=False, normalization_rule_name=request.param, pad_id=-1, bos_id=-1,
-        eos_id=0, unk_id=1, minloglevel=2,
-    )  # fmt: skip
-    return folder / "m.model"
-
-
-def wrapped(path: Path) -> tuple[SentencePiece, Any]:
-    model = SentencePieceModel.read(path)
-    ids = {text: i for i, (text, _, _) in enumerate(model.pieces)} | {"<pad>": len(model.pieces)}
-    order = in_our_order(ids, 1, len(model.pieces), len(model.pieces), 0)
-    return SentencePiece.of_model(model, ids, order), spm.SentencePieceProcessor(str(path))
+    return trained(tmp_path_factory.mktemp(request.param), request.param)
 
 
 def test_pieces_are_those_of_sentencepiece(model_file: Path) -> None:
-    tokenizer, library = wrapped(model_file)
+    tokenizer, library = wrapped(model_file), spm.SentencePieceProcessor(str(model_file))
     lines = [*TEXT, *hostile(1500), "", " ", "  the  cat "]
     own = tokenizer.encode_ids(lines)
     assert [[tokenizer.published[i] for i in ids] for ids in own] == library.encode(lines)
@@ -90,7 +45,7 @@ def test_pieces_are_those_of_sentencepiece(model_file: Path) -> None:
 
 
 def test_no_text_becomes_a_special_piece(model_file: Path) -> None:
-    tokenizer, _ = wrapped(model_file)
+    tokenizer = wrapped(model_file)
     for text in ("</s>", "<pad>", "a </s> b", "<unk>"):
         assert not {1, 2, 3} & {*tokenizer.encode(text).ids}
 
@@ -114,11 +69,7 @@ def test_a_file_that_is_no_model_is_named(model_file: Path, tmp_path: Path, cut:
 def folder(tmp_path_factory) -> Path:
     """A Marian model as transformers saves it, with a peaked output so that sentences end."""
     place = tmp_path_factory.mktemp("opus")
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT * 3), model_prefix=str(place / "source"), vocab_size=90,
-        hard_vocab_limit=False, pad_id=-1, bos_id=-1, eos_id=0, unk_id=1, minloglevel=2,
-    )  # fmt: skip
-    (place / "source.model").rename(place / "source.spm")
+    trained(place)
     shutil.copy(place / "source.spm", place / "target.spm")
     pieces = SentencePieceModel.read(place / "source.spm").pieces
     ids = {text: i for i, (text, _, _) in enumerate(pieces)} | {"<pad>": len(pieces)}

@@ -26,6 +26,7 @@ from foveate.look.draw.stages import steps
 from foveate.look.edits import edit, silence
 from foveate.run import Run, load
 from foveate.run.pack import pack
+from piece_models import hostile, trained, wrapped
 from stored_models import BEAM, PAIRS, SOURCES
 
 ROOT = Path(__file__).parent
@@ -296,13 +297,19 @@ def test_tokenizers_give_the_ids_and_texts_of_python(lines, script, tmp_path, da
     texts = list(chain(*pairs))
     asked: dict[str, list[list[Any]]] = {}
     right: dict[str, list[Any]] = {}
+    made: dict[str, Tokenizer] = {}
     for name, config in TOKENIZERS.items():
         tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
         tokenizer.train(texts)
         tokenizer.add_tags(["<2fr>"])
+        made[name] = tokenizer
+    if importlib.util.find_spec("sentencepiece"):
+        made["sentencepiece"] = wrapped(trained(tmp_path))
+    for name, tokenizer in made.items():
         file = str(tmp_path / f"{name}.json")
         tokenizer.save(file)
-        read = [*texts, *ODD, "<2fr> un", "<2fr>deux"]
+        odd = hostile(1000) if name == "sentencepiece" else ODD
+        read = [*texts, *odd, "<2fr> un", "<2fr>deux"]
         ids = tokenizer.encode_ids(read)
         asked[file] = [["encode", line] for line in read] + [["decode", each] for each in ids]
         right[file] = ids + [tokenizer.decode(each) for each in ids]

@@ -136,22 +136,16 @@ class Argos(Export):
         """
         fields: dict[str, Any] = {
             "beam_size": BEAM,
-            "length_penalty": 1,
+            "length_penalty": EXPONENT,  # log p / |y|^0.2, as CTranslate2 ranks
+            "length_offset": 0,
             "max_ratio": 0,
             "max_extra": LONGEST,
             "rules": (MinLength.Config(length=1),),
         }
         config = Beam.Config(**fields)
-        task, request = translator(self.run), SearchRequest(ByPower(config))
+        task, request = translator(self.run), SearchRequest(config.build())
         answers = answer(task, self.run.engine, lines, request)
         return [str(answer).replace("_", " ") for answer in answers]
-
-
-class ByPower(Beam):
-    """A beam ranked by CTranslate2's score: log p / |y|^0.2."""
-
-    def penalty(self, length: int) -> float:
-        return float(length**EXPONENT)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def run_in_cache(folder: Path) -> Path:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     known = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     digest = hashlib.sha256(repr((VERSION, folder.resolve(), known)).encode()).hexdigest()
-    return cache_folder() / "opened" / f"{folder.resolve().name}-{digest[:12]}"
+    return cache_folder() / "opened" / digest[:12] / folder.resolve().name
 
 
 def cached_run(folder: Path) -> Path:

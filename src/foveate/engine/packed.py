@@ -694,10 +694,9 @@ class PackedModel(Translator):
     ) -> None:
         """Raises `PackedError` where weights and header do not fit."""
         self.path, self.header = path, header
-        names = {
-            "translation": ("source", "target"),
-            "prefix_translation": ("source", "target"),
-        }.get(header.task, ("text",))
+        self.search = lru_cache(maxsize=64)(self.search)  # type: ignore[method-assign]
+        pairs = header.task in ("translation", "prefix_translation")
+        names = ("source", "target") if pairs else ("text",)
         self.tokenizers = [self._tokenizer(name) for name in names]
         self._tensors, weights = tensors.keys(), arranged(path, tensors)
         stored = {

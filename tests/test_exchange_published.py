@@ -50,6 +50,29 @@ def test_no_text_becomes_a_special_piece(model_file: Path) -> None:
         assert not {1, 2, 3} & {*tokenizer.encode(text).ids}
 
 
+def test_a_language_is_a_tag(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "opus-mt-en-roa"
+    shutil.copytree(folder, place)
+    ids = json.loads((place / "vocab.json").read_text("utf-8"))
+    rare = [piece for piece in ids if len(piece) == 1 and piece not in "theca sl▁p"][:2]
+    for old, tag in zip(rare, (">>fra<<", ">>cat<<"), strict=True):
+        ids[tag] = ids.pop(old)
+    (place / "vocab.json").write_text(json.dumps(ids), "utf-8", newline="\n")
+    run, theirs = foveate.load(place), transformers.AutoTokenizer.from_pretrained(place)
+    own = run.task.source_tokenizer
+    assert own.tags.keys() == {"<2fra>", "<2cat>"}
+    for language in ("fra", "cat"):
+        right = theirs(f">>{language}<< the cat sleeps")["input_ids"][:-1]
+        for line in own.addressed(["the cat sleeps"], language) + own.addressed(
+            [f">>{language}<< the cat sleeps"]
+        ):
+            assert [own.published[i] for i in own.encode(line).ids] == right
+    with pytest.raises(UserError, match="the languages are: "):
+        run.translate(["a dog"], to="deu")
+    again = Tokenizer.of(own.text(), "again")
+    assert again.pieces == own.pieces and again.tags == own.tags
+
+
 def test_a_replacement_is_the_longest_that_matches() -> None:
     assert Charsmap(b"").replaced("Å ﬁ") == ("Å ﬁ", [0, 1, 2, 3])
 

@@ -33,6 +33,7 @@ from foveate.errors import UserError
 
 SPACE = "▁"  # SentencePiece's sign of a space
 NORMAL, UNKNOWN = 1, 2  # types of pieces
+TAG = re.compile(r"^>>(\S+?)<<")  # a piece that names the target language, at the start of a source
 UNIGRAM = 1  # the type of a model; 2 is BPE
 Field = int | float | bytes  # of a message: a number, or bytes that may be a message again
 
@@ -138,7 +139,10 @@ class Charsmap:
         parts, at, place = [], [], 0
         for match in self._pattern.finditer(text):
             start = match.start()
-            taken, new = (0, "") if start < place else self.longest(text, start)
+            try:
+                taken, new = (0, "") if start < place else self.longest(text, start)
+            except (LookupError, ValueError):
+                raise UserError("the normalizer of a SentencePiece model is damaged") from None
             if taken:
                 parts += [text[place:start], new]
                 at += [*range(place, start), *[start] * len(new)]
@@ -169,9 +173,10 @@ class SentencePiece(Tokenizer):
     ) -> SentencePiece:
         """Return a tokenizer of a model whose pieces have ``ids`` in a published vocabulary.
 
-        ``order`` lists those ids in the order of ours. A piece that has none is unknown.
+        ``order`` lists those ids in the order of ours. A piece that has none is unknown. Languages
+        such as ``>>fra<<``, which come last, are tags as everywhere: ``<2fra>``.
         """
-        names = {i: name for name, i in ids.items()}
+        names = {i: TAG.sub(r"<2\1>", name) for name, i in ids.items()}
         own = {i: n for n, i in reversed([*enumerate(order)])}  # the first of several
         tokenizer = SentencePiece(SentencePiece.Config())
         tokenizer._restore(
@@ -190,6 +195,9 @@ class SentencePiece(Tokenizer):
             "a published SentencePiece model is not trained: learn a tokenizer of your own, "
             'task.tokenizer = { kind = "unigram" }, or begin with its run: foveate train start=RUN'
         )
+
+    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
+        return super().addressed([TAG.sub(r"<2\1>", line) for line in lines], to)
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
         normal = [self._normal(text) for text in texts]
@@ -242,6 +250,7 @@ class SentencePiece(Tokenizer):
         self._ids: NDArray[np.int64] = np.array(vocabulary["ids"])
         if not 0 <= self._ids.min() <= self._ids.max() < len(pieces) == len(self.published):
             raise ValueError("the ids of its pieces do not fit")
+        self.tags = {p: n for n, p in enumerate(pieces) if re.fullmatch(r"<2[^<>\s]+>", p)}
         # A space never reaches the model, so what ends with one matches no text.
         listed = [(text if kind == NORMAL else text + " ", score) for text, score, kind in model]
         unknown = [kind for _, _, kind in model].index(UNKNOWN)

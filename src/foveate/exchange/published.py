@@ -9,7 +9,6 @@ C, packed files, pages) needs to know nothing of it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import torch
 
-from foveate.data.sentencepiece import UNKNOWN, SentencePiece, SentencePieceModel
+from foveate.data.sentencepiece import TAG, UNKNOWN, SentencePiece, SentencePieceModel
 from foveate.data.tokenizer import BOS, PAD, Tokenizer, bounded
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
@@ -26,7 +25,6 @@ from foveate.exchange.huggingface_rules import Settings
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.spec import Tokens
 
-TAG = re.compile(r">>.+<<")  # a piece that names the target language, at the start of a source
 RARE = 30.0  # below the lowest bias: a piece that no output has, with p < 1e-13 of the likeliest
 TABLES = {  # with a row for each piece
     "encoder.stem.embedding.weight", "decoder.stem.embedding.weight",

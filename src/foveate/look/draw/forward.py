@@ -187,13 +187,9 @@ class ForwardDrawing(Drawing):
         if values.shape[1] > CELLS or len(values) > 1:
             return None
         for k, value in enumerate(values[0]):
-            level = (value - frame.least) / ((frame.most - frame.least) or 1)
-            dark = abs(level - 0.5) > 0.27 if frame.least < 0 else level <= 0.5
-            middle, ink = (edges[k] + edges[k + 1]) / 2, "white" if dark else "black"
-            ink = ink if np.isfinite(value) else "black"
-            figures.write(
-                ax, middle, y + ROW / 2, _number(value, frame), ink, size=5.5, ha="center"
-            )
+            middle, ink = (edges[k] + edges[k + 1]) / 2, figures.ink(value, frame.least, frame.most)
+            number = _number(value, frame)
+            figures.write(ax, middle, y + ROW / 2, number, ink, size=5.5, ha="center")
             if frame.title == OF_WEIGHTS:
                 place = {"rotation": -50, "rotation_mode": "anchor", "va": "top", "size": 6}
                 figures.write(ax, middle - 0.03, y + ROW + 0.02, words[k], figures.NOTE, **place)

@@ -303,7 +303,5 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
         down -= 0.62
         strip(stage, x - gap - 2 * STRIP, down, (2 * STRIP, ROW))
     note = textwrap.fill(drawing.caption, 80)
-    made.text(
-        0.1 / width, 0.1 / height, note, size=figures.FONT_SIZE - 1, color=figures.NOTE, va="bottom"
-    )
+    made.text(0.1 / width, 0.1 / height, note, va="bottom", **figures.SMALL)
     return made

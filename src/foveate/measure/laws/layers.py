@@ -35,6 +35,7 @@ from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.scores import Normalizer, Score
 
+Forward = Callable[..., Tensor]
 X = ("x",)
 LAYERS = ("score", "normalizer", "position", "cell", "attention", "feed_forward")
 WHOLE = ("encoder", "decoder", "model")  # tested by `foveate.measure.laws.models`
@@ -158,28 +159,24 @@ def _biases(position: Position, query_at: Tensor, key_at: Tensor, heads: int) ->
     return result.expand(heads, -1, -1) if result is not None and len(result) == 1 else result
 
 
-def _of_x(
-    trial: Trial,
-    module: nn.Module,
-    compute: Callable[..., Tensor],
-    shape: tuple[int, ...],
-    axes: str,
-    *apart: Apart,
+def on_x(
+    x: Tensor, module: nn.Module, compute: Forward, shape: tuple[int, ...], axes: str, *apart: Apart
 ) -> list[LayerOutput]:
-    """Return a computation on one x, of the shape of its output."""
+    """Return a computation on x alone."""
     rules = Apart("batch row", X, 0, 0, ROW), *apart
-    return [LayerOutput("forward", compute, {"x": trial.draw(*shape)}, shape, axes, module, rules)]
+    return [LayerOutput("forward", compute, {"x": x}, shape, axes, module, rules)]
 
 
 def _states(trial: Trial) -> list[LayerOutput]:
     rows, length, _, width, _ = trial.sizes
     cell: Cell = trial.prepare(trial.config.build(width, width))
+    shape = rows, length, width
 
     def outputs(x: Tensor) -> Tensor:
         return Recurrence(cell)(x)[0]
 
     past = Apart("position", X, 1, 1, PAST, exact=True)
-    return _of_x(trial, cell, outputs, (rows, length, width), "(B, T, H)", past)
+    return on_x(trial.draw(*shape), cell, outputs, shape, "(B, T, H)", past)
 
 
 def _outputs(trial: Trial) -> list[LayerOutput]:
@@ -192,14 +189,15 @@ def _outputs(trial: Trial) -> list[LayerOutput]:
         return attention(x, None, mask)
 
     past = (Apart("position", X, 1, 1, FUTURE, exact=True),) if attention.causal else ()
-    return _of_x(trial, attention, attend, (rows, length, heads * width), "(B, T, D)", *past)
+    shape = rows, length, heads * width
+    return on_x(trial.draw(*shape), attention, attend, shape, "(B, T, D)", *past)
 
 
 def _transformed(trial: Trial) -> list[LayerOutput]:
     rows, length, _, width, _ = trial.sizes
     layer: FeedForward = trial.prepare(without_dropout(trial.config).build(width, 2 * width))
-    each = Apart("position", X, 1, 1, EACH)
-    return _of_x(trial, layer, layer, (rows, length, width), "(B, T, D)", each)
+    shape, each = (rows, length, width), Apart("position", X, 1, 1, EACH)
+    return on_x(trial.draw(*shape), layer, layer, shape, "(B, T, D)", each)
 
 
 def without_dropout(config: Config, most: Mapping[str, int] | None = None) -> Config:

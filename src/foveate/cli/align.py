@@ -19,14 +19,8 @@ if TYPE_CHECKING:
     from foveate.engine.links import Links, Maps, Rows, Weights
 
 
-class _Align(DefaultGroup):
-    """``foveate align MODEL SOURCE TARGET`` is short for ``foveate align files MODEL …``."""
-
-    default = "files"
-
-
 align = typer.Typer(
-    cls=_Align,
+    cls=DefaultGroup,
     help="Link the words of pairs: foveate align MODEL SOURCE TARGET.",
     no_args_is_help=True,
 )

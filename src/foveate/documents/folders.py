@@ -33,6 +33,7 @@ from foveate.engine.answers import STAYED, TranslateOptions, Translator
 from foveate.files import replace_file, replacing
 
 LINES = 512  # lines in a part: a few seconds of work, the most that is lost with a worker
+REFUSED = b"refused"  # begins the reason, worded to follow the file's name, not a translation
 Events = dict[str, list[int]]  # event → its lines in a part, from 1; 0 if the line is unknown
 
 
@@ -158,19 +159,6 @@ def unpacked(data: bytes) -> tuple[bytes, Events]:
     return text, json.loads(events)
 
 
-def refusal(reason: str) -> bytes:
-    """Return a refusal in place of a translation: the reason, worded to follow the file's name."""
-    return json.dumps({"refused": reason}).encode()
-
-
-def reason_in(data: bytes) -> str | None:
-    """Return the reason in the bytes of `refusal`; None for a translation."""
-    if b"\n" in data:  # `packed` writes a line feed
-        return None
-    reason: str = json.loads(data)["refused"]
-    return reason
-
-
 def translated(
     part: FilePart, run: Translator, options: DocumentOptions, search: TranslateOptions
 ) -> bytes:
@@ -180,7 +168,7 @@ def translated(
     try:
         document = read(data, options, part.file)
     except DocumentError as error:  # it stops its own file alone
-        return refusal(str(error).removeprefix(part.file))
+        return REFUSED + str(error).removeprefix(part.file).encode()
     text, answers = translate_document(run, document, search)
     lines = document.lines or [0] * len(document.passages)
     places = [n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences]
@@ -304,10 +292,10 @@ class FolderJob:
                     if part.digest in reasons:
                         continue
                     translation = next(translations)
-                    if (reason := reason_in(translation)) is None:
-                        self.store(part, translation)
+                    if translation.startswith(REFUSED):
+                        reasons[part.digest] = translation.removeprefix(REFUSED).decode()
                     else:
-                        reasons[part.digest] = reason
+                        self.store(part, translation)
                     meter.add(part.lines)
                 if left := self.missing([source]):
                     messages.append(source.name + reasons[left[0].digest])

@@ -154,8 +154,11 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     header = next((m.texts["msgstr"] for m in messages if m.is_header and "msgstr" in m.texts), "")
     plurals = PluralForms.read(header, where)
     for message in messages:
-        if plurals.count and "msgid_plural" in message.texts:
-            _check_forms(message, plurals.count, where)
+        if 0 < (plurals.count or 0) < len(message.forms):
+            raise DocumentError(
+                f"{where}:{message.line} has {', '.join(message.forms)}; its forms should be "
+                f"msgstr[0] to msgstr[{(plurals.count or 0) - 1}]"
+            )
     own = [m for m in messages if not m.is_header]
     chosen = [m for m in own if options.again or not m.is_translated]
     catalogue = _Catalogue(text, plurals, options)
@@ -171,15 +174,6 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
         return _encoded(out + text[done:], encoding)
 
     return Document(passages, written, f", {len(own) - len(chosen):,} messages left")
-
-
-def _check_forms(message: Message, count: int, where: str) -> None:
-    """Raise ``DocumentError`` if a message has more plural forms than the header declares."""
-    if len(message.forms) > count:
-        raise DocumentError(
-            f"{where}:{message.line} has {', '.join(message.forms)}; its forms should be msgstr[0] "
-            f"to msgstr[{count - 1}]"
-        )
 
 
 def _text_of(data: bytes, where: str) -> tuple[str, str]:

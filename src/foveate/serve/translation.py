@@ -91,21 +91,19 @@ class Metrics:
         self.batch_items.labels(run).observe(size)
         self.batch_seconds.labels(run).observe(seconds)
 
-    def _set_counts(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
-        """Set the counts for a run's glossaries and memories, including those of requests."""
-        self._known.labels(run, "exact").set(sum(count.exact for count in counts))
-        self._known.labels(run, "likeness").set(sum(count.fuzzy for count in counts))
-        missing = sum(count.missed for count in counts)
-        self._terms.labels(run, "missing").set(missing)
-        self._terms.labels(run, "present").set(sum(count.terms for count in counts) - missing)
-
     def text(self) -> bytes:
         """Return all figures in the text format of Prometheus."""
         for name, run in self._pool.runs.items():
             self._queue.labels(name).set(run.batcher.characters)
             self._loaded.labels(name).set(run.run is not None)
             self._loads.labels(name).set(run.loads)
-            self._set_counts(name, [run.requested, *(own.done for own in run.assistance.values())])
+            counts = AssistanceCounts()
+            for done in (run.requested, *(own.done for own in run.assistance.values())):
+                counts.add(done)
+            self._known.labels(name, "exact").set(counts.exact)
+            self._known.labels(name, "likeness").set(counts.fuzzy)
+            self._terms.labels(name, "missing").set(counts.missed)
+            self._terms.labels(name, "present").set(counts.terms - counts.missed)
         return generate_latest(self.registry)
 
 
@@ -416,7 +414,7 @@ async def find_routes(
     """Return the route of each text. Raises `RequestError` (400) with the supported languages."""
     table = service.pool.table()
     sources = [code for code, targets in table.items() if target in targets]
-    known = list(dict.fromkeys(code for targets in table.values() for code in targets))
+    known = service.pool.targets()
     same = source == target and source in {*table, *known}
     if not sources and not same:
         there = f"there are: {', '.join(known)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -28,7 +29,6 @@ from foveate.train.journal import (
     Display,
     Health,
     Journal,
-    NoJournal,
     clock,
     is_out_of_memory,
     read,
@@ -133,7 +133,8 @@ def _set_up(
     precision = _precision(config, state, device, ranks)
     total = _total_steps(config, plan, state.batches)
     limit = None if config.max_minutes is None else 60 * config.max_minutes
-    journal = Journal(folder, state.step, config.tensorboard) if ranks.is_rank_zero else NoJournal()
+    board = config.tensorboard and ranks.is_rank_zero
+    journal = Journal(folder, state.step, board, LOG if ranks.is_rank_zero else os.devnull)
     stack.callback(journal.close)
     ahead = steps_ahead(device, ranks, optimizer)
     if device.type == "cuda" and not ahead:

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 
 from foveate.data.bilingual import LETTERS, Message, messages_of
 from foveate.data.catalogue import DataError
-from foveate.documents.base import Document, DocumentOptions, decoded, with_mark
+from foveate.documents.base import Document, DocumentOptions, decoded
 from foveate.documents.spans import DocumentError, Rules
 from foveate.documents.translate import Passage, text_passage
 
@@ -137,7 +137,6 @@ class PluralForms:
         return cls(int(match[1]), "%" in line[1])
 
 
-@with_mark
 def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a gettext catalogue: messages without a translation get one, marked as fuzzy.
 

@@ -98,7 +98,8 @@ def with_mark(reader: Reader) -> Reader:
         document = reader(data, options, where)
         if not data.startswith(BOM):
             return document
-        return replace(document, written=lambda texts: BOM + document.written(texts).removeprefix(BOM))
+        plain = document.written
+        return replace(document, written=lambda texts: BOM + plain(texts).removeprefix(BOM))
 
     return read
 

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -221,7 +221,12 @@ class FolderJob:
             self.parts.mkdir(parents=True, exist_ok=True)
             replace_file(self.folder / "job.json", json.dumps(plain, indent=2) + "\n")
         self.parts.mkdir(exist_ok=True)
-        self.done = self._read_done()
+        self.done: dict[str, Tree] = {}
+        done = self.folder / "done.jsonl"
+        for text in done.read_bytes().split(b"\n") if done.exists() else []:
+            with suppress(ValueError):  # empty, or torn when the job was stopped
+                record = json.loads(text)
+                self.done[record["file"]] = record
 
     def _writable(self, path: Path) -> Path:
         """Return a path in the output folder. Raises ``ConfigError`` if links lead out of it."""
@@ -304,16 +309,6 @@ class FolderJob:
             for _ in translations:  # none is left: the executor reports lost workers
                 pass
         return messages
-
-    def _read_done(self) -> dict[str, Tree]:
-        path, records = self.folder / "done.jsonl", {}
-        for text in path.read_bytes().split(b"\n") if path.exists() else []:
-            try:
-                record = json.loads(text)
-            except ValueError:
-                continue  # empty, or torn when the job was stopped
-            records[record["file"]] = record
-        return records
 
     def finish(self) -> None:
         """Remove what only an unfinished job needs."""

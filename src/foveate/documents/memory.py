@@ -235,8 +235,12 @@ class TranslationMemory:
         first) and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
         """
         data = _content(path, "memory")
-        tmx = path.suffix.lower() == ".tmx"
-        pairs = pairs_of_tmx(path, to, source) if tmx else pairs_of_tsv(data, str(path))
+        pairs: Iterable[tuple[str, str]] = pairs_of_tsv(data, str(path))
+        if path.suffix.lower() == ".tmx":
+            names = languages_of_tmx(path)
+            own = source or next((name for name in names if name != language_of(to or "")), "")
+            other = to or next((name for name in names if name != language_of(own)), "")
+            pairs = ((unit.source, unit.target) for unit in units_of_tmx(path, (own, other)))
         return cls({a: b for a, b in pairs if a.strip() and b.strip()}, least)
 
     def find(self, line: str) -> Match | None:
@@ -275,14 +279,6 @@ def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
             raise ConfigError(f"{where}:{number} has no tab: give source TAB target")
         if tab:
             yield source, rest.partition("\t")[0]
-
-
-def pairs_of_tmx(path: Path, to: str | None, source: str | None) -> Iterator[tuple[str, str]]:
-    """Return source and target of each unit; by default in the first two languages."""
-    names = languages_of_tmx(path)
-    own = source or next((name for name in names if name != language_of(to or "")), "")
-    other = to or next((name for name in names if name != language_of(own)), "")
-    return ((unit.source, unit.target) for unit in units_of_tmx(path, (own, other)))
 
 
 SHOWN = 10  # terms listed in a report at most

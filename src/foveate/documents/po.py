@@ -118,23 +118,18 @@ def _whole(message: Message, where: str) -> Message:
     return message
 
 
-@dataclass(frozen=True)
-class PluralForms:
-    """The plural forms declared in the header."""
+def _plural_forms(header: str, where: str) -> tuple[int, bool]:
+    """Return how many forms a header declares, or 0, and whether the first is for many numbers.
 
-    count: int | None = None
-    many: bool = False  # the first form is for many numbers, such as 1, 21 and 31
-
-    @classmethod
-    def read(cls, header: str, where: str) -> PluralForms:
-        """Read the forms in a header. Raises ``DocumentError`` for an impossible number."""
-        line = re.search(r"Plural-Forms:([^\n]*)", header)
-        match = _PLURALS.search(line[1]) if line else None
-        if line is None or match is None:
-            return cls()
-        if not 1 <= int(match[1]) <= 9:
-            raise DocumentError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
-        return cls(int(match[1]), "%" in line[1])
+    Such numbers are 1, 21 and 31. Raises ``DocumentError`` for an impossible number.
+    """
+    line = re.search(r"Plural-Forms:([^\n]*)", header)
+    match = _PLURALS.search(line[1]) if line else None
+    if line is None or match is None:
+        return 0, False
+    if not 1 <= int(match[1]) <= 9:
+        raise DocumentError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
+    return int(match[1]), "%" in line[1]
 
 
 def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
@@ -151,16 +146,16 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     except DataError as error:
         raise DocumentError(str(error)) from None
     header = next((m.texts["msgstr"] for m in messages if m.is_header and "msgstr" in m.texts), "")
-    plurals = PluralForms.read(header, where)
+    plurals, many = _plural_forms(header, where)
     for message in messages:
-        if 0 < (plurals.count or 0) < len(message.forms):
+        if 0 < plurals < len(message.forms):
             raise DocumentError(
                 f"{where}:{message.line} has {', '.join(message.forms)}; its forms should be "
-                f"msgstr[0] to msgstr[{(plurals.count or 0) - 1}]"
+                f"msgstr[0] to msgstr[{plurals - 1}]"
             )
     own = [m for m in messages if not m.is_header]
     chosen = [m for m in own if options.again or not m.is_translated]
-    catalogue = _Catalogue(text, plurals, options)
+    catalogue = _Catalogue(text, plurals, many, options)
     passages = [passage for message in chosen for passage in catalogue.passages(message)]
 
     def written(texts: Sequence[str]) -> bytes:
@@ -201,7 +196,8 @@ class _Catalogue:
     """Reads and writes the messages of a catalogue."""
 
     text: str
-    plurals: PluralForms
+    plurals: int  # forms that the header declares, or 0
+    many: bool  # whether the first of them is for many numbers
     options: DocumentOptions
 
     def passages(self, message: Message) -> list[Passage]:
@@ -219,10 +215,10 @@ class _Catalogue:
         line, singular, keys = self._end, next(texts), message.forms
         forms = [singular]
         if "msgid_plural" in message.texts:
-            plural, count = next(texts), self.plurals.count or len(message.forms)
+            plural, count = next(texts), self.plurals or len(message.forms)
             rules = rules_of(self.options.rules, ())
             both = [rules.count([message.texts[key]]) for key in ("msgid", "msgid_plural")]
-            whole = count > 1 and not (self.plurals.many and both[0] != both[1])
+            whole = count > 1 and not (self.many and both[0] != both[1])
             forms = [singular if whole else plural, *[plural] * (count - 1)]
             keys = [f"msgstr[{n}]" for n in range(count)]
         start, end = message.spans[message.forms[0]][0], message.spans[message.forms[-1]][1]

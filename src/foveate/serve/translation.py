@@ -61,35 +61,22 @@ class Metrics:
     def __init__(self, pool: RunPool) -> None:
         self._pool = pool
         self.registry = own = CollectorRegistry()
-        self.requests = Counter(
-            "foveate_requests", "requests", ["method", "route", "status"], registry=own
-        )
-        self.seconds = Histogram(
-            "foveate_request_seconds", "from the head to the last byte", ["route"], registry=own
-        )
-        self.characters = Counter("foveate_characters", "characters translated", registry=own)
-        self.cut = Counter("foveate_cut_tokens", "tokens cut from long sentences", registry=own)
-        self.batch_items = Histogram(
-            "foveate_batch_items", "items of a batch", ["run"], buckets=BATCH_SIZES, registry=own
-        )
-        self.batch_seconds = Histogram(
-            "foveate_batch_seconds", "time of a batch", ["run"], registry=own
-        )
-        self._queue = Gauge("foveate_queue_characters", "that wait", ["run"], registry=own)
-        self._loaded = Gauge("foveate_loaded", "1 where it is in memory", ["run"], registry=own)
-        self._loads = Gauge("foveate_loads", "how often it was loaded", ["run"], registry=own)
-        self._known = Gauge(
-            "foveate_memory_hits", "sentences that the memory knew", ["run", "by"], registry=own
-        )
-        self._terms = Gauge(
-            "foveate_terms", "glossary terms requested", ["run", "state"], registry=own
-        )
+        counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
+        histogram = partial(Histogram, registry=own)
+        self.requests = counter("foveate_requests", "requests", ["method", "route", "status"])
+        seconds = "from the head to the last byte"
+        self.seconds = histogram("foveate_request_seconds", seconds, ["route"])
+        self.characters = counter("foveate_characters", "characters translated")
+        self.cut = counter("foveate_cut_tokens", "tokens cut from long sentences")
+        items = histogram("foveate_batch_items", "items of a batch", ["run"], buckets=BATCH_SIZES)
+        times = histogram("foveate_batch_seconds", "time of a batch", ["run"])
+        self._queue = gauge("foveate_queue_characters", "that wait", ["run"])
+        self._loaded = gauge("foveate_loaded", "1 where it is in memory", ["run"])
+        self._loads = gauge("foveate_loads", "how often it was loaded", ["run"])
+        self._known = gauge("foveate_memory_hits", "sentences that the memory knew", ["run", "by"])
+        self._terms = gauge("foveate_terms", "glossary terms requested", ["run", "state"])
         for name, served in pool.runs.items():
-            served.batcher.observe = partial(self._observe_batch, name)
-
-    def _observe_batch(self, run: str, size: int, seconds: float) -> None:
-        self.batch_items.labels(run).observe(size)
-        self.batch_seconds.labels(run).observe(seconds)
+            served.batcher.observe = items.labels(name).observe, times.labels(name).observe
 
     def text(self) -> bytes:
         """Return all figures in the text format of Prometheus."""

@@ -89,7 +89,11 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         if (finished := trainer.state.finished(config)) is None:
             messages += [*trainer.parallel.described, trainer.precision.why]
             messages += follows_the_clock(config, trainer.schedule)
-        _say_and_record(trainer, messages)
+        for line in messages:
+            trainer.display.say(line)
+        if job.changes and ranks.is_rank_zero:
+            record(folder, job.toml, job.changes, trainer.journal, trainer.state.step)
+        trainer.write_best()  # best.json may have named a damaged checkpoint
         if finished is None:
             _start(trainer)
         reason = trainer.run()
@@ -329,15 +333,6 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(exact)
         rules.fill_uninitialized_memory = fill
-
-
-def _say_and_record(trainer: Trainer, messages: list[str]) -> None:
-    job = trainer.job
-    for line in messages:
-        trainer.display.say(line)
-    if job.changes and trainer.ranks.is_rank_zero:
-        record(trainer.folder, job.toml, job.changes, trainer.journal, trainer.state.step)
-    trainer.write_best()  # best.json may have named a damaged checkpoint
 
 
 def _start(trainer: Trainer) -> None:

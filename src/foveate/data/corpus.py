@@ -9,8 +9,8 @@ import hashlib
 import importlib
 import inspect
 import json
+import math
 import os
-import pickle
 import queue
 import shutil
 import signal
@@ -151,7 +151,7 @@ class Worker:
 
     It is started as a program of its own: nothing is forked, and no script runs a second time. If
     this process is killed, the worker reads the end of its input and exits. Values are sent as
-    JSON, results by pickle.
+    JSON, arrays as raw bytes.
     """
 
     def __init__(self, maker: Maker, values: Values) -> None:
@@ -167,14 +167,17 @@ class Worker:
 
     def __call__(self, values: Sequence[object]) -> Arrays:
         self._send(values)
-        assert self._process.stdout is not None
-        try:
-            result: Arrays | str = pickle.load(self._process.stdout)
-        except (EOFError, pickle.UnpicklingError):
-            result = "the process ended; was it killed, or out of memory?"
-        if isinstance(result, str):
-            raise WorkerError(f"in another process: {result}")
-        return result
+        stream = self._process.stdout
+        assert stream is not None
+        line = stream.readline()
+        header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
+        if isinstance(header, str):
+            raise WorkerError(f"in another process: {header}")
+        arrays: Arrays = {}
+        for key, (dtype, shape) in header.items():
+            content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
+            arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
+        return arrays
 
     def _send(self, value: object) -> None:
         assert self._process.stdin is not None
@@ -235,6 +238,12 @@ class Workers:
                 worker.close()
 
 
+def _made(module: str, name: str, values: Values) -> Work:
+    import_own()
+    work: Work = getattr(importlib.import_module(module), name)(values)
+    return work
+
+
 def serve() -> None:
     """Run as a worker: the first line of standard input is the work, each other line a span."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the process that started this one
@@ -244,14 +253,15 @@ def serve() -> None:
     work: Work | None = None
     for line in sys.stdin.buffer:
         try:
-            if work is None:
-                import_own()
-                work = getattr(importlib.import_module(module), name)(values)
-            answer: Arrays | str = work(*json.loads(line))
+            work = work or _made(module, name, values)
+            arrays: Arrays = work(*json.loads(line))
         except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
+            answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
+        else:
+            header = {key: [a.dtype.name, a.shape] for key, a in arrays.items()}
+            answers.write(json.dumps(header).encode() + b"\n")
+            answers.writelines(a.tobytes() for a in arrays.values())
         try:
-            pickle.dump(answer, answers)
             answers.flush()
         except BrokenPipeError:  # the process that started this one has ended
             os._exit(1)

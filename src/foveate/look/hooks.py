@@ -233,7 +233,7 @@ class Call(NamedTuple):
 
     module: nn.Module
     args: tuple[Any, ...]
-    named: dict[str, Any]
+    named: dict[str, object]
     output: Any
     name: str = ""
 
@@ -253,8 +253,10 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
     """Collect the calls of modules, in order."""
     calls: list[Call] = []
 
-    def record(*call: Any) -> None:
-        calls.append(Call(*call))
+    def record(
+        module: nn.Module, args: tuple[object, ...], named: dict[str, object], output: object
+    ) -> None:
+        calls.append(Call(module, args, named, output))
 
     with ExitStack() as stack:
         for module in modules:

@@ -376,7 +376,7 @@ def growth(run: Callable[[Tensor], object]) -> float:
     for length in (256, 512):
         with torch.no_grad(), without_kernels(), counting() as operations:
             run(random(1, length, 32))
-        totals.append(operations.total)
+        totals.append(operations.get_total_flops())
     return totals[1] / totals[0]
 
 

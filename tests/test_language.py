@@ -27,7 +27,7 @@ from foveate.decode.sample import Sample
 from foveate.decode.search import EnsembleSteps
 from foveate.engine.answers import continued
 from foveate.errors import UserError
-from foveate.look.draw.maps import attention, block_in
+from foveate.look.draw.maps import attention
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.models.recurrent import RecurrentDecoder
@@ -498,7 +498,7 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
 
 def test_the_verb_draws_the_only_attention_there_is() -> None:
     record = trained("transformer").explain("the cat")
-    (text,) = saved(attention(record, block_in(record, None)), [])
+    (text,) = saved(attention(record), [])
     assert "cat" in text and "⏎" in text
     with pytest.raises(UserError, match="this model has no attention"):
         attention(trained("lstm").explain("the cat"))

@@ -546,6 +546,15 @@ def _quoted(table: str) -> str:
     )
 
 
+def toml_line(key: str, value: object) -> str:
+    """Return a key and its value in one line of TOML."""
+    import tomlkit
+
+    table = tomlkit.inline_table()
+    table[key] = value
+    return table.as_string()[1:-1]
+
+
 def line_of(text: str, where: Where) -> int | None:
     """Return the line of a key, or of the longest part of its path that occurs in the file."""
     table: Where = ()

@@ -317,7 +317,12 @@ def _fields(config: type[Config]) -> dict[str, Field]:
         default = None
         if not info.is_required():
             default = _value(info.get_default(call_default_factory=True))
-        limits = [limit for part in info.metadata if (limit := _limit(part))]
+        limits = [
+            text.format(limit)
+            for part in info.metadata
+            for name, text in _LIMITS.items()
+            if (limit := getattr(part, name, None)) is not None
+        ]
         fields[name] = Field(
             _type(info.annotation), default, ", ".join(limits), meanings.get(name, "")
         )
@@ -391,9 +396,3 @@ _LIMITS = {
     "min_length": "at least {} long",
     "max_length": "at most {} long",
 }
-
-
-def _limit(part: object) -> str:
-    """Return one constraint of a field in words, such as ``> 0``."""
-    limits = ((text, getattr(part, name, None)) for name, text in _LIMITS.items())
-    return ", ".join(text.format(value) for text, value in limits if value is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -110,12 +110,8 @@ class LinkCounts:
     correct_possible: int = 0
 
     def __add__(self, other: LinkCounts) -> LinkCounts:
-        return LinkCounts(
-            self.links + other.links,
-            self.sure + other.sure,
-            self.correct_sure + other.correct_sure,
-            self.correct_possible + other.correct_possible,
-        )
+        both = zip(astuple(self), astuple(other), strict=True)
+        return LinkCounts(*map(sum, both))
 
     @property
     def precision(self) -> float:

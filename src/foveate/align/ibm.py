@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -66,16 +65,6 @@ class WordIds:
                 self.target.setdefault(word, len(self.target))
         self.width = len(self.target) + 1
 
-    def stems(self) -> tuple[Ints, Ints]:
-        """Return the number of each word's first `STEM` letters, by side; NULL has its own."""
-        known: dict[str, int] = {"": 0}
-        sides = ["", *self.source], [*self.target]
-        source, target = (
-            np.array([known.setdefault(word[:STEM].lower(), len(known)) for word in side])
-            for side in sides
-        )
-        return source, target
-
     def groups(self, pairs: Sequence[Pair]) -> list[PairGroup]:
         """Group pairs of equal lengths, so that arrays need no padding; leave out empty pairs."""
         of_lengths: dict[tuple[int, int], list[int]] = {}
@@ -102,13 +91,6 @@ class Lexicon:
         partners = np.bincount(self.source)
         self.probability: Floats = np.append(1 / partners[self.source], FLOOR)
 
-    @classmethod
-    def of(cls, groups: Sequence[PairGroup], width: int) -> tuple[Lexicon, Ints]:
-        """Return a corpus's uniform lexicon, and the entries of its groups' words, end to end."""
-        every = np.concatenate([group.keys(width).ravel() for group in groups])
-        keys, places = np.unique(every, return_inverse=True)
-        return cls(keys, width), places
-
     def places(self, group: PairGroup) -> Ints:
         """Return the entries of the words of a group in the table; N for those it lacks."""
         keys = group.keys(self.width)
@@ -118,7 +100,11 @@ class Lexicon:
 
     def alike(self, numbers: WordIds) -> NDArray[np.bool_]:
         """Return whether the words of each entry begin alike: names, numbers, cognates (N,)."""
-        source, target = numbers.stems()
+        known: dict[str, int] = {}  # the number of each word's first letters
+        source, target = (
+            np.array([known.setdefault(word[:STEM].lower(), len(known)) for word in side])
+            for side in (["", *numbers.source], numbers.target)  # NULL is like no word
+        )
         same: NDArray[np.bool_] = source[self.source] == target[self.keys % self.width]
         return same
 
@@ -137,9 +123,6 @@ class Lexicon:
         else:
             upper, lower = counts, np.maximum(totals, np.finfo(float).tiny)
         self.probability = np.append(np.maximum(upper / lower[self.source], FLOOR), FLOOR)
-
-
-Lengths = tuple[int, int]  # S source words, T target words
 
 
 class Aligner(Configurable):
@@ -210,8 +193,7 @@ class WordAligner(Aligner):
     first: WordAligner | None = None  # the simpler model whose t this one starts from
 
     def train(self, pairs: Sequence[Pair]) -> list[float]:
-        corpus = EMTraining(self.ready(pairs))
-        return corpus.fit(self)
+        return EMTraining(self.ready(pairs)).fit(self)
 
     def start(self, corpus: EMTraining) -> None:
         """Take the corpus's words, and t from the simpler model if there is one."""
@@ -240,8 +222,8 @@ class WordAligner(Aligner):
         """Run the E step for B pairs of equal lengths, from t(f_j | e_i) (B, T, S + 1)."""
 
     @abstractmethod
-    def learn(self, moves: Mapping[Lengths, Floats]) -> None:
-        """Run the M step of p(a_j | …), from the ``moves`` of every group by its lengths."""
+    def learn(self, moves: Iterable[Floats]) -> None:
+        """Run the M step of p(a_j | …), from the ``moves`` of every group."""
 
     @abstractmethod
     def best(self, emissions: Floats) -> Ints:
@@ -256,11 +238,14 @@ class EMTraining:
         self.groups = self.numbers.groups(pairs)
         if not self.groups:
             raise UserError("no pair has words on both sides: nothing to align in SOURCE")
-        self.lexicon, self.flat = Lexicon.of(self.groups, self.numbers.width)
+        keys = [group.keys(self.numbers.width) for group in self.groups]
+        every, self.flat = np.unique(
+            np.concatenate([own.ravel() for own in keys]), return_inverse=True
+        )
+        self.lexicon = Lexicon(every, self.numbers.width)
         self.alike = self.lexicon.alike(self.numbers)
-        shapes = [(len(g.pairs), g.shape[0], g.shape[1] + 1) for g in self.groups]
-        parts = np.split(self.flat, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-        self.places = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        parts = np.split(self.flat, np.cumsum([own.size for own in keys])[:-1])
+        self.places = [part.reshape(own.shape) for part, own in zip(parts, keys, strict=True)]
 
     def fit(self, model: WordAligner) -> list[float]:
         """Run EM; return the log-likelihood before each iteration."""
@@ -288,12 +273,7 @@ class EMTraining:
         ).astype(np.float64, copy=False)
         extra = model.config.cognates * self.alike if model.config.cognates else None
         self.lexicon.learn(counts, model.config.concentration, extra)
-        model.learn({lengths(e.posterior): e.moves for e in expectations})
-
-
-def lengths(posterior: Floats) -> Lengths:
-    """Return S and T of arrays (B, T, S + 1)."""
-    return posterior.shape[2] - 1, posterior.shape[1]
+        model.learn(e.moves for e in expectations)
 
 
 class Model1(WordAligner, kind="ibm1"):
@@ -311,14 +291,8 @@ class Model1(WordAligner, kind="ibm1"):
     def best(self, emissions: Floats) -> Ints:
         return self.expect(emissions).posterior.argmax(axis=2)
 
-    def learn(self, moves: Mapping[Lengths, Floats]) -> None:
+    def learn(self, moves: Iterable[Floats]) -> None:
         """Do nothing: q is fixed."""
-
-
-def model1(config: WordAligner.Config, iterations: int) -> Model1:
-    """Return Model 1 with the priors of a later model."""
-    shared = config.model_dump(include={"lowercase", "concentration", "cognates"})
-    return Model1(Model1.Config.model_validate(shared | {"iterations": iterations}))
 
 
 class HMM(WordAligner):
@@ -340,7 +314,9 @@ class HMM(WordAligner):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.first = model1(config, config.model1_iterations)
+        priors = config.model_dump(include={"lowercase", "concentration", "cognates"})
+        first = priors | {"iterations": config.model1_iterations}
+        self.first = Model1(Model1.Config.model_validate(first))
         self.jumps: Floats = np.ones(2 * config.longest_jump + 1)  # c(d) at d + longest_jump
 
     def _widths(self, source: int) -> Ints:
@@ -382,14 +358,15 @@ class HMM(WordAligner):
             beta = beta * nothing[:, j] / scale[j] + ahead @ move.T
         return Expectation(posterior, float(np.log(scale).sum()), moves)
 
-    def learn(self, moves: Mapping[Lengths, Floats]) -> None:
+    def learn(self, moves: Iterable[Floats]) -> None:
         """Set c(d) ← n(d) / Σ_i' n(i') / Σ_k c(k − i'), over positions i' from which d is possible.
 
         The sum in p's denominator depends on S and i', so c has no closed form; this step raises
         the likelihood (Hunter, 2004, for choices from sets) and is repeated a few times.
         """
         of_source: dict[int, Floats] = {}
-        for (source, _), counts in moves.items():
+        for counts in moves:
+            source = len(counts) - 1
             of_source[source] = of_source.get(source, 0) + counts[:, 1:]
         observed = np.zeros_like(self.jumps)
         for source, counts in of_source.items():
@@ -533,17 +510,10 @@ def agreed(there: Floats, back: Floats) -> Floats:
 def _step(models: Sequence[WordAligner], corpora: tuple[EMTraining, EMTraining]) -> float:
     """Run one iteration in which both directions count what they agree on."""
     there, back = (c.expect(m) for c, m in zip(corpora, models, strict=True))
-    for corpus, model, own, other in (
-        (corpora[0], models[0], there, back),
-        (corpora[1], models[1], back, there),
-    ):
-        corpus.learn(model, own, list(_joint(own, other)))
+    sides = zip(corpora, models, (there, back), (back, there), strict=True)
+    for corpus, model, own, other in sides:  # the other direction swaps a group's lengths
+        groups = {e.posterior.shape[1:]: e.posterior for e in other}
+        shapes = [(e.posterior.shape[2] - 1, e.posterior.shape[1] + 1) for e in own]
+        both = zip(own, shapes, strict=True)
+        corpus.learn(model, own, [agreed(e.posterior, groups[shape]) for e, shape in both])
     return sum(e.log_likelihood for e in there + back)
-
-
-def _joint(own: list[Expectation], other: list[Expectation]) -> Iterator[Floats]:
-    """Yield the agreed posteriors of each group, whose lengths the other direction swaps."""
-    by_shape = {e.posterior.shape[1:]: e.posterior for e in other}
-    for expectation in own:
-        _, steps, width = expectation.posterior.shape
-        yield agreed(expectation.posterior, by_shape[width - 1, steps + 1])

@@ -19,14 +19,8 @@ if TYPE_CHECKING:
     from foveate.engine.links import Links, Maps, Rows, Weights
 
 
-class _Align(DefaultGroup):
-    """``foveate align MODEL SOURCE TARGET`` is short for ``foveate align files MODEL …``."""
-
-    default = "files"
-
-
 align = typer.Typer(
-    cls=_Align,
+    cls=DefaultGroup,
     help="Link the words of pairs: foveate align MODEL SOURCE TARGET.",
     no_args_is_help=True,
 )
@@ -107,9 +101,13 @@ def align_files(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Links 0-0 1-2 of each pair, by a run's attention or an aligner trained on the files."""
+    from foveate.config import kinds
+    from foveate.kinds import load_kinds
+
     split: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
     files = PairFiles(source, target, split.get(pretokenised))
-    if is_aligner(model):
+    load_kinds()
+    if model in kinds("aligner")["aligner"] and not Path(model, "config.toml").exists():
         names = ("layer", "head", "gold", "agree_with", "reverse", "threshold")
         of_runs = {name: getattr(selection, name) for name in names}
         refuse(f"{model} is not a run", **of_runs, to=to)
@@ -218,15 +216,6 @@ OVERRIDES = {
     "text": "if they are tokenised: --pretokenised",
     "blanks": "to split them as plain text: --no-pretokenised",
 }
-
-
-def is_aligner(name: str) -> bool:
-    """Return whether a name is that of a statistical aligner, not of a run's folder."""
-    from foveate.config import kinds
-    from foveate.kinds import load_kinds
-
-    load_kinds()
-    return name in kinds("aligner")["aligner"] and not Path(name, "config.toml").exists()
 
 
 def refuse(why: str, **options: object) -> None:

@@ -301,21 +301,17 @@ def score(
     choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
-    spec, model = choice.packed(run)
-    loaded = model or _scorer(spec)
+    loaded: Run | PackedModel | None
+    spec, loaded = choice.packed(run)
+    if loaded is None:
+        from foveate.tasks.abilities import Scores
+
+        loaded = spec.load()
+        loaded.need(Scores, "score")
     layout = loaded.sides("score").format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
     say(score_lines(loaded, sys.stdin.buffer, sys.stdout, tokens, check).report())
-
-
-def _scorer(spec: RunSpec) -> Run:
-    """Load the run. Raises ``ConfigError`` if it gives no scores of pairs."""
-    from foveate.tasks.abilities import Scores
-
-    loaded = spec.load()
-    loaded.need(Scores, "score")
-    return loaded
 
 
 def score_lines(

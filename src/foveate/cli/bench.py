@@ -70,16 +70,11 @@ def bench_memory(
 
 
 def _say(result: Mapping[str, object], as_json: bool) -> None:
-    typer.echo(to_json(result) if as_json else result_text(result))
-
-
-def result_text(result: Mapping[str, object]) -> str:
-    """Return a result of any bench as lines of names and values."""
-    lines = list(_lines({k: v for k, v in result.items() if k != MACHINE}, ""))
+    lines = _lines({k: v for k, v in result.items() if k != MACHINE}, "")
     facts = result.get(MACHINE)
     pairs = facts.items() if isinstance(facts, Mapping) else ()
-    machine = ", ".join(f"{k} {v}" for k, v in pairs)
-    return "\n".join([*lines, f"machine: {machine}"])
+    lines.append(f"machine: {', '.join(f'{k} {v}' for k, v in pairs)}")
+    typer.echo(to_json(result) if as_json else "\n".join(lines))
 
 
 def _lines(tree: Mapping[str, object], indent: str) -> list[str]:

@@ -158,7 +158,13 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
     if importlib.util.find_spec("torch") is not None:
         _products(report, seconds, usable, load)
         _devices(report)
-    _tools(report)
+    browser = find_browser()
+    report.facts["tools"] = facts = {"browser": browser or "none found"}
+    if browser is None:
+        report.advice.append("No browser was found: tests of the HTML pages are skipped.")
+    for name, use in EXTRAS.items():
+        installed = importlib.util.find_spec(name) is not None
+        facts[name] = "installed" if installed else f"absent ({use})"
     return report
 
 
@@ -285,17 +291,6 @@ def _devices(report: MachineReport) -> None:
             f"An NVIDIA driver is installed, but torch {torch.__version__} finds no GPU: install "
             "a CUDA build of torch."
         )
-
-
-def _tools(report: MachineReport) -> None:
-    browser = find_browser()
-    facts = {"browser": browser or "none found"}
-    if browser is None:
-        report.advice.append("No browser was found: tests of the HTML pages are skipped.")
-    for name, use in EXTRAS.items():
-        installed = importlib.util.find_spec(name) is not None
-        facts[name] = "installed" if installed else f"absent ({use})"
-    report.facts["tools"] = facts
 
 
 def find_browser() -> str | None:

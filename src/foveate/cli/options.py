@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -150,12 +150,14 @@ class _DefaultContext(typer.Context):
 
 
 class DefaultGroup(VerbGroup):
-    """Commands of which ``default`` needs no name: ``serve RUN`` is ``serve runs RUN``.
+    """Commands of which the first needs no name: ``serve RUN`` is ``serve runs RUN``.
 
     The help of the group shows the arguments and options of that command, then the other commands.
     """
 
-    default: ClassVar[str]
+    @property
+    def default(self) -> str:
+        return next(iter(self.commands))
 
     def resolve_command(
         self, ctx: Context, args: list[str]

@@ -19,14 +19,8 @@ if TYPE_CHECKING:
     from foveate.serve.launch import RunLoader
 
 
-class _Serve(DefaultGroup):
-    """``foveate serve RUN…`` is short for ``foveate serve runs RUN…``."""
-
-    default = "runs"
-
-
 serve = typer.Typer(
-    cls=_Serve, help="Serve translations over HTTP: foveate serve RUN.", no_args_is_help=True
+    cls=DefaultGroup, help="Serve translations over HTTP: foveate serve RUN.", no_args_is_help=True
 )
 keys = typer.Typer(cls=VerbGroup, help="Make and remove the keys of clients.", no_args_is_help=True)
 serve.add_typer(keys, name="keys")

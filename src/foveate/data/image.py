@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import gzip
 import io
@@ -23,6 +22,7 @@ from pydantic import Field
 
 from foveate.config import BaseConfig, Configurable
 from foveate.data.catalogue import DataError, find
+from foveate.data.text import decoded_lines
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
@@ -225,14 +225,12 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
     """Return the texts of each image of a split, in the order of their first lines."""
     texts: dict[str, list[str]] = {}
     splits: set[str] = set()
-    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, (line, why) in enumerate(decoded_lines(path), start=1):
         if not line.strip():
             continue
-        try:
-            parts = line.rstrip(b"\r").decode("utf-8").split("\t")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}:{number}: not UTF-8 ({error.reason}); convert it") from None
+        if why:
+            raise DataError(f"{path}:{number}: {why}")
+        parts = line.split("\t")
         if len(parts) != 3:
             raise DataError(
                 f"{path}:{number}: {len(parts)} columns; write split TAB file TAB label or caption"

@@ -644,9 +644,13 @@ class Listed(Tokenizer):
     def _units(self, text: str) -> list[Span]:
         """Return the positions of the units of a text."""
 
-    @abstractmethod
     def _chosen(self, counts: Counter[str]) -> list[str]:
-        """Return the units that become pieces."""
+        """Return the units that become pieces, most frequent first, ties by code point."""
+        config = vars(self.config)
+        frequent = (unit for unit, count in counts.items() if count >= config["min_frequency"])
+        size = config.get("vocab_size")
+        most = None if size is None else size - len(SPECIALS)
+        return sorted(frequent, key=lambda unit: (-counts[unit], unit))[:most]
 
     def _form(self, unit: str) -> str:
         return unit
@@ -716,9 +720,6 @@ class Character(Listed):
     def _units(self, text: str) -> list[Span]:
         return [match.span() for match in self._unit.finditer(text)]
 
-    def _chosen(self, counts: Counter[str]) -> list[str]:
-        return most_frequent(counts, None, self.config.min_frequency)
-
 
 class WordTokenizer(Listed):
     """Words between white space, punctuation and elided articles apart (`split_words`).
@@ -741,10 +742,6 @@ class WordTokenizer(Listed):
 
     def _form(self, unit: str) -> str:
         return unit.lower() if self.config.lowercase else unit
-
-    def _chosen(self, counts: Counter[str]) -> list[str]:
-        size = self.config.vocab_size - len(SPECIALS)
-        return most_frequent(counts, size, self.config.min_frequency)
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
         surface = super()._surface(ids, skip_special)
@@ -776,21 +773,13 @@ class Symbol(Listed):
         return split_blanks(text)
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
-        known = Counter({word: count for word, count in counts.items() if word != SPECIALS[UNK]})
-        size = self.config.vocab_size
-        chosen = None if size is None else size - len(SPECIALS)
-        return most_frequent(known, chosen, self.config.min_frequency)
+        del counts[SPECIALS[UNK]]
+        return super()._chosen(counts)
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
         surface = super()._surface(ids, skip_special)
         first = next((n for n, word in enumerate(surface) if word), len(surface))
         return [b" " + w if w and n > first else w for n, w in enumerate(surface)]
-
-
-def most_frequent(counts: Counter[str], size: int | None, min_frequency: int) -> list[str]:
-    """Return at most ``size`` pieces, most frequent first, ties by code point."""
-    frequent = (piece for piece, count in counts.items() if count >= min_frequency)
-    return sorted(frequent, key=lambda piece: (-counts[piece], piece))[:size]
 
 
 END_OF_LINE = "⏎"  # the sign of an end of line on an axis

@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import io
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from itertools import islice
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -44,6 +45,16 @@ class Document:
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
     lines: Sequence[int] = ()  # of each passage, counted from 1, in the formats of `BY_LINES`
+
+    @property
+    def sentences(self) -> list[str]:
+        """The texts for the model, of all passages."""
+        return [sentence for passage in self.passages for sentence in passage.sentences]
+
+    def answers(self, lines: Iterable[str]) -> list[list[str]]:
+        """Return the translations of `sentences` by passage."""
+        rest = iter(lines)
+        return [list(islice(rest, len(passage.sentences))) for passage in self.passages]
 
     @property
     def stayed(self) -> list[int]:
@@ -87,7 +98,8 @@ def with_mark(reader: Reader) -> Reader:
         document = reader(data, options, where)
         if not data.startswith(BOM):
             return document
-        return replace(document, written=lambda texts: BOM + document.written(texts))
+        plain = document.written
+        return replace(document, written=lambda texts: BOM + plain(texts).removeprefix(BOM))
 
     return read
 

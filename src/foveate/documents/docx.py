@@ -68,7 +68,11 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     archive.
     """
     members = archive_of(data, "DOCX", where)
-    types = _content_types(members, where)
+    if TYPES not in members:
+        raise DocumentError(f"{where} is not a DOCX file: the archive has no {TYPES}")
+    declared = parsed_part(members[TYPES], "DOCX", f"{where}: {TYPES}")
+    named = ((str(e.get("PartName")).lstrip("/"), str(e.get("ContentType"))) for e in declared)
+    types = {name: kind for name, kind in named if name in members}
     roots = {
         name: parsed_part(members[name], "DOCX", f"{where}: {name}")
         for name, kind in types.items()
@@ -107,15 +111,6 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     return Document(passages, written, counted(left))
 
 
-def _content_types(members: dict[str, bytes], where: str) -> dict[str, str]:
-    """Return the content type of each declared part that exists."""
-    if TYPES not in members:
-        raise DocumentError(f"{where} is not a DOCX file: the archive has no {TYPES}")
-    root = parsed_part(members[TYPES], "DOCX", f"{where}: {TYPES}")
-    named = ((str(e.get("PartName")).lstrip("/"), str(e.get("ContentType"))) for e in root)
-    return {name: kind for name, kind in named if name in members}
-
-
 def _paragraphs(root: Element) -> Iterator[Element]:
     """Yield every paragraph with text once."""
     for paragraph in root.iter(f"{W}p"):
@@ -143,15 +138,12 @@ class Paragraph:
         self.breaks: list[Element] = []  # breaks and tabs, in order
         self.text = TextBuilder(options.rules, layout=True)
         _split(element)
-        self.base = self._commonest()
+        lengths = Counter[str]()
+        for run in filter(_is_text, element.iter(f"{W}r")):
+            lengths[_key(run)] += sum(len(t.text or "") for t in run.iter(f"{W}t"))
+        self.base = max(lengths, key=lengths.__getitem__, default="")
         self._read(element)
         self.passage = Passage(tuple(self.text.parts()), options.rules, escaped)
-
-    def _commonest(self) -> str:
-        lengths = Counter[str]()
-        for run in filter(_is_text, self.element.iter(f"{W}r")):
-            lengths[_key(run)] += sum(len(t.text or "") for t in run.iter(f"{W}t"))
-        return max(lengths, key=lengths.__getitem__, default="")
 
     def _read(self, parent: Element) -> None:
         """Add the children: runs of text, elements around words, and all others as objects."""

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -33,6 +33,7 @@ from foveate.engine.answers import STAYED, TranslateOptions, Translator
 from foveate.files import replace_file, replacing
 
 LINES = 512  # lines in a part: a few seconds of work, the most that is lost with a worker
+REFUSED = b"refused"  # begins the reason, worded to follow the file's name, not a translation
 Events = dict[str, list[int]]  # event → its lines in a part, from 1; 0 if the line is unknown
 
 
@@ -158,19 +159,6 @@ def unpacked(data: bytes) -> tuple[bytes, Events]:
     return text, json.loads(events)
 
 
-def refusal(reason: str) -> bytes:
-    """Return a refusal in place of a translation: the reason, worded to follow the file's name."""
-    return json.dumps({"refused": reason}).encode()
-
-
-def reason_in(data: bytes) -> str | None:
-    """Return the reason in the bytes of `refusal`; None for a translation."""
-    if b"\n" in data:  # `packed` writes a line feed
-        return None
-    reason: str = json.loads(data)["refused"]
-    return reason
-
-
 def translated(
     part: FilePart, run: Translator, options: DocumentOptions, search: TranslateOptions
 ) -> bytes:
@@ -180,7 +168,7 @@ def translated(
     try:
         document = read(data, options, part.file)
     except DocumentError as error:  # it stops its own file alone
-        return refusal(str(error).removeprefix(part.file))
+        return REFUSED + str(error).removeprefix(part.file).encode()
     text, answers = translate_document(run, document, search)
     lines = document.lines or [0] * len(document.passages)
     places = [n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences]
@@ -233,7 +221,12 @@ class FolderJob:
             self.parts.mkdir(parents=True, exist_ok=True)
             replace_file(self.folder / "job.json", json.dumps(plain, indent=2) + "\n")
         self.parts.mkdir(exist_ok=True)
-        self.done = self._read_done()
+        self.done: dict[str, Tree] = {}
+        done = self.folder / "done.jsonl"
+        for text in done.read_bytes().split(b"\n") if done.exists() else []:
+            with suppress(ValueError):  # empty, or torn when the job was stopped
+                record = json.loads(text)
+                self.done[record["file"]] = record
 
     def _writable(self, path: Path) -> Path:
         """Return a path in the output folder. Raises ``ConfigError`` if links lead out of it."""
@@ -304,10 +297,10 @@ class FolderJob:
                     if part.digest in reasons:
                         continue
                     translation = next(translations)
-                    if (reason := reason_in(translation)) is None:
-                        self.store(part, translation)
+                    if translation.startswith(REFUSED):
+                        reasons[part.digest] = translation.removeprefix(REFUSED).decode()
                     else:
-                        reasons[part.digest] = reason
+                        self.store(part, translation)
                     meter.add(part.lines)
                 if left := self.missing([source]):
                     messages.append(source.name + reasons[left[0].digest])
@@ -316,16 +309,6 @@ class FolderJob:
             for _ in translations:  # none is left: the executor reports lost workers
                 pass
         return messages
-
-    def _read_done(self) -> dict[str, Tree]:
-        path, records = self.folder / "done.jsonl", {}
-        for text in path.read_bytes().split(b"\n") if path.exists() else []:
-            try:
-                record = json.loads(text)
-            except ValueError:
-                continue  # empty, or torn when the job was stopped
-            records[record["file"]] = record
-        return records
 
     def finish(self) -> None:
         """Remove what only an unfinished job needs."""

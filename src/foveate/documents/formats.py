@@ -65,10 +65,10 @@ def document_format(name: str, *endings: str, by_lines: bool = False) -> Callabl
                 raise ConfigError(f"{ending} is the ending of the format {ENDINGS[ending]!r}")
         if name in READERS and READERS[name].__module__ != reader.__module__:
             raise ConfigError(f"there is a format {name!r} already: give yours another name")
-        READERS[name] = reader
+        READERS[name] = with_mark(reader)
         ENDINGS.update(dict.fromkeys(endings, name))
         if by_lines:
-            BY_LINES[name] = reader
+            BY_LINES[name] = READERS[name]
         return reader
 
     return register
@@ -86,7 +86,6 @@ def format_of(path: Path, name: str | None = None) -> str:
 
 
 @document_format("text", ".txt")
-@with_mark
 def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a plain text. Raises ``DocumentError`` for subtitles in an unsupported format."""
     if data[:40].lstrip(b"\xef\xbb\xbf").startswith((b"WEBVTT", b"[Script Info]")):
@@ -96,7 +95,6 @@ def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
 
 
 @document_format("html", ".html", ".htm")
-@with_mark
 def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read an HTML document or fragment; what stays untranslated is counted."""
     html = decoded(data, where)
@@ -119,18 +117,16 @@ def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
     return rows_of(text)
 
 
-@with_mark
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a plain text with one passage per line, whose numbers are recorded."""
     rows = _rows(data, where)
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
 
-BY_LINES["text"] = read_lines
+BY_LINES["text"] = with_mark(read_lines)
 
 
 @document_format("tsv", ".tsv", by_lines=True)
-@with_mark
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read rows of columns between tabs; the first column's translation becomes a new last one."""
     rows = _rows(data, where)
@@ -155,7 +151,6 @@ def _by_rows(
 
 
 @document_format("jsonl", ".jsonl", by_lines=True)
-@with_mark
 def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read one object with a ``source`` per line; it gets a ``target`` if it has none."""
     rows = _rows(data, where)
@@ -214,7 +209,6 @@ _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 
 
 @document_format("srt", ".srt")
-@with_mark
 def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read subtitles: numbers and times stay; the lines of one subtitle are translated together.
 

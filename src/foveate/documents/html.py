@@ -272,7 +272,8 @@ def _events(html: str) -> Iterator[Event]:
             yield Event("object" if inside else "break", node.html or "")
         else:
             inline = _name(node) in INLINE and node.mem_id not in blocks
-            if _untouched(node) or (inline and depth >= DEPTH):
+            untouched = _name(node) in UNTOUCHED or _refuses(node)
+            if untouched or (inline and depth >= DEPTH):
                 known = _name(node) in OBJECTS or inline
                 yield Event("object" if known else "break", node.html or "")
                 continue
@@ -325,12 +326,6 @@ def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
         if _name(node) not in UNTOUCHED:
             todo += _chain(node.first_child)
     return numbers
-
-
-def _untouched(node: LexborNode) -> bool:
-    if _name(node) in UNTOUCHED:
-        return True
-    return _refuses(node)
 
 
 def _refuses(node: LexborNode) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -106,24 +106,16 @@ def directions(
 
 def _guess(part: PackedCorpus | CorpusFiles, folder: Path) -> tuple[str | None, str | None]:
     """Return the suffixes of the files of both sides, else two codes with a hyphen in a name."""
-    suffixes = [_language_suffix(name) for name in (part.source, part.target)]
-    if all(suffixes):
-        return suffixes[0], suffixes[1]
-    for name in _names(part, folder):
-        for source, target in reversed(_BETWEEN.findall(name)):
-            if source in NAMES and target in NAMES:
-                return source, target
-    return suffixes[0], suffixes[1]
-
-
-def _names(part: PackedCorpus | CorpusFiles, folder: Path) -> Iterator[str]:
-    yield from reversed(Path(part.source).parts)
-    yield folder.parent.name if folder.name == NAME else folder.name
-
-
-def _language_suffix(name: str | None) -> str | None:
-    code = _PACKED.sub("", name or "").rpartition(".")[2]
-    return code if code in NAMES else None
+    endings = (_PACKED.sub("", f or "").rpartition(".")[2] for f in (part.source, part.target))
+    source, target = (code if code in NAMES else None for code in endings)
+    if source and target:
+        return source, target
+    own = folder.parent.name if folder.name == NAME else folder.name
+    for name in (*reversed(Path(part.source).parts), own):
+        for pair in reversed(_BETWEEN.findall(name)):
+            if pair[0] in NAMES and pair[1] in NAMES:
+                return pair[0], pair[1]
+    return source, target
 
 
 class Detected(NamedTuple):

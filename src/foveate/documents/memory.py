@@ -49,34 +49,16 @@ _LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # in a script with spaces between w
 def whole_words(phrases: Iterable[str]) -> str:
     """Return a pattern that matches the longest of several phrases as whole words.
 
-    A neighbouring character may belong to a script without spaces. The pattern is a trie of
-    characters, so that one path is tried at each position, however many phrases there are. A
-    look-around takes 1 ms to compile: there is one for all phrases of a kind.
+    A neighbouring character may belong to a script without spaces. A look-around takes 1 ms to
+    compile: there is one for all phrases of a kind.
     """
-    groups: dict[tuple[str, str], _Tree] = {}
-    for phrase in phrases:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for phrase in sorted((" ".join(phrase.split()) for phrase in phrases), key=len, reverse=True):
         before = "" if UNSPACED.match(phrase[:1]) else f"(?<!{_LETTER})"
         after = "" if UNSPACED.match(phrase[-1:]) else f"(?!{_LETTER})"
-        node = groups.setdefault((before, after), {})
-        for character in " ".join(phrase.split()):
-            node = node.setdefault(r"\s++" if character == " " else re.escape(character), {})
-        node[""] = {}
-    return "|".join(f"{a}(?:{_pattern(tree)}){b}" for (a, b), tree in groups.items())
-
-
-_Tree = dict[
-    str, "_Tree"
-]  # patterns of characters and what follows each; "" at the end of a phrase
-
-
-def _pattern(tree: _Tree) -> str:
-    """Return the pattern of a tree, with the longest phrases first."""
-    begin = ""
-    while len(tree) == 1 and "" not in tree:
-        [(character, tree)] = tree.items()
-        begin += character
-    branches = "|".join(each + _pattern(child) for each, child in tree.items() if each)
-    return begin + (f"(?:{branches})" + "?" * ("" in tree) if branches else "")
+        words = r"\s++".join(map(re.escape, phrase.split()))
+        groups.setdefault((before, after), []).append(words)
+    return "|".join(f"{a}(?:{'|'.join(each)}){b}" for (a, b), each in groups.items())
 
 
 def folded(text: str) -> str:
@@ -253,8 +235,12 @@ class TranslationMemory:
         first) and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
         """
         data = _content(path, "memory")
-        tmx = path.suffix.lower() == ".tmx"
-        pairs = pairs_of_tmx(path, to, source) if tmx else pairs_of_tsv(data, str(path))
+        pairs: Iterable[tuple[str, str]] = pairs_of_tsv(data, str(path))
+        if path.suffix.lower() == ".tmx":
+            names = languages_of_tmx(path)
+            own = source or next((name for name in names if name != language_of(to or "")), "")
+            other = to or next((name for name in names if name != language_of(own)), "")
+            pairs = ((unit.source, unit.target) for unit in units_of_tmx(path, (own, other)))
         return cls({a: b for a, b in pairs if a.strip() and b.strip()}, least)
 
     def find(self, line: str) -> Match | None:
@@ -293,14 +279,6 @@ def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
             raise ConfigError(f"{where}:{number} has no tab: give source TAB target")
         if tab:
             yield source, rest.partition("\t")[0]
-
-
-def pairs_of_tmx(path: Path, to: str | None, source: str | None) -> Iterator[tuple[str, str]]:
-    """Return source and target of each unit; by default in the first two languages."""
-    names = languages_of_tmx(path)
-    own = source or next((name for name in names if name != language_of(to or "")), "")
-    other = to or next((name for name in names if name != language_of(own)), "")
-    return ((unit.source, unit.target) for unit in units_of_tmx(path, (own, other)))
 
 
 SHOWN = 10  # terms listed in a report at most

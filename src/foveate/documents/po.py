@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 
 from foveate.data.bilingual import LETTERS, Message, messages_of
 from foveate.data.catalogue import DataError
-from foveate.documents.base import Document, DocumentOptions, decoded, with_mark
+from foveate.documents.base import Document, DocumentOptions, decoded
 from foveate.documents.spans import DocumentError, Rules
 from foveate.documents.translate import Passage, text_passage
 
@@ -118,26 +118,20 @@ def _whole(message: Message, where: str) -> Message:
     return message
 
 
-@dataclass(frozen=True)
-class PluralForms:
-    """The plural forms declared in the header."""
+def _plural_forms(header: str, where: str) -> tuple[int, bool]:
+    """Return how many forms a header declares, or 0, and whether the first is for many numbers.
 
-    count: int | None = None
-    many: bool = False  # the first form is for many numbers, such as 1, 21 and 31
-
-    @classmethod
-    def read(cls, header: str, where: str) -> PluralForms:
-        """Read the forms in a header. Raises ``DocumentError`` for an impossible number."""
-        line = re.search(r"Plural-Forms:([^\n]*)", header)
-        match = _PLURALS.search(line[1]) if line else None
-        if line is None or match is None:
-            return cls()
-        if not 1 <= int(match[1]) <= 9:
-            raise DocumentError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
-        return cls(int(match[1]), "%" in line[1])
+    Such numbers are 1, 21 and 31. Raises ``DocumentError`` for an impossible number.
+    """
+    line = re.search(r"Plural-Forms:([^\n]*)", header)
+    match = _PLURALS.search(line[1]) if line else None
+    if line is None or match is None:
+        return 0, False
+    if not 1 <= int(match[1]) <= 9:
+        raise DocumentError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
+    return int(match[1]), "%" in line[1]
 
 
-@with_mark
 def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a gettext catalogue: messages without a translation get one, marked as fuzzy.
 
@@ -152,13 +146,16 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     except DataError as error:
         raise DocumentError(str(error)) from None
     header = next((m.texts["msgstr"] for m in messages if m.is_header and "msgstr" in m.texts), "")
-    plurals = PluralForms.read(header, where)
+    plurals, many = _plural_forms(header, where)
     for message in messages:
-        if plurals.count and "msgid_plural" in message.texts:
-            _check_forms(message, plurals.count, where)
+        if 0 < plurals < len(message.forms):
+            raise DocumentError(
+                f"{where}:{message.line} has {', '.join(message.forms)}; its forms should be "
+                f"msgstr[0] to msgstr[{plurals - 1}]"
+            )
     own = [m for m in messages if not m.is_header]
     chosen = [m for m in own if options.again or not m.is_translated]
-    catalogue = _Catalogue(text, plurals, options)
+    catalogue = _Catalogue(text, plurals, many, options)
     passages = [passage for message in chosen for passage in catalogue.passages(message)]
 
     def written(texts: Sequence[str]) -> bytes:
@@ -171,15 +168,6 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
         return _encoded(out + text[done:], encoding)
 
     return Document(passages, written, f", {len(own) - len(chosen):,} messages left")
-
-
-def _check_forms(message: Message, count: int, where: str) -> None:
-    """Raise ``DocumentError`` if a message has more plural forms than the header declares."""
-    if len(message.forms) > count:
-        raise DocumentError(
-            f"{where}:{message.line} has {', '.join(message.forms)}; its forms should be msgstr[0] "
-            f"to msgstr[{count - 1}]"
-        )
 
 
 def _text_of(data: bytes, where: str) -> tuple[str, str]:
@@ -208,7 +196,8 @@ class _Catalogue:
     """Reads and writes the messages of a catalogue."""
 
     text: str
-    plurals: PluralForms
+    plurals: int  # forms that the header declares, or 0
+    many: bool  # whether the first of them is for many numbers
     options: DocumentOptions
 
     def passages(self, message: Message) -> list[Passage]:
@@ -226,10 +215,10 @@ class _Catalogue:
         line, singular, keys = self._end, next(texts), message.forms
         forms = [singular]
         if "msgid_plural" in message.texts:
-            plural, count = next(texts), self.plurals.count or len(message.forms)
+            plural, count = next(texts), self.plurals or len(message.forms)
             rules = rules_of(self.options.rules, ())
             both = [rules.count([message.texts[key]]) for key in ("msgid", "msgid_plural")]
-            whole = count > 1 and not (self.plurals.many and both[0] != both[1])
+            whole = count > 1 and not (self.many and both[0] != both[1])
             forms = [singular if whole else plural, *[plural] * (count - 1)]
             keys = [f"msgstr[{n}]" for n in range(count)]
         start, end = message.spans[message.forms[0]][0], message.spans[message.forms[-1]][1]

@@ -305,10 +305,7 @@ class Placing:
         for word in range(start, end):
             before = "" if word == low else self.answer[self._end(word) : self.words[word][0]]
             self.writer.text(before)
-            self.writer.text(self._word(word))
-
-    def _word(self, word: int) -> str:
-        return self.answer[self.words[word][0] : self._end(word + 1)]
+            self.writer.text(self.answer[self.words[word][0] : self._end(word + 1)])
 
     def _end(self, gap: int) -> int:
         """Return where the word before a gap ends; a protected span is one word."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import same_language
@@ -45,12 +44,9 @@ def translate_document(
 
     `Document.stayed` counts those that are left, since no place in the answer kept their spans.
     """
-    sentences = [sentence for passage in document.passages for sentence in passage.sentences]
     own = run.run if isinstance(run, AssistedRun) else run
     if not own.languages:
         search = {**search, "to": None}  # it names the language of the document
-    answers = run.translate(sentences, **search) if sentences else []
-    texts = iter([str(answer) for answer in answers])
-    each = [list(islice(texts, len(passage.sentences))) for passage in document.passages]
-    align = aligner(own, to=search.get("to"))
+    answers = run.translate(document.sentences, **search) if document.sentences else []
+    each, align = document.answers(map(str, answers)), aligner(own, to=search.get("to"))
     return document.written(joined_all(document.passages, each, align)), answers

@@ -44,7 +44,7 @@ from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell,
 from foveate.nn.ssm import SSRU, SelectiveStateSpace
 
 # A number as it is; or an attribute, with the name of its tensors if it is another: a number, a
-# tensor, or a part.
+# tensor (* before a matrix that may be int8), or a part.
 Layout = tuple[float | str | tuple[str, str], ...]
 BUCKETS: Layout = ("config.num_buckets", "config.max_distance", ("table.weight", "table"))
 PLAIN: Layout = ("inner.out_features", "inner", False, "outer")
@@ -87,6 +87,8 @@ LAYOUTS: dict[type, Layout] = {
     feed_forward.SiLU: (Activation.SILU, *PLAIN),
     feed_forward.SwiGLU: (Activation.SILU, *GATED),
     feed_forward.GEGLU: (Activation.GELU_TANH, *GATED),
+    nn.Linear: ("*weight", "bias"),
+    Linear: ("*weight", "bias"),
     SSRU: (("forget", ""), ("value", "")),
     recurrent.SummaryBridge: (("summary", ""), ("first", "")),
 }
@@ -158,20 +160,24 @@ class Program:
             return write(part, self, name)
         if type(part) not in LAYOUTS:
             raise cannot(part)
-        for field in LAYOUTS[type(part)]:
+        self.fields(part, name, *LAYOUTS[type(part)])
+
+    def fields(self, part: nn.Module, name: str, *layout: float | str | tuple[str, str]) -> None:
+        """Write fields of a part."""
+        for field in layout:
             if isinstance(field, float | int):
                 self.put(field)
                 continue
             path, own = (field, field) if isinstance(field, str) else field
-            value: object = attrgetter(path)(part)
-            below = ".".join(filter(None, (name, own)))
+            value: object = attrgetter(path.lstrip("*"))(part)
+            below = ".".join(filter(None, (name, own.lstrip("*"))))
             if isinstance(value, nn.Module):
                 self.part(value, below)
             elif isinstance(value, float | int):
                 self.put(value)
             else:
-                assert isinstance(value, Tensor)
-                self.tensor(value, below)
+                assert isinstance(value, Tensor | None)
+                self.tensor(value, below, is_map=own.startswith("*"))
 
     def optional(self, part: nn.Module | None, name: str) -> None:
         """Write whether there is a part, and the part."""
@@ -220,13 +226,6 @@ def write(part: nn.Module, program: Program, name: str) -> None:
     raise cannot(part)
 
 
-@write.register(Linear)
-@write.register
-def _linear(linear: nn.Linear, program: Program, name: str) -> None:
-    program.tensor(linear.weight, f"{name}.weight", is_map=True)
-    program.tensor(linear.bias, f"{name}.bias")
-
-
 @write.register
 def _batch_norm(norm: BatchNorm, program: Program, name: str) -> None:
     scale = norm.weight / (norm.variance + norm.config.eps).sqrt()  # what it is in inference
@@ -243,14 +242,10 @@ def _attention(attention: Attention, program: Program, name: str) -> None:
     keys = attention.key_size if attention.reads_keys else 0
     program.put(attention.num_heads, attention.key_heads)
     program.put(_query_size(attention), keys, attention.value_size)
-    maps = {"query": attention.query, "key": attention.key, "value": attention.value}
-    maps["output"] = attention.output
-    program.put(*(not isinstance(linear, nn.Identity) for linear in maps.values()))
-    for part, linear in maps.items():
-        if not isinstance(linear, nn.Identity):
-            program.part(linear, f"{name}.{part}")
-    program.part(attention.score, f"{name}.score")
-    program.part(attention.normalizer, f"{name}.normalizer")
+    maps = ("query", "key", "value", "output")
+    there = [map_ for map_ in maps if not isinstance(getattr(attention, map_), nn.Identity)]
+    program.put(*(map_ in there for map_ in maps))
+    program.fields(attention, name, *there, "score", "normalizer")
 
 
 def _query_size(attention: Attention) -> int:
@@ -266,35 +261,25 @@ def _query_size(attention: Attention) -> int:
 
 @write.register
 def _additive(score: scores.Additive, program: Program, name: str) -> None:
-    own = score.config.own_matrix
-    program.put(ScoreKind.ADDITIVE, 1.0)
-    program.tensor(score.weight, f"{name}.weight")
-    program.tensor(score.of_query if own else None, f"{name}.of_query")
-    program.tensor(score.of_key if own else None, f"{name}.of_key")
+    maps = ("of_query", "of_key") if score.config.own_matrix else (-1, -1)
+    program.fields(score, name, ScoreKind.ADDITIVE, 1.0, "weight", *maps)
 
 
 @write.register(scores.AffineLocation)
 @write.register
 def _location(score: scores.Location, program: Program, name: str) -> None:
     kind = ScoreKind.LOCATION_CUT if score.gives_weights else ScoreKind.LOCATION
-    program.put(kind, 1.0, score.config.max_length)
-    program.tensor(score.weight, f"{name}.weight")
-    bias = score.bias if isinstance(score, scores.AffineLocation) else None
-    program.tensor(bias, f"{name}.bias")
+    bias = "bias" if isinstance(score, scores.AffineLocation) else -1
+    program.fields(score, name, kind, 1.0, "config.max_length", "weight", bias)
 
 
 @write.register
 def _state_space(space: SelectiveStateSpace, program: Program, name: str) -> None:
     config, channels = space.config, len(space.log_a)
     program.put(channels, config.state_size, config.window, space.sizes[0])
-    program.part(space.input, f"{name}.input")
-    program.tensor(space.kernel, f"{name}.kernel")
-    program.tensor(space.kernel_bias, f"{name}.kernel_bias")
-    program.part(space.select, f"{name}.select")
-    program.part(space.step, f"{name}.select")
+    program.fields(space, name, "input", "kernel", "kernel_bias", "select", ("step", "select"))
     program.tensor(-space.log_a.exp(), f"{name}.decay")
-    program.tensor(space.skip, f"{name}.skip")
-    program.part(space.output, f"{name}.output")
+    program.fields(space, name, "skip", "output")
 
 
 @write.register(ElmanCell)
@@ -306,12 +291,9 @@ def _cell(cell: Cell, program: Program, name: str) -> None:
         program.put(CellKind[f"ELMAN_{cell.config.activation.upper()}"])
     else:
         program.put(CELLS[type(cell)])
-    program.put(cell.hidden_size)
-    program.tensor(cell.weight_ih, f"{name}.weight_ih", is_map=True)
-    program.tensor(cell.bias_ih, f"{name}.bias_ih")
+    program.fields(cell, name, "hidden_size", "*weight_ih", "bias_ih")
     if type(cell) is not ChoGRUCell:
-        program.tensor(cell.weight_hh, f"{name}.weight_hh", is_map=True)
-        return program.tensor(cell.bias_hh, f"{name}.bias_hh")
+        return program.fields(cell, name, "*weight_hh", "bias_hh")
     gates = 2 * cell.hidden_size
     for part, rows in (("gates", slice(gates)), ("candidate", slice(gates, None))):
         program.tensor(cell.weight_hh[rows].clone(), f"{name}.{part}", is_map=True)
@@ -414,9 +396,7 @@ def _recurrent_decoder(decoder: recurrent.RecurrentDecoder, program: Program, na
     when = None if config.attention is None else config.attention.query
     program.put(ATTENDS[when], config.readout == "mixed")
     if when is not None:
-        program.put(decoder.cross_attention.output_size)
-        program.part(decoder.cross_attention, f"{name}.cross_attention")
-        program.part(decoder.feed, f"{name}.feed")
+        program.fields(decoder, name, "cross_attention.output_size", "cross_attention", "feed")
     if config.readout == "mixed":
         program.part(decoder.readout, f"{name}.readout")
     if bridge is not None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.nn.context import probed
+from foveate.look.stages import capture_stages, over_steps
 from foveate.nn.recurrent import Cell
 
 Figures = NDArray[np.float64]
@@ -44,21 +42,14 @@ def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
     equations; outputs differ from those of a kernel by rounding.
     """
     captured: dict[str, CellSteps] = {}
-    stages: dict[str, dict[str, list[Tensor]]] = {}
-
-    def record(cell: str, stage: str, values: Tensor, equation: str) -> None:
-        if stage == "state" or stage.endswith(" gate"):
-            steps = stages.setdefault(cell, {}).setdefault(stage.removesuffix(" gate"), [])
-            steps.append(values.detach().float())
-
+    cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
     with ExitStack() as stack:
-        for name, part in model.named_modules():
-            if isinstance(part, Cell):
-                stack.enter_context(probed(part, partial(record, name)))
+        stages = {n: stack.enter_context(capture_stages(cell)) for n, cell in cells.items()}
         yield captured
-    for name, steps in stages.items():
-        joined = {stage: torch.stack(values, dim=1) for stage, values in steps.items()}
-        captured[name] = CellSteps(joined.pop("state"), joined)
+    for name, calls in stages.items():
+        steps = {stage.removesuffix(" gate"): over_steps(call) for stage, call in calls.items()}
+        gates = {gate: steps[gate] for gate in steps if f"{gate} gate" in calls}
+        captured |= {name: CellSteps(steps["state"], gates)} if calls else {}
 
 
 def backwards(name: str) -> bool:

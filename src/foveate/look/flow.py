@@ -84,17 +84,16 @@ class Relevance:
 
     def add(self, name: str, weights: Figures) -> None:
         """Add one more attention, Ā (T, S), in the order of the model."""
+        queries, keys = map(np.eye, weights.shape)
+        encoder = keys if self.encoder is None else self.encoder
+        decoder = queries if self.decoder is None else self.decoder
         if not name.endswith("self_attention"):
-            rows = np.eye(len(weights)) if self.decoder is None else _evened(self.decoder)
-            columns = np.eye(weights.shape[1]) if self.encoder is None else _evened(self.encoder)
-            change = rows.T @ weights @ columns
+            change = _evened(decoder).T @ weights @ _evened(encoder)
             self.source = change if self.source is None else self.source + change
         elif name.startswith("encoder"):
-            before = np.eye(len(weights)) if self.encoder is None else self.encoder
-            self.encoder = before + weights @ before
+            self.encoder = encoder + weights @ encoder
         else:
-            before = np.eye(len(weights)) if self.decoder is None else self.decoder
-            self.decoder = before + weights @ before
+            self.decoder = decoder + weights @ decoder
             if self.source is not None:
                 self.source = self.source + weights @ self.source
 

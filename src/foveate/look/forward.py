@@ -8,10 +8,8 @@ if its numbers identify it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -19,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.look.cells import backwards
-from foveate.look.hooks import ForcedPass, tensors_in
-from foveate.look.stages import Calls, attention_stages, capture_stages, cell_stages
+from foveate.look.hooks import ForcedPass
+from foveate.look.stages import Calls, Trace, attention_stages, cell_stages, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward
@@ -131,13 +129,19 @@ def _positions(x: Tensor, row: int) -> Array | None:
 
 
 def frames(
-    forced: ForcedPass, blocks: Mapping[str, nn.Module], equation: Describe, train: bool = False
+    forced: ForcedPass,
+    blocks: Mapping[str, nn.Module],
+    equation: Describe,
+    train: bool = False,
+    trace: Trace | None = None,
 ) -> list[ForwardFrame]:
     """Return the frames of a forced pass through ``blocks``, by their dotted names, in order.
 
     The last one is the probability of each token, label or class, if the pass scores these. With
-    ``train`` the loss follows, and its gradient from the last frame back to the first.
+    ``train`` the loss follows, and its gradient from the last frame back to the first. ``trace`` is
+    that of the pass, if it has been run.
     """
+    trace = trace or traced(forced, train)
     units = {inner: part for name, block in blocks.items() for inner, part in _divided(name, block)}
     units |= {
         name: part
@@ -145,20 +149,11 @@ def frames(
         if isinstance(part, Dropout | ResidualBlock)
         and not any(name.startswith(f"{b}.") for b in blocks)
     }
-    calls: list[ModuleCalls] = []
-    stages: dict[str, dict[str, Calls]] = {}
-    with ExitStack() as stack:
-        stack.enter_context(torch.enable_grad() if train else torch.inference_mode())
-        for name, part in units.items():
-            hook = partial(_record, calls, name)
-            stack.enter_context(part.register_forward_hook(hook, with_kwargs=True))
-            if isinstance(part, BaseAttention | Cell):
-                stages[name] = stack.enter_context(capture_stages(part))
-        loss = -forced.run()
+    calls = _by_module(trace, units)
     film = _Film(forced, equation)
     for each in calls:
-        film.add(each.name, each, stages.get(each.name, {}))
-    back = film.going_back(calls, blocks, loss) if train else ()
+        film.add(each.name, each, trace.stages.get(each.name, {}))
+    back = film.going_back(calls, blocks, -trace.scores) if train else ()
     return [*film.finished(), *back]
 
 
@@ -169,24 +164,21 @@ def _divided(name: str, block: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     yield from parts if isinstance(block, FeedForward) else [(name, block)]
 
 
-def _record(
-    calls: list[ModuleCalls],
-    name: str,
-    module: nn.Module,
-    args: tuple[object, ...],
-    named: dict[str, object],
-    output: object,
-) -> None:
-    first = output[0] if isinstance(output, tuple) and output else output
-    if isinstance(first, Tensor):
-        passed = (*args, *named.values())
-        read = tuple(x for x in passed if isinstance(x, Tensor)) or (*tensors_in(passed),)
-        is_step = first.dim() == 2 or first.shape[1] == 1
-        made = next((c for c in calls if c.name == name and is_step), None)
+def _by_module(trace: Trace, units: Container[str]) -> list[ModuleCalls]:
+    """Return the calls of some modules, steps of one together, by their first outputs."""
+    modules: list[ModuleCalls] = []
+    for call in trace.calls:
+        output = call.output[0] if isinstance(call.output, tuple) and call.output else call.output
+        if call.name not in units or not isinstance(output, Tensor):
+            continue
+        passed = (*call.args, *call.named.values())
+        is_step = output.dim() == 2 or output.shape[1] == 1
+        made = next((each for each in modules if each.name == call.name and is_step), None)
         if made is None:
-            calls.append(made := ModuleCalls(name, module))
-        made.read.append(read)
-        made.gave.append(first)
+            modules.append(made := ModuleCalls(call.name, call.module))
+        made.read.append(tuple(x for x in passed if isinstance(x, Tensor)) or tuple(call.read))
+        made.gave.append(output)
+    return modules
 
 
 class _Film:

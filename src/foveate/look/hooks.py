@@ -229,10 +229,23 @@ def _joined(name: str, before: Tensor, now: Tensor) -> Tensor:
 
 
 class Call(NamedTuple):
-    """One call of a module: its arguments by position, and its output."""
+    """One call of a module: arguments by position and by name, its output, the module's name."""
 
+    module: nn.Module
     args: tuple[Any, ...]
+    named: dict[str, object]
     output: Any
+    name: str = ""
+
+    @property
+    def read(self) -> list[Tensor]:
+        """The tensors in its arguments, at any depth."""
+        return [*tensors_in((self.args, self.named))]
+
+    @property
+    def gave(self) -> list[Tensor]:
+        """The tensors in its output, at any depth."""
+        return [*tensors_in(self.output)]
 
 
 @contextmanager
@@ -240,12 +253,14 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
     """Collect the calls of modules, in order."""
     calls: list[Call] = []
 
-    def record(module: nn.Module, args: tuple[object, ...], output: object) -> None:
-        calls.append(Call(args, output))
+    def record(
+        module: nn.Module, args: tuple[object, ...], named: dict[str, object], output: object
+    ) -> None:
+        calls.append(Call(module, args, named, output))
 
     with ExitStack() as stack:
         for module in modules:
-            stack.enter_context(module.register_forward_hook(record))
+            stack.enter_context(module.register_forward_hook(record, with_kwargs=True))
         yield calls
 
 
@@ -299,14 +314,21 @@ class ForcedPass:
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
 
+    def words(self, name: str, count: int, *others: Sequence[str]) -> list[str]:
+        """Return labels of a module's steps: what its part reads if that is as many, else others.
+
+        They are numbers if none has as many.
+        """
+        labels = self.read.get(name.split(".")[0], ()), *others
+        return next((list(x) for x in labels if len(x) == count), [*map(str, range(count))])
+
     def steps_of(self, name: str, count: int) -> list[str]:
         """Return labels of a module's steps: what a decoder produces, else what the part reads.
 
         They are numbers if neither has as many.
         """
-        part = name.split(".")[0]
-        labels = [self.produced] * (part == "decoder") + [self.read.get(part, ())]
-        return next((list(x) for x in labels if len(x) == count), [*map(str, range(count))])
+        produces = name.split(".")[0] == "decoder" and len(self.produced) == count
+        return list(self.produced) if produces else self.words(name, count)
 
     def difference(
         self, before: NDArray[np.float64], after: NDArray[np.float64]

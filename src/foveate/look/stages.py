@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.look.hooks import Call, ForcedPass, calls_of
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Probed, probed
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
@@ -87,6 +88,36 @@ class Calls:
     place: str
     equation: str
     values: list[Tensor] = field(default_factory=list)
+
+
+@dataclass
+class Trace:
+    """The calls of all modules in one pass, in the order in which they end, and its scores.
+
+    ``stages`` are by the names of attentions and cells.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    stages: dict[str, dict[str, Calls]] = field(default_factory=dict)
+    scores: Tensor = field(default_factory=torch.Tensor)
+
+
+def traced(forced: ForcedPass, train: bool = False) -> Trace:
+    """Run a pass and return its trace, with a graph if ``train``.
+
+    Attentions and cells compute by their equations, cells step by step.
+    """
+    names = {part: name for name, part in forced.model.named_modules()}
+    with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad() if train else torch.inference_mode())
+        calls = stack.enter_context(calls_of(*names))
+        stages = {
+            name: stack.enter_context(capture_stages(part))
+            for part, name in names.items()
+            if isinstance(part, BaseAttention | Cell)
+        }
+        scores = forced.run()
+    return Trace([call._replace(name=names[call.module]) for call in calls], stages, scores)
 
 
 @contextmanager
@@ -208,12 +239,16 @@ def _error(result: Array, captured: Array) -> float:
     return float(np.abs(result - captured).max() / max(1.0, np.abs(captured).max()))
 
 
+def over_steps(call: Calls) -> Tensor:
+    """Return a stage of a recurrent cell over all steps, (B, T, …)."""
+    return torch.cat(call.values, 1) if call.values[0].dim() == 3 else torch.stack(call.values, 1)
+
+
 def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[Stage]:
     """Return the stages of a recurrent cell for one row of the batch, over the steps."""
     captured: dict[str, Array] = {}
     for name, call in calls.items():
-        first = call.values[0]
-        whole = torch.cat(call.values, 1) if first.dim() == 3 else torch.stack(call.values, 1)
+        whole = over_steps(call)
         captured[name] = whole[min(row, len(whole) - 1)].numpy()
     stages = {
         name: Stage(name, calls[name].equation, values, ("step", "size"), calls[name].place)

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -51,18 +51,14 @@ def product_rate(
 
     If one product would take longer (bf16 on processors without it), it has an eighth of the size.
     """
-    rate = _product_rate(dtype, seconds / 10, size // 8, device, clock)
-    if 2 * size**3 / rate / 1e9 > seconds:
-        return rate
-    return _product_rate(dtype, seconds, size, device, clock)
-
-
-def _product_rate(
-    dtype: torch.dtype, seconds: float, size: int, device: str, clock: Callable[[], float]
-) -> float:
-    a = torch.randn(size, size, device=device).to(dtype)
-    _wait(a @ a)  # the first call chooses its kernel
-    return 2 * size**3 / quickest(lambda: _wait(a @ a), seconds, clock=clock) / 1e9
+    rate = 0.0
+    for rows, limit in ((size // 8, seconds / 10), (size, seconds)):
+        a = torch.randn(rows, rows, device=device).to(dtype)
+        _square(a)  # the first call chooses its kernel
+        rate = 2 * rows**3 / quickest(partial(_square, a), limit, clock=clock) / 1e9
+        if 2 * size**3 / rate / 1e9 > seconds:
+            break
+    return rate
 
 
 def ceilings(seconds: float = 1.0, device: str = "cpu") -> dict[str, float]:
@@ -104,9 +100,9 @@ def peak(device: str = "cpu") -> float | None:
     return peak_memory(torch.device(device))
 
 
-def _wait(result: torch.Tensor) -> None:
-    if result.is_cuda:
-        torch.cuda.synchronize(result.device)
+def _square(matrix: torch.Tensor) -> None:
+    if (matrix @ matrix).is_cuda:
+        torch.cuda.synchronize(matrix.device)
 
 
 def _commit() -> str | None:
@@ -150,31 +146,14 @@ Shape = Sequence[int]
 NATIVE = ("Attend", "Scan", "Convolve", "_ByteDropout", "_LinearCrossEntropy", "_Map")
 
 
-@dataclass
-class Counted:
-    """FLOPs of matrix products by the name of the operation."""
-
-    by_operation: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        """The FLOPs of all operations."""
-        return sum(self.by_operation.values())
-
-
-@contextmanager
-def counting() -> Iterator[Counted]:
-    """Count the matrix products within the block; the result is filled in at its end."""
-    counted = Counted()
+def counting() -> FlopCounterMode:
+    """Return a context that counts the matrix products within it: its ``get_total_flops()``."""
     aten = torch.ops.aten
     kernels: dict[object, Callable[..., int]] = {
         aten.mkldnn_rnn_layer: _rnn_layer,
         aten.convolution_backward: _convolution_backward,
     }
-    with FlopCounterMode(display=False, custom_mapping=kernels) as counter:
-        yield counted
-    for operation, flops in counter.get_flop_counts().get("Global", {}).items():
-        counted.by_operation[str(operation)] = int(flops)
+    return FlopCounterMode(display=False, custom_mapping=kernels)
 
 
 def _rnn_layer(x: Shape, weight_x: Shape, weight_h: Shape, *rest: object, **named: object) -> int:

@@ -187,7 +187,7 @@ def products(work: Workload, model: torch.nn.Module) -> float:
             loss.total.backward()
             targets += loss.count
     model.zero_grad()
-    return counted.total / targets
+    return counted.get_total_flops() / targets
 
 
 def train(

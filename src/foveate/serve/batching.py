@@ -146,7 +146,8 @@ class Batcher(Generic[ModelType]):
         A ``sample`` is answered first: it gives the initial rate for forecasts.
         """
         self.model, self.bounds = model, bounds or Batching()
-        self.observe: Callable[[int, float], None] = lambda size, seconds: None  # of each batch
+        # of the items of each batch, and of its seconds
+        self.observe: tuple[Callable[[float], None], ...] = ()
         self._sample, self._queue = sample, FairQueue(self.bounds)
         self._ready = threading.Condition()
         self._first_at, self._batch_done_at = 0.0, 0.0
@@ -324,6 +325,8 @@ class Batcher(Generic[ModelType]):
                 elif not item.answers.over:
                     self._answer(plan, [item])
             return
-        self.observe(len(batch), time.perf_counter() - began)
+        measured = len(batch), time.perf_counter() - began
+        for observe, value in zip(self.observe, measured, strict=False):
+            observe(value)
         for item, answer in zip(batch, answers, strict=True):
             item.answers.put(item.number, answer)

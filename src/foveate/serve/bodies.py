@@ -209,12 +209,9 @@ def network(address: str) -> str:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        half = ipaddress.ip_network((parsed, NETWORK_BITS), strict=False)
-        return str(half.network_address)
-    return str(parsed)
+    if not isinstance(parsed, ipaddress.IPv6Address) or parsed.ipv4_mapped:
+        return str(getattr(parsed, "ipv4_mapped", parsed))
+    return str(ipaddress.ip_network((parsed, NETWORK_BITS), strict=False).network_address)
 
 
 def anonymous(client: str) -> str:

@@ -74,6 +74,8 @@ class RequestError(UserError):
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after
         self.headers = dict(headers or {})
+        if retry_after is not None:
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
 
 
 def named_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
@@ -129,13 +131,6 @@ def _traceback(error: Exception) -> str:
     return f"{type(error).__name__} at " + " < ".join(
         f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)
     )
-
-
-def error_response(error: RequestError, body: JsonObject | None = None) -> Response:
-    """Return the response to a refused request, with a ``body`` in another form if needed."""
-    headers, retry = error.headers, error.retry_after
-    headers |= {} if retry is None else {"Retry-After": str(max(1, math.ceil(retry)))}
-    return JSONResponse(body or {"error": error.message}, error.status, headers)
 
 
 def invalid_field(error: ValidationError | RequestValidationError, whole: int = 0) -> str:
@@ -282,7 +277,8 @@ class Guard(ABC):
         except Exception as raised:
             error = refusal(raised, self.public, record.id)
             if not record.status:
-                response = error_response(error, self.error_body(scope["path"], error))
+                body = self.error_body(scope["path"], error) or {"error": error.message}
+                response = JSONResponse(body, error.status, error.headers)
                 await response(scope, receive, send_with_headers)
         finally:
             self.log(scope, record)

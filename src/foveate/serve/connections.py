@@ -141,7 +141,12 @@ def run_server(
     The head of a request must arrive within ``head_seconds``. The addresses of clients that
     ``proxy`` (an address) forwards are trusted.
     """
-    _raise_file_limit()
+    if sys.platform != "win32":  # as many open connections as the system supports
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
     server = DrainingServer(uvicorn_config(app, head_seconds, drain, proxy))
     server.ends_by = drain + FORCED
 
@@ -189,14 +194,3 @@ def uvicorn_config(
 def _end_process() -> None:
     log.error("killed", extra={"why": "requests were still running"})
     os._exit(1)
-
-
-def _raise_file_limit() -> None:
-    """Allow as many open connections as the system supports; a shell often allows few."""
-    if sys.platform != "win32":  # Windows has no such limit
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        limit = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
-        if soft < limit:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

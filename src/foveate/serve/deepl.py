@@ -96,10 +96,10 @@ async def deepl_languages(request: Request) -> Response:
     kind = str(fields.get("type", "source"))
     if kind not in ("source", "target"):
         raise RequestError(400, f"type: {kind} is neither source nor target")
-    table = service.pool.table()
-    codes = list(table)
+    into = service.pool.targets()
+    codes = list(service.pool.table())
     if kind == "target":
-        codes = [code for code in all_codes(service) if any(code in to for to in table.values())]
+        codes = [code for code in all_codes(service) if code in into]
     listed: list[JsonObject] = []
     for code in codes:
         own = code.upper()

@@ -60,8 +60,7 @@ def served_code(code: str, codes: Iterable[str]) -> str:
 
 def all_codes(service: Service) -> list[str]:
     """Return the codes of all languages that the server translates from or into."""
-    table = service.pool.table()
-    return list(dict.fromkeys([*table, *(code for codes in table.values() for code in codes)]))
+    return list(dict.fromkeys([*service.pool.table(), *service.pool.targets()]))
 
 
 def pair_of(service: Service, source: str, target: str) -> str:

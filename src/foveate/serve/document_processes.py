@@ -13,7 +13,7 @@ import base64
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from foveate.data.corpus import Arrays, Worker, WorkerError
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import read_document
 from foveate.documents.spans import Rules
-from foveate.documents.translate import Pair, joined_all
+from foveate.documents.translate import Pair, Passage, joined_all
 from foveate.errors import UserError, innermost, message_of
 from foveate.serve.common import JsonValue, RequestError
 
@@ -65,16 +65,12 @@ class DocumentWork:
     def _answer(self, step: Step, file: File, lines: Any = (), links: Any = ()) -> bytes:
         passages = (document := self._document(file)).passages
         if step == "sentences":
-            sentences = [sentence for passage in passages for sentence in passage.sentences]
-            size = sum(map(len, sentences))
+            sentences, size = document.sentences, sum(map(len, document.sentences))
             return json.dumps([size, sentences if size <= int(file["most"]) else []]).encode()
-        left, of_pairs = iter(lines), iter(links)
-        answers = [list(islice(left, len(passage.sentences))) for passage in passages]
+        answers, of_pairs = document.answers(lines), iter(links)
         if step == "pairs":
-            both = zip(passages, answers, strict=True)
-            return json.dumps(
-                [pair for passage, own in both for pair in passage.pairs(own)]
-            ).encode()
+            each = map(Passage.pairs, passages, answers)
+            return json.dumps(list(chain.from_iterable(each))).encode()
         return document.written(
             joined_all(passages, answers, lambda pairs: list(islice(of_pairs, len(pairs))))
         )

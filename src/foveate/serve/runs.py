@@ -212,6 +212,10 @@ class RunPool(RunStore[ServedRun, Translator]):
             targets += [direction.target] if direction.target not in targets else []
         return table
 
+    def targets(self) -> list[str]:
+        """Return the languages that are translated into."""
+        return list(dict.fromkeys(code for codes in self.table().values() for code in codes))
+
     def find(self, source: str, target: str) -> tuple[ServedRun, Direction] | None:
         """Return the first run that translates between two languages."""
         for run, direction in self.directions():

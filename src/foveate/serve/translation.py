@@ -61,43 +61,22 @@ class Metrics:
     def __init__(self, pool: RunPool) -> None:
         self._pool = pool
         self.registry = own = CollectorRegistry()
-        self.requests = Counter(
-            "foveate_requests", "requests", ["method", "route", "status"], registry=own
-        )
-        self.seconds = Histogram(
-            "foveate_request_seconds", "from the head to the last byte", ["route"], registry=own
-        )
-        self.characters = Counter("foveate_characters", "characters translated", registry=own)
-        self.cut = Counter("foveate_cut_tokens", "tokens cut from long sentences", registry=own)
-        self.batch_items = Histogram(
-            "foveate_batch_items", "items of a batch", ["run"], buckets=BATCH_SIZES, registry=own
-        )
-        self.batch_seconds = Histogram(
-            "foveate_batch_seconds", "time of a batch", ["run"], registry=own
-        )
-        self._queue = Gauge("foveate_queue_characters", "that wait", ["run"], registry=own)
-        self._loaded = Gauge("foveate_loaded", "1 where it is in memory", ["run"], registry=own)
-        self._loads = Gauge("foveate_loads", "how often it was loaded", ["run"], registry=own)
-        self._known = Gauge(
-            "foveate_memory_hits", "sentences that the memory knew", ["run", "by"], registry=own
-        )
-        self._terms = Gauge(
-            "foveate_terms", "glossary terms requested", ["run", "state"], registry=own
-        )
+        counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
+        histogram = partial(Histogram, registry=own)
+        self.requests = counter("foveate_requests", "requests", ["method", "route", "status"])
+        seconds = "from the head to the last byte"
+        self.seconds = histogram("foveate_request_seconds", seconds, ["route"])
+        self.characters = counter("foveate_characters", "characters translated")
+        self.cut = counter("foveate_cut_tokens", "tokens cut from long sentences")
+        items = histogram("foveate_batch_items", "items of a batch", ["run"], buckets=BATCH_SIZES)
+        times = histogram("foveate_batch_seconds", "time of a batch", ["run"])
+        self._queue = gauge("foveate_queue_characters", "that wait", ["run"])
+        self._loaded = gauge("foveate_loaded", "1 where it is in memory", ["run"])
+        self._loads = gauge("foveate_loads", "how often it was loaded", ["run"])
+        self._known = gauge("foveate_memory_hits", "sentences that the memory knew", ["run", "by"])
+        self._terms = gauge("foveate_terms", "glossary terms requested", ["run", "state"])
         for name, served in pool.runs.items():
-            served.batcher.observe = partial(self._observe_batch, name)
-
-    def _observe_batch(self, run: str, size: int, seconds: float) -> None:
-        self.batch_items.labels(run).observe(size)
-        self.batch_seconds.labels(run).observe(seconds)
-
-    def _set_counts(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
-        """Set the counts for a run's glossaries and memories, including those of requests."""
-        self._known.labels(run, "exact").set(sum(count.exact for count in counts))
-        self._known.labels(run, "likeness").set(sum(count.fuzzy for count in counts))
-        missing = sum(count.missed for count in counts)
-        self._terms.labels(run, "missing").set(missing)
-        self._terms.labels(run, "present").set(sum(count.terms for count in counts) - missing)
+            served.batcher.observe = items.labels(name).observe, times.labels(name).observe
 
     def text(self) -> bytes:
         """Return all figures in the text format of Prometheus."""
@@ -105,7 +84,13 @@ class Metrics:
             self._queue.labels(name).set(run.batcher.characters)
             self._loaded.labels(name).set(run.run is not None)
             self._loads.labels(name).set(run.loads)
-            self._set_counts(name, [run.requested, *(own.done for own in run.assistance.values())])
+            counts = AssistanceCounts()
+            for done in (run.requested, *(own.done for own in run.assistance.values())):
+                counts.add(done)
+            self._known.labels(name, "exact").set(counts.exact)
+            self._known.labels(name, "likeness").set(counts.fuzzy)
+            self._terms.labels(name, "missing").set(counts.missed)
+            self._terms.labels(name, "present").set(counts.terms - counts.missed)
         return generate_latest(self.registry)
 
 
@@ -416,7 +401,7 @@ async def find_routes(
     """Return the route of each text. Raises `RequestError` (400) with the supported languages."""
     table = service.pool.table()
     sources = [code for code, targets in table.items() if target in targets]
-    known = list(dict.fromkeys(code for targets in table.values() for code in targets))
+    known = service.pool.targets()
     same = source == target and source in {*table, *known}
     if not sources and not same:
         there = f"there are: {', '.join(known)}"

@@ -275,16 +275,12 @@ async def translate_file(request: Request) -> Response:
     client.record.add(bytes=len(upload.data))
     work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
     translated, untranslated = await service.for_client(request, work)
-    key = service.files.put(_file_name(upload.name, body.target), translated)
+    own = PurePath(upload.name.replace("\\", "/"))
+    stem = re.sub(r"[^\w-]+", "_", own.stem)[:60] or "file"
+    key = f"{secrets.token_urlsafe(16)}.{stem}_{body.target}{own.suffix.lower()}"
+    service.files.put(key, translated)
     response: JsonObject = {"translatedFileUrl": f"{request.base_url}download_file/{key}"}
     return JSONResponse(response | ({"untranslated": untranslated} if untranslated else {}))
-
-
-def _file_name(name: str, target: str) -> str:
-    """Return a random name that ends in a file's own and the target language."""
-    own = PurePath(name.replace("\\", "/"))
-    stem = re.sub(r"[^\w-]+", "_", own.stem)[:60] or "file"
-    return f"{secrets.token_urlsafe(16)}.{stem}_{target}{own.suffix.lower()}"
 
 
 async def _translated_file(
@@ -431,8 +427,7 @@ def document(app: FastAPI) -> OpenApi:
     """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
     tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
     service: Service = app.state.service
-    table = service.pool.table()
-    targets = list(dict.fromkeys(code for codes in table.values() for code in codes))
+    table, targets = service.pool.table(), service.pool.targets()
     for model in BODIES:
         fields = tree["components"]["schemas"][model.__name__]["properties"]
         if "source" in fields:

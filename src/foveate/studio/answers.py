@@ -101,7 +101,8 @@ def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
     if task.reads != "text" or task.gives == "words":
         return AnswerStart(run=name)
     tokenizer = next(iter(task.tokenizers_by_name().values()), None)
-    tokens = [] if tokenizer is None else source_tokens(tokenizer, request.text)
+    text, offsets = request.text, tokenizer.encode(request.text).offsets if tokenizer else []
+    tokens = [SourceToken(text=text[a:b], start=a, end=b) for a, b in offsets]
     prefix = request.prefix if task.gives == "text" else []
     longest = task.data.max_length if isinstance(task, TextToText) else len(tokens)
     cut, unknown = max(0, len(tokens) - longest), unknown_words(task, request.text)
@@ -168,12 +169,6 @@ def read(run: Run, request: AnswerRequest) -> Iterator[tuple[Picture, list[Pictu
         yield run.task.sides.addressed([line], request.to)[0], []
     else:
         yield request.text, []
-
-
-def source_tokens(tokenizer: Tokenizer, text: str) -> list[SourceToken]:
-    """Return the tokens of a text with their positions in it."""
-    offsets = tokenizer.encode(text).offsets
-    return [SourceToken(text=text[a:b], start=a, end=b) for a, b in offsets]
 
 
 def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:

@@ -13,9 +13,10 @@ import threading
 import time
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from os import stat_result
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import parse_qs
 
 import uvicorn
@@ -197,19 +198,18 @@ def _state(request: Request) -> StudioState:
     return state
 
 
-class Computing:
+class Computing(Protocol):
     """Computes the result of a request; it is cancelled if the client leaves."""
 
-    def __init__(self, request: Request) -> None:
-        self.state, self.left = _state(request), request.is_disconnected
+    async def __call__(self, work: Callable[[], T]) -> T: ...
 
-    async def __call__(self, work: Callable[[], T]) -> T:
-        """Return the result of a computation without events."""
-        return await self.state.compute(work, self.left)
+
+def _compute(request: Request) -> Computing:
+    return partial(_state(request).compute, left=request.is_disconnected)
 
 
 State = Annotated[StudioState, Depends(_state)]
-Compute = Annotated[Computing, Depends()]
+Compute = Annotated[Computing, Depends(_compute)]
 router = APIRouter(prefix="/api/v1", responses=ERRORS)
 
 
@@ -390,12 +390,12 @@ def training_snapshots(name: str, state: State, after: int = -1) -> FilmDrawing:
 
 
 @router.post("/trainings/{name}/film")
-async def training_film(name: str, ask: FilmRequest, state: State, compute: Compute) -> Film:
+async def training_film(name: str, ask: FilmRequest, state: State, request: Request) -> Film:
     """A view, such as one sentence's attention, at the checkpoints that still exist."""
     state.runs.find(name)
     _check_view(ask.view, ask.question)
     job = state.start(lambda send: state.film(name, ask, send))
-    return await job.result(compute.left)
+    return await job.result(request.is_disconnected)
 
 
 @router.get(

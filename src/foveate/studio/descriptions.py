@@ -5,7 +5,7 @@ All of it comes from the configs, logs, tasks and models themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from pydantic import Field
@@ -198,24 +198,19 @@ def abilities(run: Run) -> list[str]:
 
 def shape(run: Run) -> dict[str, int | None]:
     """Return layers, heads and the hidden size, if the config has them anywhere."""
-    sizes: dict[str, int] = {}
-    _collect(run.config.model.tree(), sizes)
-    return {
-        "layers": sizes.get("num_layers"),
-        "heads": sizes.get("num_heads"),
-        "hidden_size": sizes.get("hidden_size"),
-    }
+    numbers = [
+        (key, value) for key, value in _fields(run.config.model.tree()) if type(value) is int
+    ]
+    sizes = dict(reversed(numbers))  # the first of each name counts
+    names = {"layers": "num_layers", "heads": "num_heads", "hidden_size": "hidden_size"}
+    return {key: sizes.get(name) for key, name in names.items()}
 
 
-def _collect(tree: object, sizes: dict[str, int]) -> None:
-    """Collect the first number under each name, the outermost table first."""
-    if not isinstance(tree, dict):
-        return
-    for key, value in tree.items():
-        if isinstance(value, int) and not isinstance(value, bool):
-            sizes.setdefault(key, value)
+def _fields(tree: dict[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the fields of a table, then those of the tables in it."""
+    yield from tree.items()
     for value in tree.values():
-        _collect(value, sizes)
+        yield from _fields(value) if isinstance(value, dict) else ()
 
 
 def searches(run: Run) -> SearchInfo:

@@ -89,17 +89,13 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
         corpus = task.corpus("test")
         places = spread(len(corpus), most)
         return [Example(text=corpus.sources[i], wanted=corpus.targets[i]) for i in places]
-    return _prompts(task, most) if isinstance(task, Language) else []
-
-
-def _prompts(task: Language, most: int) -> list[Example]:
-    """Return the first halves of lines, and their continuations."""
-    lines = [line for line in task.stream_of("valid").text.lines if line.strip()]
-    halves = []
-    for i in spread(len(lines), most):
-        words = lines[i][:PROMPT].split(" ")
-        half = max(1, len(words) // 2)
-        halves.append(Example(text=" ".join(words[:half]), wanted=" ".join(words[half:])))
+    halves = list[Example]()  # the first halves of lines, and their continuations
+    if isinstance(task, Language):
+        lines = [line for line in task.stream_of("valid").text.lines if line.strip()]
+        for i in spread(len(lines), most):
+            words = lines[i][:PROMPT].split(" ")
+            half = max(1, len(words) // 2)
+            halves.append(Example(text=" ".join(words[:half]), wanted=" ".join(words[half:])))
     return halves
 
 

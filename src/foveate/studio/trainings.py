@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeGuard
@@ -192,20 +193,21 @@ class LogTail:
     def __init__(self, path: Path, after: str = "") -> None:
         """Raise `RequestError` (422) if ``after`` is not a position."""
         self.path, self.position = path, _position(after)
-        self._inode: int | None = None  # a rewritten log is another file
-        self._read, self._last = 0, START
+        self._stamp: tuple[int, ...] = ()  # of the file when it was read
         self._sent: dict[Position, str] = {}
 
     def news(self) -> Iterator[tuple[str, Line]]:
         """Yield the new complete lines, with their positions."""
         if not self.path.is_file():
             return
-        file = self.path.stat()
-        rewritten = file.st_ino != self._inode or file.st_size < self._read
-        if rewritten:
-            self._inode, self._read, self._last = file.st_ino, 0, START
-        lines = self._complete_lines()
-        if rewritten and (common := self._common(lines)) < self.position:
+        file, before = self.path.stat(), self._stamp
+        self._stamp = file.st_ino, file.st_size, file.st_mtime_ns
+        counts, lines = Counter[int](), list[tuple[Position, Line]]()
+        for line in sound(self.path.read_bytes()) if self._stamp != before else ():
+            step = int(line.get("step", 0))
+            lines.append(((step, counts[step]), line))
+            counts[step] += 1
+        if self._stamp != before and (common := self._common(lines)) < self.position:
             self.position = common
             self._sent = {place: line for place, line in self._sent.items() if place <= common}
             yield _written(common), {"event": "cut", "step": max(0, common[0])}
@@ -225,21 +227,6 @@ class LogTail:
             last = position
         complete = last == self.position or self.position == (last[0], LARGE)
         return self.position if complete else last
-
-    def _complete_lines(self) -> list[tuple[Position, Line]]:
-        """Return the complete lines that were not read yet."""
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            content = file.read()
-        content = content[: content.rfind(b"\n") + 1]
-        self._read += len(content)
-        lines = []
-        for line in sound(content):
-            step = int(line.get("step", 0))
-            number = self._last[1] + 1 if step == self._last[0] else 0
-            self._last = step, number
-            lines.append((self._last, line))
-        return lines
 
 
 def _position(text: str) -> Position:
@@ -272,7 +259,9 @@ def thinned(x: Floats, y: Floats, most: int) -> NDArray[np.int64]:
     count = len(x)
     if count <= most or most < 3:
         return np.arange(count)[: None if count <= most else most]
-    filled = _filled(y)
+    known = np.maximum.accumulate(np.where(np.isfinite(y), np.arange(count), -1))
+    first = y[np.isfinite(y)][:1]
+    filled = np.where(known >= 0, y[known], first[0] if len(first) else 0.0)
     edges = np.linspace(1, count - 1, most - 1).astype(int)
     chosen = [0]
     for bucket in range(most - 2):
@@ -286,10 +275,3 @@ def thinned(x: Floats, y: Floats, most: int) -> NDArray[np.int64]:
         )
         chosen.append(int(start + area.argmax()))
     return np.array([*chosen, count - 1])
-
-
-def _filled(y: Floats) -> Floats:
-    known = np.where(np.isfinite(y), np.arange(len(y)), -1)
-    last = np.maximum.accumulate(known)
-    first = y[np.isfinite(y)][:1]
-    return np.where(last >= 0, y[last], first[0] if len(first) else 0.0)

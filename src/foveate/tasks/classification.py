@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +36,10 @@ Names = tuple[str, ...]
 LogP = NDArray[np.float32]  # (N, C) log p(label | example)
 
 
-def sorted_labels(labels: Iterable[str]) -> Names:
+def sorted_labels(labels: Collection[str]) -> Names:
     """The distinct labels in their fixed order: numbers by value, then others by code point."""
-    return tuple(sorted(set(labels), key=_sort_key))
-
-
-def _sort_key(label: str) -> tuple[bool, int, str]:
-    number = label.isascii() and label.isdecimal()
-    return not number, int(label) if number else 0, label
+    numbers = {x: int(x) for x in labels if x.isascii() and x.isdecimal()}
+    return tuple(sorted(set(labels), key=lambda x: (x not in numbers, numbers.get(x, 0), x)))
 
 
 def save_labels(names: Names, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.config import ConfigError, Tree
+from foveate.config import ConfigError, Tree, toml_line
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
 from foveate.data.recognition import SPLITS, Ask, guessed, layout_for, patterns_of
@@ -80,29 +79,14 @@ class ConfigPlan:
             for key, value in fields.items():
                 line = same.get(key, "")
                 kept = tomllib.loads(line) == {key: value}
-                lines.append(line if kept else f"{_key(key)} = {_inline(value)}")
+                lines.append(line if kept else toml_line(key, value))
 
     def text(self) -> str:
         """The document."""
         tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items() if lines)
         head = f"# {self.task}: {self.facts}.\n# Written by foveate new; foveate kinds FIELD"
-        top = "\n".join(f"{_key(key)} = {_inline(value)}" for key, value in self.top.items())
+        top = "\n".join(toml_line(key, value) for key, value in self.top.items())
         return f"{head} explains each field.\n{top}\n\n" + "\n\n".join(tables) + "\n"
-
-
-def _key(name: str) -> str:
-    """A key of TOML, in quotes where it needs them."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else str(toml_value(name))
-
-
-def _inline(value: object) -> str:
-    """A value of TOML in one line."""
-    if isinstance(value, dict):
-        pairs = (f"{_key(key)} = {_inline(part)}" for key, part in value.items())
-        return f"{{ {', '.join(pairs)} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_inline, value))}]"
-    return str(toml_value(value)) if isinstance(value, str | bool) else str(value)
 
 
 def planned(

@@ -191,7 +191,7 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)
-        self.label_names = sorted_labels(text for (text,) in self.texts("train"))
+        self.label_names = sorted_labels([text for (text,) in self.texts("train")])
         save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:

@@ -144,14 +144,8 @@ def bleu_papers(outputs: Texts, references: References) -> tuple[float, str]:
     """
     cut = _paper_words(references)
     texts = _lowercase_tokens(outputs, cut), [_lowercase_tokens(_all(r), cut) for r in references]
-    value, signature = _corpus_figure(_paper_metric(), *texts)
+    value, signature = _corpus_figure(_bleu((), "none", lowercase=True), *texts)
     return value, f"{signature}|words:{cut}"
-
-
-def _paper_metric() -> BLEU:
-    from sacrebleu.metrics.bleu import BLEU
-
-    return BLEU(lowercase=True, tokenize="none", force=True)  # the texts are tokens already
 
 
 def _paper_words(references: References) -> Literal["text", "blanks"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -28,7 +29,6 @@ from foveate.train.journal import (
     Display,
     Health,
     Journal,
-    NoJournal,
     clock,
     is_out_of_memory,
     read,
@@ -89,7 +89,11 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         if (finished := trainer.state.finished(config)) is None:
             messages += [*trainer.parallel.described, trainer.precision.why]
             messages += follows_the_clock(config, trainer.schedule)
-        _say_and_record(trainer, messages)
+        for line in messages:
+            trainer.display.say(line)
+        if job.changes and ranks.is_rank_zero:
+            record(folder, job.toml, job.changes, trainer.journal, trainer.state.step)
+        trainer.write_best()  # best.json may have named a damaged checkpoint
         if finished is None:
             _start(trainer)
         reason = trainer.run()
@@ -133,7 +137,8 @@ def _set_up(
     precision = _precision(config, state, device, ranks)
     total = _total_steps(config, plan, state.batches)
     limit = None if config.max_minutes is None else 60 * config.max_minutes
-    journal = Journal(folder, state.step, config.tensorboard) if ranks.is_rank_zero else NoJournal()
+    board = config.tensorboard and ranks.is_rank_zero
+    journal = Journal(folder, state.step, board, LOG if ranks.is_rank_zero else os.devnull)
     stack.callback(journal.close)
     ahead = steps_ahead(device, ranks, optimizer)
     if device.type == "cuda" and not ahead:
@@ -328,15 +333,6 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(exact)
         rules.fill_uninitialized_memory = fill
-
-
-def _say_and_record(trainer: Trainer, messages: list[str]) -> None:
-    job = trainer.job
-    for line in messages:
-        trainer.display.say(line)
-    if job.changes and trainer.ranks.is_rank_zero:
-        record(trainer.folder, job.toml, job.changes, trainer.journal, trainer.state.step)
-    trainer.write_best()  # best.json may have named a damaged checkpoint
 
 
 def _start(trainer: Trainer) -> None:

@@ -50,7 +50,7 @@ class Journal:
             content = self.path.read_bytes()
             lines = [line for line in sound(content) if line["step"] <= step]
             self.cut = len(content.splitlines()) - len(lines)
-            if self.cut or not content.endswith(b"\n"):
+            if self.cut or (content and not content.endswith(b"\n")):
                 replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))
         self._file: TextIO = self.path.open(
             "a", encoding="utf-8", errors="backslashreplace", newline="\n"
@@ -59,8 +59,8 @@ class Journal:
 
     def write(self, event: str, step: int, **values: object) -> None:
         """Append a line and hand it to the system at once."""
-        record = _without_infinities({"event": event, "step": step} | values)
-        line = json.dumps(record, ensure_ascii=False)
+        line = json.dumps({"event": event, "step": step} | values)
+        line = json.dumps(json.loads(line, parse_constant=lambda _: None), ensure_ascii=False)
         try:
             self._file.write(line + "\n")
             self._file.flush()
@@ -79,16 +79,6 @@ class Journal:
             self._file.close()
         if self._board is not None:
             self._board.close()
-
-
-class NoJournal(Journal):
-    """The journal of every rank but 0: it writes nothing."""
-
-    def __init__(self) -> None: ...
-
-    def write(self, event: str, step: int, **values: object) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def read(run: Path, name: str = LOG) -> list[Line]:
@@ -129,16 +119,6 @@ def _is_sound(line: Line) -> bool:
         for sample in samples
     )
     return whole and all(value is None or isinstance(value, int | float) for value in figures)
-
-
-def _without_infinities(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _without_infinities(part) for key, part in value.items()}
-    return (
-        [_without_infinities(part) for part in value] if isinstance(value, list | tuple) else value
-    )
 
 
 def _board(folder: Path, step: int) -> SummaryWriter:

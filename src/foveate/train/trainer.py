@@ -116,7 +116,7 @@ class Trainer:
             self.agree()
             while True:
                 last = reason is not None
-                if self.snapshot_due(last):
+                if self.snapshots and not self.stop and self.snapshots.due(self.state.step, last):
                     self.snapshot()
                 improved = self.validation_due(last) and self.validate()
                 if improved or self.save_due(last):
@@ -286,11 +286,6 @@ class Trainer:
             self._times = None
             if few := too_few(self.config, self.state, seconds / steps):
                 self.display.say(few)
-
-    def snapshot_due(self, last: bool) -> bool:
-        """Return whether attention is recorded after this step, or after the ``last``."""
-        snapshots = self.snapshots
-        return snapshots is not None and not self.stop and snapshots.due(self.state.step, last)
 
     def snapshot(self) -> None:
         """Record attention to the example of `SnapshotConfig`."""

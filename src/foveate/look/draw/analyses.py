@@ -284,11 +284,9 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
         f"{name} {forced.score_name} {moved} {result.lost:.2f}" for name, result in results.items()
     ]
     places = len(next(iter(curves.values())))
-    labels = list(forced.read.get(side_of(forced.model), ()))
-    if len(labels) != places:
-        labels = [str(place) for place in range(places)]
     return bar_chart(
-        labels, curves, "change when shuffled", title or "Does order matter?",
+        forced.words(side_of(forced.model), places), curves, "change when shuffled",
+        title or "Does order matter?",
         "shuffled input: " + "; ".join(lost),
     )  # fmt: skip
 

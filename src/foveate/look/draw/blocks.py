@@ -10,8 +10,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from inspect import getsourcelines
 from itertools import groupby
@@ -19,7 +18,6 @@ from math import sqrt
 from typing import Literal
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
@@ -29,12 +27,13 @@ from torch import Tensor, nn
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.config import Config, Configurable
-from foveate.look.cells import backwards, capture_cells
+from foveate.look.cells import backwards
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Text, visible
 from foveate.look.draw.terminal import cut
-from foveate.look.hooks import ForcedPass, tensors_in
+from foveate.look.hooks import Call, ForcedPass
 from foveate.look.records import LAYERS, block_of
+from foveate.look.stages import Trace, over_steps, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import ResidualBlock
@@ -135,45 +134,6 @@ class ModelPart(DrawingPart):
         return sum(block.parameters for block in self.blocks)
 
 
-@dataclass
-class ModuleCall:
-    """A call of a module: its input and output tensors, and the one that is added to the latter."""
-
-    name: str
-    read: list[Tensor]
-    gave: list[Tensor]
-    residual: Tensor | None = None
-
-
-@dataclass
-class Trace:
-    """The calls of one pass in the order in which they end, and states (B, T, H) of its cells."""
-
-    calls: list[ModuleCall] = field(default_factory=list)
-    cells: dict[str, Tensor] = field(default_factory=dict)
-
-
-@torch.inference_mode()
-def traced(forced: ForcedPass) -> Trace:
-    """Return the calls of all modules in the pass. Recurrent cells run step by step meanwhile."""
-    trace = Trace()
-
-    def record(
-        name: str, module: nn.Module, args: tuple[object, ...], named: object, output: object
-    ) -> None:
-        read = [*tensors_in((args, named))]
-        residual = read[0] if isinstance(module, ResidualBlock) else None
-        trace.calls.append(ModuleCall(name, read, [*tensors_in(output)], residual))
-
-    with ExitStack() as stack, capture_cells(forced.model) as cells:
-        for name, module in forced.model.named_modules():
-            hook = partial(record, name)
-            stack.enter_context(module.register_forward_hook(hook, with_kwargs=True))
-        forced.run()
-    trace.cells = {name: steps.states for name, steps in cells.items()}
-    return trace
-
-
 def blocks_of(model: nn.Module) -> dict[str, nn.Module]:
     """Return the modules that are one block each, by name, in order of construction.
 
@@ -223,12 +183,18 @@ def _family(module: nn.Module) -> str:
     return "bridge" if isinstance(module, nn.Linear | nn.Conv2d) else type(module).__name__
 
 
-def picture(model: nn.Module, forced: ForcedPass | None = None, title: str = "") -> ModelDrawing:
-    """Draw a model, with the order, shapes and connections of a forced pass.
+def picture(
+    model: nn.Module,
+    forced: ForcedPass | None = None,
+    title: str = "",
+    trace: Trace | None = None,
+) -> ModelDrawing:
+    """Draw a model, with the order, shapes and connections of a forced pass, or of its trace.
 
     Without one, blocks are in order of construction.
     """
-    trace, modules = Trace() if forced is None else traced(forced), blocks_of(model)
+    trace = trace or (Trace() if forced is None else traced(forced))
+    modules = blocks_of(model)
     owners = {name: _owner(name, modules) for name, _ in model.named_modules()}
     first: dict[str, int] = {}  # the number of the first call in each block
     for number, call in enumerate(trace.calls):
@@ -283,8 +249,8 @@ def _connections(
     branches: dict[str, int] = {}
     reads: dict[str, list[str]] = {}
     for number, call in enumerate(trace.calls):
-        if call.residual is not None:
-            start = last.get(id(call.residual), number)
+        if isinstance(call.module, ResidualBlock):
+            start = last.get(id(call.read[0]), number)
             for inner in trace.calls[start + 1 : number]:
                 block = owners[inner.name]
                 if block and first[block] > start:
@@ -310,10 +276,9 @@ def _block(
     seen.update(tensors.values())
     gave = calls[0].gave[:1] if calls else []
     steps: list[str] = []
-    if name in trace.cells and forced is not None:
-        gave = [trace.cells[name]]
-        words, places = forced.read.get(name.split(".")[0], ()), range(gave[0].shape[1])
-        steps = list(words) if len(words) == len(places) else list(map(str, places))
+    if forced is not None and "state" in (stages := trace.stages.get(name, {})):
+        gave = [over_steps(stages["state"])]
+        steps = forced.words(name, gave[0].shape[1])
     sort = FAMILIES.get(family := _family(module), family.replace("_", " "))
     kind, count = type(module), module.num_heads if isinstance(module, BaseAttention) else 0
     heads = f", {count} head{'s' * (count > 1)}" if count else ""
@@ -341,7 +306,7 @@ def _size(tensor: Tensor) -> int:
 def _widths(
     module: nn.Module,
     tensors: dict[str, nn.Parameter],
-    calls: Sequence[ModuleCall],
+    calls: Sequence[Call],
     gave: list[Tensor],
 ) -> list[int]:
     """Return widths, by inner maps and, at the ends, by input and output; none if unknown."""

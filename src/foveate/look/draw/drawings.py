@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -62,8 +62,7 @@ class Drawing(DrawingPart):
         made, [ax] = figures.subplots((width, height))
         self.fill(ax)
         if caption:
-            style: Any = {"size": figures.FONT_SIZE - 1, "color": figures.NOTE}
-            made.supxlabel(caption, parse_math=False, **style)
+            made.supxlabel(caption, parse_math=False, **figures.SMALL)
         return made
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -25,6 +25,7 @@ MONOSPACED = ["DejaVu Sans Mono", "monospace"]
 LETTER, LINE_HEIGHT = 0.0772, 0.19  # inches: a letter of that font at `FONT_SIZE`, a line
 NOTE = "#555555"
 BLANK = "#eeeeee"  # of cells without a value
+SMALL: Any = {"size": FONT_SIZE - 1, "color": NOTE}  # of notes
 GRID = "#dddddd"
 WIDTH = 5.0  # inches of a figure, narrow enough for a telephone
 PANEL_SIZE = WIDTH, 3.4
@@ -162,6 +163,13 @@ def write(ax: Axes, x: float, y: float, text: str, color: str = "black", **style
     """Write a text literally, mathematics or not, vertically centred at y."""
     look = {"size": FONT_SIZE, "va": "center", "parse_math": False, **style}
     ax.text(x, y, text, color=color, **look)
+
+
+def ink(value: float, least: float, most: float) -> str:
+    """Return black or white, whichever is legible on the colour of a value in a cell."""
+    level = (value - least) / ((most - least) or 1)
+    dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
+    return "white" if dark and np.isfinite(level) else "black"
 
 
 def write_lines(ax: Axes, x: float, y: float, lines: Sequence[str], color: str = "black") -> None:

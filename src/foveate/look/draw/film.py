@@ -104,9 +104,7 @@ class FilmDrawing(Drawing):
             figures.write_words(
                 ax, [] if k % across else block.rows, block.columns if k < across else []
             )
-            ax.set_xlabel(
-                frame.label.replace(" · ", "\n", 1), size=figures.FONT_SIZE - 1, color=figures.NOTE
-            )
+            ax.set_xlabel(frame.label.replace(" · ", "\n", 1), **figures.SMALL)
         figures.weight_bar(made, axes)
         return made
 

@@ -25,6 +25,7 @@ from foveate.look.draw.terminal import SHADES, cut
 from foveate.look.forward import GRADIENT, OF_WEIGHTS, ForwardFrame, frames
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import spaced
+from foveate.look.stages import traced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -186,13 +187,9 @@ class ForwardDrawing(Drawing):
         if values.shape[1] > CELLS or len(values) > 1:
             return None
         for k, value in enumerate(values[0]):
-            level = (value - frame.least) / ((frame.most - frame.least) or 1)
-            dark = abs(level - 0.5) > 0.27 if frame.least < 0 else level <= 0.5
-            middle, ink = (edges[k] + edges[k + 1]) / 2, "white" if dark else "black"
-            ink = ink if np.isfinite(value) else "black"
-            figures.write(
-                ax, middle, y + ROW / 2, _number(value, frame), ink, size=5.5, ha="center"
-            )
+            middle, ink = (edges[k] + edges[k + 1]) / 2, figures.ink(value, frame.least, frame.most)
+            label = _number(value, frame)
+            figures.write(ax, middle, y + ROW / 2, label, ink, size=5.5, ha="center")
             if frame.title == OF_WEIGHTS:
                 place = {"rotation": -50, "rotation_mode": "anchor", "va": "top", "size": 6}
                 figures.write(ax, middle - 0.03, y + ROW + 0.02, words[k], figures.NOTE, **place)
@@ -258,8 +255,8 @@ def forward(
     With ``train``, draw the loss and its gradient, going back. Raises ``ConfigError`` for a head or
     a query beyond the last.
     """
-    model = forced.model
-    film = frames(forced, blocks_of(model), equation_of, train)
+    trace = traced(forced, train)
+    film = frames(forced, blocks_of(forced.model), equation_of, train, trace)
     places = _places(forced, film)
     produced = {part: _produced(forced, places[part]) for part in places if part == "decoder"}
     heads = max((len(frame.values) for frame in film), default=1)
@@ -268,7 +265,7 @@ def forward(
         raise ConfigError(f"head {head} does not exist: there are {heads}, counting from 0")
     if query >= longest:
         raise ConfigError(f"--query {query}: there are {longest}, from 0 to {longest - 1}")
-    made = picture(model, forced)
+    made = picture(forced.model, forced, trace=trace)
     blocks = {block.name: block for part in made.parts for block in part.blocks}
     fewer = not train and forced.token is not None and any(x.name == "logits" for x in film)
     return ForwardDrawing(
@@ -339,12 +336,7 @@ def _places(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[
     places: dict[str, list[str]] = {}
     for part in dict.fromkeys(frame.rows for frame in film if frame.rows):
         count = next(frame.values.shape[1] for frame in film if frame.rows == part)
-        words = [*forced.read.get(part, ())]
-        if len(words) != count:
-            words = _labels(forced, film, part)
-        if len(words) != count:
-            words = [str(t) for t in range(count)]
-        places[part] = words
+        places[part] = forced.words(part, count, _labels(forced, film, part))
     return places
 
 

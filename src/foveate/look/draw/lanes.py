@@ -83,7 +83,7 @@ class LanesDrawing(Drawing):
         ax.tick_params(length=0, labelsize=figures.FONT_SIZE - 1, color=figures.NOTE)
         ax.spines[:].set_visible(False)
         caption = textwrap.fill(self.caption, max(64, 15 * len(steps)))
-        ax.set_xlabel(caption, size=figures.FONT_SIZE - 1, color=figures.NOTE, loc="left")
+        ax.set_xlabel(caption, loc="left", **figures.SMALL)
         if self.title:
             ax.set_title(self.title, size=figures.FONT_SIZE + 1, loc="left", parse_math=False)
 

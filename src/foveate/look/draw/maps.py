@@ -43,11 +43,6 @@ MOST_SENTENCES = 200
 MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
 
 
-def block_in(record: AttentionRecord, block: str | None) -> str:
-    """Return the given block, else cross_attention if there is one, else the model's first."""
-    return block or record.first_block()
-
-
 class Block(DrawingPart):
     """The maps of one block of a model: weights (H, T, S) of each layer, with one set of labels.
 
@@ -266,7 +261,7 @@ def attention(
     which makes an even row as bright as a sharp one. Raises `UserError` with the existing blocks,
     layers, heads or scales.
     """
-    block = block_in(record, block)
+    block = block or record.first_block()
     record.select(block, layer, head)  # refuses unknown ones now, not during drawing
     scale = _checked(scale)
     names = record.names(block)
@@ -300,7 +295,7 @@ def heads(
 
     Raises `UserError` with the existing blocks or scales.
     """
-    block = block_in(record, block)
+    block = block or record.first_block()
     for name in record.layers(block):
         record.drawn(name)
     name, scale = block_of(record.names(block)[0]), _checked(scale)

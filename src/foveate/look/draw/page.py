@@ -39,16 +39,15 @@ def drawn(drawings: Sequence[DrawingPart], title: str = "", notes: Sequence[str]
 
     The ``notes`` are below.
     """
-    group = PageGroup.model_validate(
-        {"title": "", "notes": list(notes), "drawings": list(drawings)}
-    )
-    return assemble(Cover(title=title or "foveate", groups=[""]), [json_of(group)])
+    return chapters({"": drawings}, title or "foveate", notes)
 
 
-def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
+def chapters(
+    drawings: Mapping[str, Sequence[DrawingPart]], title: str, notes: Sequence[str] = ()
+) -> str:
     """Return the page of drawings in named groups, with one group visible at a time."""
     groups = [
-        PageGroup.model_validate({"title": name, "notes": [], "drawings": list(part)})
+        PageGroup.model_validate({"title": name, "notes": list(notes), "drawings": list(part)})
         for name, part in drawings.items()
     ]
     return assemble(Cover(title=title, groups=list(drawings)), list(map(json_of, groups)))

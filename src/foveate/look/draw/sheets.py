@@ -84,12 +84,8 @@ class SheetDrawing(Drawing):
         )
         for t, row in enumerate(self.cells):
             for s, text in enumerate(row):
-                level = (values[t, s] - least) / ((most - least) or 1)
-                dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
-                ink = "white" if dark and np.isfinite(level) else "black"
-                figures.write(
-                    ax, s + 0.5, t + 0.5, cut(text) if text else "", ink, size=size, ha="center"
-                )
+                ink, word = figures.ink(values[t, s], least, most), cut(text) if text else ""
+                figures.write(ax, s + 0.5, t + 0.5, word, ink, size=size, ha="center")
         for y, x in self.dots:
             ax.plot(x + 0.5, y + 0.5, "o", color="white", markeredgecolor="black")
         if not self.marked:

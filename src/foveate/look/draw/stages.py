@@ -11,7 +11,6 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from pydantic import Field
 from rich.cells import cell_len
@@ -25,7 +24,7 @@ from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.terminal import cut
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import spaced
-from foveate.look.stages import Stage, attention_stages, capture_stages, cell_stages, joined
+from foveate.look.stages import Stage, attention_stages, cell_stages, joined, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 
@@ -138,15 +137,13 @@ class StepsDrawing(Drawing):
         return "\n".join([*lines, "", self.caption])
 
 
-@torch.inference_mode()
 def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0) -> StepsDrawing:
     """Draw an attention or a cell by its dotted name: one query or step, or all of them.
 
     Raises ``ConfigError`` for an unknown head or query.
     """
     module = forced.model.get_submodule(name)
-    with capture_stages(module) as calls:
-        forced.run()
+    calls = traced(forced).stages.get(name, {})
     if isinstance(module, BaseAttention):
         if not 0 <= head < module.num_heads:
             raise ConfigError(f"--head {head}: {name} has {module.num_heads}, counting from 0")
@@ -306,7 +303,5 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
         down -= 0.62
         strip(stage, x - gap - 2 * STRIP, down, (2 * STRIP, ROW))
     note = textwrap.fill(drawing.caption, 80)
-    made.text(
-        0.1 / width, 0.1 / height, note, size=figures.FONT_SIZE - 1, color=figures.NOTE, va="bottom"
-    )
+    made.text(0.1 / width, 0.1 / height, note, va="bottom", **figures.SMALL)
     return made

@@ -105,9 +105,7 @@ def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellStep
 
     states = of_example(steps.states)
     gates = {gate: of_example(values) for gate, values in steps.gates.items()}
-    words, count = forced.read.get(name.split(".")[0], ()), states.shape[1]
-    labels = words if len(words) == count else [str(t) for t in range(count)]
-    return name, cells.CellSteps(states, gates), labels
+    return name, cells.CellSteps(states, gates), forced.words(name, states.shape[1])
 
 
 @view(needs.explains, needs.steps_through)

@@ -24,7 +24,7 @@ from foveate.engine.answers import Picture
 from foveate.engine.links import read_links
 from foveate.look.draw.charts import BarsDrawing, bar_chart
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.maps import AttentionView, HeadsView, LinksView, block_in
+from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
 from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
@@ -71,7 +71,7 @@ def attention(
 ) -> AttentionView:  # fmt: skip
     """Draw one layer of a block: one head, or the mean of all."""
     record = ready(run, text, target, image, units).record()
-    return drawn_maps.attention(record, block_in(record, block), layer, head, scale)
+    return drawn_maps.attention(record, block, layer, head, scale)
 
 
 @view(needs.attends, needs.explains, needs.reads_words, silence=True)
@@ -107,7 +107,7 @@ def heads(
 ) -> HeadsView:  # fmt: skip
     """Draw all layers and heads of a block."""
     record = ready(run, text, target, image, units).record()
-    return drawn_maps.heads(record, block_in(record, block), scale)
+    return drawn_maps.heads(record, block, scale)
 
 
 @view(needs.reads_pictures, by_place="image")
@@ -145,11 +145,10 @@ def _of_record(
     run: Run, record: AttentionRecord, image: str | None, block: str | None, layer: int
 ) -> Drawing:
     """Draw a map of a record, for pictures over the picture."""
-    block = block_in(record, block)
     if not isinstance(run.task, PictureTask):
         return drawn_maps.attention(record, block, layer)
     pixels = run.task.shown(picture_of(image or "0"))[0]
-    return over_picture(record, pixels, block, layer)
+    return over_picture(record, pixels, block or record.first_block(), layer)
 
 
 @view(needs.attends, needs.explains, needs.reads_words)
@@ -166,7 +165,7 @@ def without(
 
     def answered(name: str, text: str) -> SheetDrawing:
         record = run.forced(text, target, units).record()
-        drawn = drawn_maps.attention(record, block_in(record, block), layer, head)
+        drawn = drawn_maps.attention(record, block, layer, head)
         title = f"{name}: {record.title}"
         return sheet(title, drawn.array, drawn.rows, drawn.columns, scale=ColorScale(0.0, 1.0))
 

@@ -17,6 +17,7 @@ from foveate.measure.laws.trial import (
     LAWS,
     Counterexample,
     Law,
+    M,
     Shown,
     Trial,
     differences,
@@ -34,6 +35,8 @@ from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.scores import Normalizer, Score
 
+Forward = Callable[..., Tensor]
+X = ("x",)
 LAYERS = ("score", "normalizer", "position", "cell", "attention", "feed_forward")
 WHOLE = ("encoder", "decoder", "model")  # tested by `foveate.measure.laws.models`
 
@@ -70,6 +73,11 @@ class LayerOutput(NamedTuple):
                 f"{self.name} gives {type(result).__name__}, not a tensor: is its gap filled?"
             )
         return result
+
+    def own(self, kind: type[M]) -> M:
+        """Return the module, which is of this kind."""
+        assert isinstance(self.module, kind)
+        return self.module
 
 
 ROW = "the sentences of a batch have nothing to do with each other"
@@ -116,18 +124,17 @@ def _encodings(trial: Trial) -> list[LayerOutput]:
     config = cast(Position.Config, trial.config)
     hidden_size = _hidden_size(config, heads * width, heads)
     position: Position = trial.prepare(config.build(hidden_size, heads))
-    at, x = torch.arange(length), ("x",)
-    row = Apart("batch row", x, 0, 0, ROW)
+    at, row = torch.arange(length), Apart("batch row", X, 0, 0, ROW)
     parts = []
     if type(position).embed is not Position.embed:
         shape: tuple[int, ...] = rows, length, hidden_size
-        apart: tuple[Apart, ...] = row, Apart("position", x, 1, 1, PLACE)
+        apart: tuple[Apart, ...] = row, Apart("position", X, 1, 1, PLACE)
         compute = partial(position.embed, at=at)
         inputs = {"x": trial.draw(rows, length, config.token_size(hidden_size))}
         parts.append(LayerOutput("embed", compute, inputs, shape, "(B, T, D)", position, apart))
     if position.rotates:
         shape = rows, heads, length, width
-        apart = row, Apart("head", x, 1, 1, HEAD), Apart("position", x, 2, 2, PLACE)
+        apart = row, Apart("head", X, 1, 1, HEAD), Apart("position", X, 2, 2, PLACE)
         turn, inputs = partial(position.rotate, at=at), {"x": trial.draw(*shape)}
         parts.append(LayerOutput("rotate", turn, inputs, shape, "(B, H, T, K)", position, apart))
     if position.biases:
@@ -152,41 +159,45 @@ def _biases(position: Position, query_at: Tensor, key_at: Tensor, heads: int) ->
     return result.expand(heads, -1, -1) if result is not None and len(result) == 1 else result
 
 
+def on_x(
+    x: Tensor, module: nn.Module, compute: Forward, shape: tuple[int, ...], axes: str, *apart: Apart
+) -> list[LayerOutput]:
+    """Return a computation on x alone."""
+    rules = Apart("batch row", X, 0, 0, ROW), *apart
+    return [LayerOutput("forward", compute, {"x": x}, shape, axes, module, rules)]
+
+
 def _states(trial: Trial) -> list[LayerOutput]:
     rows, length, _, width, _ = trial.sizes
     cell: Cell = trial.prepare(trial.config.build(width, width))
-    shape, x = (rows, length, width), ("x",)
-    apart = Apart("batch row", x, 0, 0, ROW), Apart("position", x, 1, 1, PAST, exact=True)
-    inputs = {"x": trial.draw(*shape)}
+    shape = rows, length, width
 
     def outputs(x: Tensor) -> Tensor:
         return Recurrence(cell)(x)[0]
 
-    return [LayerOutput("forward", outputs, inputs, shape, "(B, T, H)", cell, apart)]
+    past = Apart("position", X, 1, 1, PAST, exact=True)
+    return on_x(trial.draw(*shape), cell, outputs, shape, "(B, T, H)", past)
 
 
 def _outputs(trial: Trial) -> list[LayerOutput]:
     rows, length, heads, width, _ = trial.sizes
     config = without_dropout(trial.config).model_copy(update={"num_heads": heads})
     attention: BaseAttention = trial.prepare(config.build(heads * width))
-    shape, x = (rows, length, heads * width), ("x",)
-    apart = Apart("batch row", x, 0, 0, ROW), Apart("position", x, 1, 1, FUTURE, exact=True)
-    inputs, mask = {"x": trial.draw(*shape)}, Mask(causal=attention.causal)
+    mask = Mask(causal=attention.causal)
 
     def attend(x: Tensor) -> Tensor:
         return attention(x, None, mask)
 
-    rules = apart if attention.causal else apart[:1]
-    return [LayerOutput("forward", attend, inputs, shape, "(B, T, D)", attention, rules)]
+    past = (Apart("position", X, 1, 1, FUTURE, exact=True),) if attention.causal else ()
+    shape = rows, length, heads * width
+    return on_x(trial.draw(*shape), attention, attend, shape, "(B, T, D)", *past)
 
 
 def _transformed(trial: Trial) -> list[LayerOutput]:
     rows, length, _, width, _ = trial.sizes
     layer: FeedForward = trial.prepare(without_dropout(trial.config).build(width, 2 * width))
-    shape, x = (rows, length, width), ("x",)
-    apart = Apart("batch row", x, 0, 0, ROW), Apart("position", x, 1, 1, EACH)
-    inputs = {"x": trial.draw(*shape)}
-    return [LayerOutput("forward", layer, inputs, shape, "(B, T, D)", layer, apart)]
+    shape, each = (rows, length, width), Apart("position", X, 1, 1, EACH)
+    return on_x(trial.draw(*shape), layer, layer, shape, "(B, T, D)", each)
 
 
 def without_dropout(config: Config, most: Mapping[str, int] | None = None) -> Config:
@@ -348,8 +359,7 @@ def has_gradients(trial: Trial) -> None:
 def has_scale(trial: Trial) -> None:
     """Check that the score is scale · qᵀk, which fused kernels compute in its place."""
     (part,) = computations(trial)
-    assert isinstance(part.module, Score)
-    scale = part.module.scale
+    scale = part.own(Score).scale
     if scale is not None and not overridden(part.module, definer(part.module, "scale"), "forward"):
         expected = scale * part.inputs["query"] @ part.inputs["key"].mT
         why = f"scale = {number(scale)}, but the score is not {number(scale)} · qᵀk"
@@ -384,12 +394,7 @@ def check_weights(
 def has_weights(trial: Trial) -> None:
     """Check the weights of every query."""
     (part,) = computations(trial)
-    check_weights(part(), part.inputs, None, _normalizer(part).sums_to_one)
-
-
-def _normalizer(part: LayerOutput) -> Normalizer:
-    assert isinstance(part.module, Normalizer)
-    return part.module
+    check_weights(part(), part.inputs, None, part.own(Normalizer).sums_to_one)
 
 
 @law("masked keys (score −∞) have weight 0, and gradients stay finite", "normalizer")
@@ -401,7 +406,7 @@ def masks(trial: Trial) -> None:
     scores = part.inputs["scores"].masked_fill(~visible, -torch.inf).requires_grad_()
     with torch.enable_grad():
         weights = part(scores=scores)
-        check_weights(weights, {"scores": scores}, visible, _normalizer(part).sums_to_one)
+        check_weights(weights, {"scores": scores}, visible, part.own(Normalizer).sums_to_one)
         if weights.requires_grad:
             weights.square().sum().backward()
     gradient = torch.zeros(1) if scores.grad is None else scores.grad
@@ -430,12 +435,7 @@ def is_stable(trial: Trial) -> None:
         weights = part(**shown)
         why = "exp of a large score overflows: subtract the highest score of the row first"
         require(weights.isfinite().all(), why, {**shown, "came out": weights})
-        check_weights(weights, shown, None, _normalizer(part).sums_to_one)
-
-
-def _position(part: LayerOutput) -> Position:
-    assert isinstance(part.module, Position)
-    return part.module
+        check_weights(weights, shown, None, part.own(Normalizer).sums_to_one)
 
 
 @law("a position is the same wherever reading begins", "position")
@@ -443,7 +443,7 @@ def counts_from_zero(trial: Trial) -> None:
     """Check that a sequence encoded from position s equals the encoded whole, cut at s."""
     at = torch.arange(trial.sizes.length)
     for part in computations(trial) if len(at) > 1 else ():
-        position, axis = _position(part), 2 if part.name == "rotate" else 1
+        position, axis = part.own(Position), 2 if part.name == "rotate" else 1
         expected = part().narrow(axis, 1, len(at) - 1)
         late = {name: x.narrow(axis, 1, len(at) - 1) for name, x in part.inputs.items()}
         bias = _biases(position, at[1:], at, trial.sizes.heads)
@@ -494,16 +494,11 @@ def is_relative(trial: Trial) -> None:
         require(not differences(scores[1:, 1:], scores[:-1, :-1]).any(), why, shown)
 
 
-def _cell(part: LayerOutput) -> Cell:
-    assert isinstance(part.module, Cell)
-    return part.module
-
-
 @law("a step gives as many states as the class says, all (B, H)", "cell")
 def has_states(trial: Trial) -> None:
     """Check that a step returns ``states`` tensors, each (B, H)."""
     (part,) = computations(trial)
-    cell = _cell(part)
+    cell = part.own(Cell)
     projected = cell.project(part.inputs["x"])[:, 0]
     shapes = [tuple(h.shape) for h in cell(projected, cell.start(projected))]
     expected = (trial.sizes.rows, trial.sizes.width)
@@ -528,7 +523,7 @@ def check_chunks(recurrence: Recurrence, x: Tensor, chunks: list[int]) -> None:
 def reads_in_parts(trial: Trial) -> None:
     """Check reading step by step, and `Cell.run`."""
     (part,) = computations(trial)
-    cell, x = _cell(part), part.inputs["x"]
+    cell, x = part.own(Cell), part.inputs["x"]
     check_chunks(Recurrence(cell), x, [1] * x.shape[1])
     why = "run gives another output than step by step"
     require_same(cell.run(x, cell.start(x))[0], part(), why, part.inputs)
@@ -578,16 +573,11 @@ def attention_weights(attention: BaseAttention, x: Tensor, mask: Mask) -> Tensor
     return tapped[0]
 
 
-def _attends(part: LayerOutput) -> BaseAttention:
-    assert isinstance(part.module, BaseAttention)
-    return part.module
-
-
 @law("weights are 0 on masked keys and sum to 1, unless sums_to_one = False", "attention")
 def attends_with_weights(trial: Trial) -> None:
     """Check the weights, with the causal mask if the attention is causal."""
     (part,) = computations(trial)
-    attention, at = _attends(part), range(trial.sizes.length)
+    attention, at = part.own(BaseAttention), range(trial.sizes.length)
     mask = Mask(causal=attention.causal)
     weights = attention_weights(attention, part.inputs["x"], mask)
     check_weights(weights, part.inputs, mask.dense(at, at), attention.sums_to_one)
@@ -624,7 +614,8 @@ def ignores_padding(trial: Trial) -> None:
         keys = (torch.arange(last + 1) < last).expand(len(x), -1)
         other = x.clone()
         other[:, -1] = 9
-        before, after = (_attends(part)(y, None, Mask(keys))[:, :-1] for y in (x, other))
+        attention = part.own(BaseAttention)
+        before, after = (attention(y, None, Mask(keys))[:, :-1] for y in (x, other))
         shown = {"x": x, "x, padding changed": other, "came out": before, "and then": after}
         require(torch.equal(before, after), "the output changes when padding changes", shown)
 
@@ -633,7 +624,7 @@ def ignores_padding(trial: Trial) -> None:
 def attends_step_by_step(trial: Trial) -> None:
     """Check single steps, with keys and values of earlier steps from the state."""
     (part,) = computations(trial)
-    attention, state, outputs = _attends(part), DecoderState(), []
+    attention, state, outputs = part.own(BaseAttention), DecoderState(), []
     for token in part.inputs["x"].split(1, dim=1) if attention.causal else ():
         outputs.append(attention(token, None, Mask(causal=True), state))
         state.position += 1
@@ -646,7 +637,7 @@ def attends_step_by_step(trial: Trial) -> None:
 def is_blind(trial: Trial) -> None:
     """Check the output before its projection, whose bias remains."""
     (part,) = computations(trial)
-    attention, shape = _attends(part), part.shape[:2]
+    attention, shape = part.own(BaseAttention), part.shape[:2]
     output = attention(part.inputs["x"], None, Mask(torch.zeros(shape, dtype=torch.bool)))
     expected = attention.output(torch.zeros(*shape, attention.mixed_size))
     require_same(output, expected, "a query without a key gets something", part.inputs)

@@ -13,10 +13,10 @@ from foveate.config import Config
 from foveate.measure.laws.layers import (
     COMPUTATIONS,
     FUTURE,
-    ROW,
     Apart,
     LayerOutput,
     computations,
+    on_x,
     without_dropout,
 )
 from foveate.measure.laws.trial import Trial, law, require_same
@@ -31,6 +31,7 @@ VOCABULARY = 12
 LABELS = Labels(("a", "b", "c"))
 KNOWN = EncoderDecoder, LanguageModel, MaskedLanguageModel, Classifier
 SMALL = {"hidden_size": 8, "embedding_size": 8, "ffn_size": 8, "num_heads": 2, "num_layers": 2}
+PAST = Apart("position", ("x",), 1, 1, FUTURE, exact=True)
 PARTS: dict[str, Config] = {  # for a model whose config requires them
     "encoder": TransformerEncoder.Config(),
     "decoder": TransformerDecoder.Config(),
@@ -68,14 +69,12 @@ def _memory(trial: Trial, rows: int, size: int) -> Memory:
 def _encoded(trial: Trial) -> list[LayerOutput]:
     rows, length, _, _, _ = trial.sizes
     encoder: Encoder = trial.prepare(without_dropout(trial.config, SMALL).build(Tokens(VOCABULARY)))
+    shape = rows, length, encoder.output_size
 
     def forward(x: Tensor) -> Tensor:
         return encoder(_ids(x), _real(rows, length)).values
 
-    apart = (Apart("batch row", ("x",), 0, 0, ROW),)
-    shape = rows, length, encoder.output_size
-    inputs = {"x": trial.draw(rows, length)}
-    return [LayerOutput("forward", forward, inputs, shape, "(B, S, D)", encoder, apart)]
+    return on_x(trial.draw(rows, length), encoder, forward, shape, "(B, S, D)")
 
 
 def _decoded(trial: Trial) -> list[LayerOutput]:
@@ -84,17 +83,13 @@ def _decoded(trial: Trial) -> list[LayerOutput]:
     size = 2 * width if owner.reads_memory else None
     decoder: Decoder = trial.prepare(config.build(Tokens(VOCABULARY), size))
     memory = None if size is None else _memory(trial, rows, size)
+    shape = rows, length, decoder.output_size
 
     def forward(x: Tensor) -> Tensor:
         output: Tensor = decoder(_ids(x), memory)
         return output
 
-    apart = (
-        Apart("batch row", ("x",), 0, 0, ROW),
-        Apart("position", ("x",), 1, 1, FUTURE, exact=True),
-    )
-    shape, inputs = (rows, length, decoder.output_size), {"x": trial.draw(rows, length)}
-    return [LayerOutput("forward", forward, inputs, shape, "(B, T, D)", decoder, apart)]
+    return on_x(trial.draw(rows, length), decoder, forward, shape, "(B, T, D)", PAST)
 
 
 def _modelled(trial: Trial) -> list[LayerOutput]:
@@ -113,13 +108,11 @@ def _modelled(trial: Trial) -> list[LayerOutput]:
             return cast(Tensor, model(source, ids, keys))
         return cast(Tensor, model(ids) if isinstance(model, LanguageModel) else model(ids, keys))
 
-    apart = [Apart("batch row", ("x",), 0, 0, ROW)]
-    if isinstance(model, Writer):
-        apart.append(Apart("position", ("x",), 1, 1, FUTURE, exact=True))
+    past = (PAST,) if isinstance(model, Writer) else ()
     labels = len(LABELS.names)
     shape = (rows, labels) if isinstance(model, Classifier) else (rows, length, VOCABULARY)
-    inputs, axes = {"x": trial.draw(rows, length)}, "(B, C)" if len(shape) == 2 else "(B, T, V)"
-    return [LayerOutput("forward", forward, inputs, shape, axes, model, tuple(apart))]
+    axes = "(B, C)" if len(shape) == 2 else "(B, T, V)"
+    return on_x(trial.draw(rows, length), model, forward, shape, axes, *past)
 
 
 COMPUTATIONS.update(encoder=_encoded, decoder=_decoded, model=_modelled)

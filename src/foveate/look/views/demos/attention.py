@@ -22,6 +22,7 @@ from foveate.look.draw.stages import StepsDrawing, drawn
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.stages import attention_stages, capture_stages
 from foveate.look.views.demos import demo
+from foveate.look.views.demos.layer import numbers
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
@@ -376,10 +377,7 @@ def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
         scores = read @ queries @ (read @ keys).T / 2
         weights = scores.softmax(dim=-1)
         matrices = scores, weights, weights @ read @ values
-        for name, matrix in zip(names, matrices, strict=True):
-            most = float(matrix.abs().max())
-            scale = ColorScale(-most, most, " ")
-            drawn.append(sheet(name, matrix.numpy(), rows, scale=scale, written=True))
+        drawn += [numbers(name, x, rows) for name, x in zip(names, matrices, strict=True)]
     return SheetGrid(
         sheets=drawn, across=3, title="Attention over X, and below over P X: the same, permuted",
         caption="P permutes the rows of X and so the rows and columns of the scores; softmax acts "

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
+from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.stages import attention_stages, capture_stages
 from foveate.look.views.demos import demo
 from foveate.nn.attention import Attention
@@ -52,6 +52,15 @@ PARTS = {  # the matrices of each part, and what they show
     "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some numbers of f(x) are "
                 "set to 0, the others are divided by the share kept; x is not changed."),
 }  # fmt: skip
+
+
+def numbers(
+    name: str, values: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()
+) -> SheetDrawing:
+    """Draw a matrix with its numbers, its colours centred at 0."""
+    most = float(values.abs().max())
+    scale = ColorScale(-most, most, " ")
+    return sheet(name, values.numpy(), rows, columns, scale=scale, written=True)
 
 
 def short(*shape: int) -> Tensor:
@@ -122,13 +131,8 @@ def block(
     """Draw three words of three numbers in one part of a layer with two heads of size two."""
     torch.manual_seed(seed)
     made, (*names, caption) = matrices(activation, drop), PARTS[part]
-    drawn = []
-    for name in names:
-        values, rows, columns = made[name]
-        most = float(values.abs().max())
-        title = f"{SPELLED[activation]}(x W₁ + b₁)" if name == "activation" else name
-        scale = ColorScale(-most, most, " ")
-        drawn.append(sheet(title, values.numpy(), rows, columns, scale=scale, written=True))
+    titles = {"activation": f"{SPELLED[activation]}(x W₁ + b₁)"}
+    drawn = [numbers(titles.get(name, name), *made[name]) for name in names]
     return SheetGrid(
         sheets=drawn, across=len(drawn), title=f"A layer in small numbers: {part}", caption=caption
     )
@@ -162,13 +166,8 @@ def mixing(
         ("c = Hᵀ α", context, NO, NO),
         ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
     ]
-    drawn = []
-    for name, values, rows, columns in made:
-        most = float(values.abs().max())
-        scale = ColorScale(-most, most, " ")
-        drawn.append(sheet(name, values.numpy(), rows, columns, scale=scale, written=True))
     return SheetGrid(
-        sheets=drawn,
+        sheets=[numbers(*each) for each in made],
         across=3,
         title="Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "

@@ -74,7 +74,7 @@ def test_a_language_is_a_tag(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_replacement_is_the_longest_that_matches() -> None:
-    assert Charsmap(b"").replaced("Å ﬁ") == ("Å ﬁ", [0, 1, 2, 3])
+    assert Charsmap(bytes(4)).replaced("Å ﬁ") == ("Å ﬁ", [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("cut", [0, 1, 7, 40, 400])

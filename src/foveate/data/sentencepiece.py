@@ -57,7 +57,7 @@ class SentencePieceModel:
             parts = {number: dict(fields(each)) for number, each in message if number in (2, 3)}
             listed = [(str(p[1], "utf-8"), float(p.get(2, 0)), int(p.get(3, 1))) for p in pieces]
             trainer, normalizer = parts.get(2, {}), parts.get(3, {})
-            charsmap = bytes(normalizer.get(2, b""))
+            charsmap = bytes(normalizer.get(2, bytes(4)))
         except (ValueError, LookupError, TypeError, struct.error) as error:
             raise UserError(f"{path}: not a SentencePiece model ({error!r})") from None
         kinds = {kind for _, _, kind in listed}
@@ -109,7 +109,7 @@ class Charsmap:
     """
 
     def __init__(self, blob: bytes) -> None:
-        (size,) = struct.unpack("<I", blob[:4]) if blob else (0,)
+        (size,) = struct.unpack("<I", blob[:4])
         self._units = np.frombuffer(blob[4 : 4 + size], "<u4").tolist()
         self._texts = blob[4 + size :]
         plain = not any(self.longest(chr(code), 0)[0] for code in range(32, 127))

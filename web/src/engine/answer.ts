@@ -43,7 +43,7 @@ const silences = (model: PackedModel, request: Request): Silence[] =>
 
 /** The input of a request. Throws an error that says why there can be no answer. */
 function inputOf({ header: { task } }: PackedModel, { text = "" }: Request): string {
-  if (text.length > MOST_CHARACTERS) throw new Error(`the text has ${text.length.toLocaleString("en")} characters; this page takes ${MOST_CHARACTERS.toLocaleString("en")} at a time`);
+  if (text.length > MOST_CHARACTERS) throw new Error(`the text has ${counted(text.length)} characters; this page reads ${counted(MOST_CHARACTERS)} at once`);
   if (!text.trim() && task !== "language") throw new Error("the text is empty");
   return task === "language" ? text : text.split(/\s*\n\s*/).join(" ");
 }
@@ -57,6 +57,7 @@ export function look(model: PackedModel, request: Look): AttentionDrawing | Step
 }
 
 /** The ids of an output with its end. */
+const counted = (number: number) => number.toLocaleString("en");
 const written = ({ ids, ended }: Output) => (ended ? [...ids, EOS] : ids);
 
 /** A beam as it went: its nodes, step by step. */
@@ -127,7 +128,7 @@ export function* answer(model: PackedModel, run: string, request: Request): Gene
     return { event: "done", kind: "label", labels, cut, drawings, milliseconds: milliseconds() };
   }
   const { beamSize, lengthPenalty, temperature, seed, maxExtra } = search, to = request.to ?? undefined, prompt = model.promptIds(text), length = prompt.length || model.length(text);
-  if (prompt.length > MOST_READ) throw new Error(`the text has ${prompt.length.toLocaleString("en")} tokens; this page reads ${MOST_READ.toLocaleString("en")} at once`);
+  if (prompt.length > MOST_READ) throw new Error(`the text has ${counted(prompt.length)} tokens; this page reads ${counted(MOST_READ)} at once`);
   const choices = { beamSize: beamSize ?? undefined, lengthPenalty: lengthPenalty ?? undefined, count: request.hypotheses, prefix: request.prefix, to };
   const room = reach ? Math.max(SHORT, reach - 1 - prompt.length) : LENGTH; // past its reach a model begins anew
   const steps = task === "language" ? model.continuing(text, Math.min(maxExtra ?? LENGTH, room), { ...choices, temperature: temperature ?? undefined, seed: seed ?? undefined }) : model.translating(text, choices);

@@ -47,7 +47,7 @@ export class PackedModel {
   /** Throws an error that says why this page cannot run a file. */
   constructor(engine: Engine, file: ArrayBuffer) {
     const packed = read(file), { header, weights } = packed, { source, target, text } = header.tokenizers;
-    if (header.format) throw new Error("this page does not know the layout of the data's raw lines");
+    if (header.format) throw new Error("this page does not read raw lines");
     if (!(target ?? text)) throw new Error("the file lacks a tokenizer");
     this.header = header;
     this.#packed = packed;

@@ -10,56 +10,54 @@ const utf8 = new TextEncoder();
 
 /** The text after a normalizer's replacements: at each character the longest that matches. */
 function normalizer(charsmap: string): (text: string) => string {
-  const blob = bytesOf(charsmap), [size = 0] = new Uint32Array(blob.buffer, 0, blob.length && 1), units = new Uint32Array(blob.buffer, 4 * +!!size, size / 4);
+  const blob = bytesOf(charsmap), size = new Uint32Array(blob.buffer, 0, 1)[0]!, units = new Uint32Array(blob.buffer, 4, size / 4);
   const below = (node: number) => node ^ ((units[node]! >>> 10) << ((units[node]! & 0x200) >>> 6));
   return (text) => {
-    const letters = Array.from(text), out: string[] = [];
-    for (let at = 0; at < letters.length;) {
-      let node = size ? below(0) : 0, taken = 0, replaced = letters[at]!;
-      search: for (let end = at; size && end < letters.length; end++) {
+    const letters = Array.from(text);
+    let out = "";
+    for (let at = 0, next = 1; at < letters.length; at = next++) {
+      let node = below(0), replaced = letters[at]!;
+      search: for (let end = at; end < letters.length;) {
         let last = 0;
-        for (const byte of utf8.encode(letters[end]!)) {
+        for (const byte of utf8.encode(letters[end++])) {
           last = node ^ byte;
           if ((units[last]! & 0x800000ff) !== byte) break search;
           node = below(last);
         }
         if (!(units[last]! & 0x100)) continue;
         const begin = 4 + size + (units[node]! & 0x7fffffff);
-        [taken, replaced] = [end + 1 - at, new TextDecoder().decode(blob.subarray(begin, blob.indexOf(0, begin)))];
+        [next, replaced] = [end, new TextDecoder().decode(blob.subarray(begin, blob.indexOf(0, begin)))];
       }
-      out.push(replaced);
-      at += taken || 1;
+      out += replaced;
     }
-    return out.join("").replace(/^ +|[ ▁]+$/g, "").replace(/ {2,}/g, " ");
+    return out.replace(/^ +|[ ▁]+$/g, "").replace(/ {2,}/g, " ");
   };
 }
 
 export function sentencePiece({ pieces, model, ids, charsmap }: SentencePieceTree): { surfaces: Uint8Array[]; encode(text: string): number[] } {
-  const normal = normalizer(charsmap), known = new Map<string, number>();
+  const normal = normalizer(charsmap), known = new Map<string, readonly [score: number, id: number]>();
   let longest = 0, least = 0;
   model.forEach(([text, score, type], n) => {
-    if (type === NORMAL) known.set(text, n);
-    [longest, least] = [Math.max(longest, text.length), Math.min(least, score - PENALTY)];
+    if (type === NORMAL) known.set(text, [score, ids[n]!]);
+    if (text.length > longest) longest = text.length;
+    if (score < least) least = score;
   });
   return {
     surfaces: pieces.map((piece, id) => utf8.encode(id ? piece.replaceAll(SPACE, " ") : "")),
     /** The split of the highest sum of scores; unknown characters in a row are one piece. */
     encode(line) {
-      const text = normal(line), letters = text ? Array.from((" " + text).replaceAll(" ", SPACE)) : [];
-      const best = [{ score: 0, piece: -1, from: 0 }];
-      const reach = (from: number, to: number, piece: number, score = best[from]!.score + (model[piece]?.[1] ?? least)) => {
-        if (!(score <= best[to]?.score!)) best[to] = { score, piece, from };
-      };
+      const text = normal(line), letters = text ? Array.from(` ${text}`.replaceAll(" ", SPACE)) : [];
+      const best = [[0, 0, 0]]; // up to each letter: score, id of the last piece, where that begins
       letters.forEach((letter, from) => {
-        for (let to = from, piece = ""; to < letters.length && piece.length < longest; to++) {
-          const id = known.get(piece += letters[to]);
-          if (id !== undefined) reach(from, to + 1, id);
+        const [before] = best[from]!;
+        for (let to = from + 1, text = letter; to <= letters.length && text.length <= longest; text += letters[to++]) {
+          const piece = known.get(text) ?? (to === from + 1 && [least - PENALTY, -1]);
+          if (piece && !(before! + piece[0]! <= best[to]?.[0]!)) best[to] = [before! + piece[0]!, piece[1]!, from];
         }
-        if (!known.has(letter)) reach(from, from + 1, -1);
       });
       const found: number[] = [];
-      for (let at = letters.length; at; at = best[at]!.from) if (best[at]!.piece >= 0 || found[0] !== -1) found.unshift(best[at]!.piece);
-      return found.map((piece) => piece < 0 ? 0 : ids[piece]!);
+      for (let at = letters.length; at; at = best[at]![2]!) if (best[at]![1]! >= 0 || found[0] !== -1) found.unshift(best[at]![1]!);
+      return found.map((id) => Math.max(id, 0));
     },
   };
 }

@@ -646,9 +646,9 @@ class Listed(Tokenizer):
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         """Return the units that become pieces, most frequent first, ties by code point."""
-        config: Any = self.config
-        frequent = (unit for unit, count in counts.items() if count >= config.min_frequency)
-        size = getattr(config, "vocab_size", None)
+        config = dict(self.config)
+        frequent = (unit for unit, count in counts.items() if count >= config["min_frequency"])
+        size = config.get("vocab_size")
         most = None if size is None else size - len(SPECIALS)
         return sorted(frequent, key=lambda unit: (-counts[unit], unit))[:most]
 

@@ -241,7 +241,10 @@ def _content(path: Path, weights: bool) -> tuple[str, dict[str, Array]]:
                 raise PackedError(f"{path}: a header of {len(text):,} bytes; at most {LARGEST:,}")
             names = sorted(file.keys()) if weights else []
             for name in names:
-                _check_size(path, name, file.get_slice(name).get_shape())
+                shape = file.get_slice(name).get_shape()
+                if math.prod(shape) > LARGEST or len(shape) > 4:
+                    most = f"more than {LARGEST:,} numbers"
+                    raise PackedError(f"{path}: {name} has the shape {list(shape)}: {most}")
             return text, {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise PackedError(
@@ -327,13 +330,6 @@ def _header(path: Path, text: str) -> Header:
         if isinstance(error, PackedError):
             raise
         raise PackedError(f"{path}: its header is damaged: {error}; pack it again") from None
-
-
-def _check_size(path: Path, name: str, shape: Sequence[int]) -> None:
-    if math.prod(shape) > LARGEST or len(shape) > 4:
-        raise PackedError(
-            f"{path}: {name} has the shape {list(shape)}: more than {LARGEST:,} numbers"
-        )
 
 
 def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -474,7 +474,9 @@ def evaluate_run(
     if files:
         chosen = read_examples(task, *files)
     else:
-        chosen = as_examples(task, *columns) if columns else _split_of(task, split)
+        registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
+        own = partial(examples, task) if registered else str  # by its name where it is not
+        chosen = as_examples(task, *columns) if columns else own(split)
     task.config = _with_options(run, options)
     request = _request(run, options)
     evaluation = evaluate(task, run.engine, chosen, request)
@@ -482,12 +484,6 @@ def evaluate_run(
         beside = _beside(against, task, chosen, evaluation.outputs, _request(against, options))
         evaluation = replace(evaluation, against=beside)
     return beside_baseline(task, chosen, evaluation) if options.get("baseline") else evaluation
-
-
-def _split_of(task: AnyTask, split: str) -> Any:
-    """Return a split as `evaluate` takes it: by its name where that is not registered."""
-    registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
-    return examples(task, split) if registered else split
 
 
 def _request(run: Run, options: EvaluateOptions) -> SearchRequest:

@@ -40,7 +40,6 @@ from foveate.decode.engine import (
     Ability,
     EngineError,
     Example,
-    Hypothesis,
     Outputs,
     Result,
     Room,
@@ -524,7 +523,7 @@ class PackedEngine(ModelEngine):
 
         def searched(share: list[int]) -> Outputs:
             engine = CompiledSearch(self.compiled, settings, forbids)
-            each = engine.outputs(
+            return engine.outputs(
                 [self._read(sources[n]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share] if prefixes else (),
@@ -533,7 +532,6 @@ class PackedEngine(ModelEngine):
                 [required[n] for n in share] if required else (),
                 lambda: failed.is_set() or (stop is not None and stop()),
             )
-            return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
 
         outputs: Outputs = [[] for _ in sources]
         try:

@@ -199,7 +199,6 @@ def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | Non
 
 POINTER = "foveate.json"  # in every export: the run it was made from, and how it was checked
 ROOM = 2**20  # free bytes on a disk that is not full
-PRECISIONS = ("float32", "bfloat16", "float16", "int16", "int8")
 
 
 class Export(ABC):

@@ -95,9 +95,10 @@ def check(target: str, seconds: float = 20.0) -> list[KindReport]:
     registered = kinds()
     module = _imported(target)
     defined = set(map(id, vars(module).values()))
+    ranks, last = {family: n for n, family in enumerate(FAMILIES)}, len(FAMILIES)
     own = [
         config
-        for family, members in sorted(kinds().items(), key=lambda item: _rank(item[0]))
+        for family, members in sorted(kinds().items(), key=lambda item: ranks.get(item[0], last))
         for config in members.values()
         if config.__module__ == module.__name__ and id(config.owner) in defined
     ]
@@ -109,11 +110,6 @@ def check(target: str, seconds: float = 20.0) -> list[KindReport]:
         )
     limit = time.monotonic() + seconds
     return [_tried(config, registered, limit, seconds, target) for config in own]
-
-
-def _rank(family: str) -> int:
-    """Return the position of a family in the report: families with laws first, in their order."""
-    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def write_exercises(folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.requests import Request
 
 from foveate.documents.html import html_passage
-from foveate.documents.languages import Detected, Detector, Direction
+from foveate.documents.languages import Detected, Direction, most_probable
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
@@ -107,7 +107,7 @@ class Service:
     ) -> None:
         """``rules`` protect spans in all texts; ``glossaries`` is a folder."""
         self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
-        self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
+        self.metrics, self.buckets = Metrics(pool), TokenBuckets()
         self.glossaries = GlossaryStore(limits.glossaries, glossaries)
         self.usage = Counts[str]()  # characters by the owners of keys
         self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
@@ -414,7 +414,7 @@ async def find_routes(
         return Route(*served, detected)
 
     if source == AUTO:
-        best = partial(service.detector.best, among=list(dict.fromkeys((*sources, target))))
+        best = partial(most_probable, among=list(dict.fromkeys((*sources, target))))
         languages = await service.computed(lambda: list(map(best, texts)))
         return [route(detected.language, detected) for detected in languages]
     if source not in sources and not same:

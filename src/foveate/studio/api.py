@@ -453,12 +453,11 @@ async def lecture_drawings(
 ) -> Drawings:
     """What the command of a step draws; browsers keep it for a minute, for a second window."""
     _check_length(command)
-    drawing = lectures.parsed(command)
-    view, options = drawing.name, drawing.options
+    view, named, options = lectures.parsed(command)
     response.headers["Cache-Control"] = "private, max-age=60"
     if isinstance(options, Question):
         _check_view(view, options)
-        runs = lectures.present(drawing.runs, state.runs.stored)
+        runs = lectures.present(named, state.runs.stored)
         return await compute(lambda: state.view(view, runs, options))
     return await demo(view, options.model_dump(exclude_unset=True), state, compute)
 

@@ -219,7 +219,12 @@ def resume(
         )
     if step is None or checkpoint.is_imported(folder):
         state = TrainState(seed=job.seed, plan=order, data=data)
-        messages += _first_weights(job, folder, step)
+        if step is None:
+            checkpoint.refuse_lost(folder)
+        else:
+            imported = checkpoint.path_of(folder, step)
+            load_weights(job.model, imported / WEIGHTS)
+            messages.append(f"starts from the weights of {imported}")
         return state, messages + share_out(config, state, ranks)
     verify_run(folder, checkpoint.with_state(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
@@ -257,16 +262,6 @@ def choose_anew(config: TrainConfig, state: TrainState, changed: Sequence[str]) 
         return []
     state.best, state.stale = None, 0
     return [why]
-
-
-def _first_weights(job: Job, folder: Path, step: int | None) -> list[str]:
-    """Load imported weights, of a ``step``, into the model; return a message that says so."""
-    if step is None:
-        checkpoint.refuse_lost(folder)
-        return []
-    imported = checkpoint.path_of(folder, step)
-    load_weights(job.model, imported / WEIGHTS)
-    return [f"starts from the weights of {imported}"]
 
 
 def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]:

@@ -31,8 +31,8 @@ from typing import Any, ClassVar, TypeAlias
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.json_schema import JsonSchemaMode
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -221,12 +221,7 @@ class RequestRecord:
     began: float = field(default_factory=time.perf_counter)
     status: int = 0
     client: str = ""  # anonymous
-    numbers: dict[str, int] = field(default_factory=dict)  # characters, sentences, …
-
-    def add(self, **numbers: int) -> None:
-        """Add numbers to the counts of the request."""
-        for name, number in numbers.items():
-            self.numbers[name] = self.numbers.get(name, 0) + number
+    numbers: Counter[str] = field(default_factory=Counter)  # characters, sentences, …
 
 
 class Guard(ABC):
@@ -383,11 +378,9 @@ def openapi_document(
 ) -> OpenApi:
     """Return the OpenAPI document of an application, with the schemas of further ``models``."""
     document: OpenApi = FastAPI.openapi(app)
-    schemas = document["components"]["schemas"]
     for model in models:
-        schema = TypeAdapter(model).json_schema(ref_template=SCHEMA_REF, mode=mode)
-        schemas |= schema.pop("$defs", {})
-        schemas[model.__name__] = schema
+        _, schemas = models_json_schema([(model, mode)], ref_template=SCHEMA_REF)
+        document["components"]["schemas"] |= schemas["$defs"]
     return document
 
 

@@ -272,7 +272,7 @@ async def translate_file(request: Request) -> Response:
     if (suffix := PurePath(upload.name).suffix.lower()) not in ENDINGS:
         message = f"file: {suffix or 'no ending'} is not supported; there are: "
         raise RequestError(400, message + ", ".join(ENDINGS))
-    client.record.add(bytes=len(upload.data))
+    client.record.numbers.update(bytes=len(upload.data))
     work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
     translated, untranslated = await service.for_client(request, work)
     own = PurePath(upload.name.replace("\\", "/"))

@@ -260,7 +260,7 @@ async def run_examples(run: str, state: State, compute: Compute, most: int = 12)
     response_model=CompleteAnswer,
     responses=_streamed("AnswerEvent", "all events at once, or one by one"),
 )
-async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -> Any:
+async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -> object:
     """The answer of a run: as events where ``text/event-stream`` is accepted, else all together.
 
     The computation stops where the reader leaves.
@@ -295,7 +295,7 @@ async def evaluation(
     request: Request,
     split: Literal["train", "valid", "test"] = "test",
     most: Annotated[int, Query(ge=1, le=5000)] = 200,
-) -> Any:
+) -> object:
     """Scores of examples from all over a split; they are computed once.
 
     Where ``text/event-stream`` is accepted, events of progress come before them.

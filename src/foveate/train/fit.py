@@ -129,7 +129,9 @@ def _set_up(
     optimizer = config.optimizer.build(job.model)
     state, messages = resume(job, config, folder, plan, optimizer, ranks)
     newest = checkpoint.path_of(folder, state.step)
-    paces = {} if job.changes else _paces(folder, state.step, ranks)  # before the log is cut
+    log = ranks.on_rank_zero("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
+    # the seconds that the schedule took to be over, by the steps that are done again
+    paces = {x["step"]: x["seconds"] for x in log if x["step"] > state.step and not job.changes}
     mean = None
     if config.ema is not None:
         mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
@@ -291,12 +293,6 @@ def _precision(
     if begun:
         why = f"precision {state.precision}, as when this run began"
     return Precision(name, device.type, why)
-
-
-def _paces(folder: Path, step: int, ranks: Ranks) -> dict[int, float]:
-    """The seconds that the schedule took to be over, by the steps after a checkpoint."""
-    lines = ranks.on_rank_zero("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
-    return {line["step"]: line["seconds"] for line in lines if line["step"] > step}
 
 
 def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:

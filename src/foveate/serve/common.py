@@ -119,18 +119,12 @@ def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
     if is_for_the_user(error) and not (public and isinstance(error, OSError)):
         return RequestError(400 if public else 422, message_of(error))
     if public:
-        log.error("failed", extra={"id": id, "why": _traceback(error)})
+        frames = traceback.extract_tb(error.__traceback__)[-3:]  # a message might have their text
+        places = " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))
+        log.error("failed", extra={"id": id, "why": f"{type(error).__name__} at {places}"})
     else:
         log.error("a bug in foveate, please report it", exc_info=error)
     return RequestError(500, f"internal server error: {type(error).__name__}")
-
-
-def _traceback(error: Exception) -> str:
-    """Return an error's type and where it was raised; its message might contain a client's text."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    return f"{type(error).__name__} at " + " < ".join(
-        f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)
-    )
 
 
 def invalid_field(error: ValidationError | RequestValidationError, whole: int = 0) -> str:

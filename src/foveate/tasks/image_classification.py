@@ -69,13 +69,11 @@ class PictureTask(Task[Batch]):
         self.augmentation: Augmentation = config.augmentation.build()
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
         self.shape = (0, 0, 0)  # channels, height, width of what the model reads
-        self._albums: dict[str, Album] = {}
 
+    @Task.by_split
     def album(self, split: str) -> Album:
         """The pictures of a split, read once."""
-        if split not in self._albums:
-            self._albums[split] = self.pictures.album(split)
-        return self._albums[split]
+        return self.pictures.album(split)
 
     def digest(self, split: str) -> str:
         album = self.album(split)

@@ -28,7 +28,7 @@ from foveate.data.corpus import (
     read_text_split,
     sample,
 )
-from foveate.data.text import TextData, taken
+from foveate.data.text import taken
 from foveate.data.tokenizer import BOS, BPE, END_OF_LINE, EOS, PAD, UNK, Tokenizer, lines_of
 from foveate.decode.beam import another
 from foveate.decode.engine import SearchRequest
@@ -109,11 +109,6 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     own_outputs = True
     config: Config
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self._texts: dict[str, Text] = {}
-        self._streams: dict[str, Stream] = {}
-
     def prepare(self, folder: Path, seed: int) -> None:
         lines = self.text("train").lines
         some = taken(lines, sample(len(lines), self.data.tokenizer_sample, seed))
@@ -126,11 +121,9 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     def pieces(self) -> dict[str, list[str]]:
         return {"decoder": self.tokenizer.pieces, "output": self.tokenizer.pieces}
 
+    @Task.by_split
     def text(self, split: str) -> Text:
-        if split not in self._texts:
-            shares = self.config.shares
-            self._texts[split] = read_text_split(self.config.text, shares, split, self.data)
-        return self._texts[split]
+        return read_text_split(self.config.text, self.config.shares, split, self.data)
 
     def stream(self, text: Text) -> Stream:
         """The ids of a text; those of one in files are in files as well."""
@@ -143,11 +136,10 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)
         return Stream(ids if text.ended else ids[:-1], starts, text)
 
+    @Task.by_split
     def stream_of(self, split: str) -> Stream:
         """Return the ids of a split, read once."""
-        if split not in self._streams:
-            self._streams[split] = self.stream(self.text(split))
-        return self._streams[split]
+        return self.stream(self.text(split))
 
     def digest(self, split: str) -> str:
         folder = self.text(split).folder

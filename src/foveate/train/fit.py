@@ -137,7 +137,10 @@ def _set_up(
         mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
     files = run_files(folder, newest)  # refused before the journal is opened
     precision = _precision(config, state, device, ranks)
-    total = _total_steps(config, plan, state.batches)
+    ends = [] if config.max_steps is None else [config.max_steps]
+    if config.max_epochs is not None:  # epochs are taken to be alike
+        ends.append(-(-config.max_epochs * len(plan.epoch(0)) // state.batches))
+    total = min(ends, default=None)
     limit = None if config.max_minutes is None else 60 * config.max_minutes
     board = config.tensorboard and ranks.is_rank_zero
     journal = Journal(folder, state.step, board, LOG if ranks.is_rank_zero else os.devnull)
@@ -293,14 +296,6 @@ def _precision(
     if begun:
         why = f"precision {state.precision}, as when this run began"
     return Precision(name, device.type, why)
-
-
-def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:
-    """Steps until max_steps or max_epochs, whichever is first; epochs are taken to be alike."""
-    limits = [] if config.max_steps is None else [config.max_steps]
-    if config.max_epochs is not None:
-        limits.append(-(-config.max_epochs * len(plan.epoch(0)) // batches))
-    return min(limits, default=None)
 
 
 @contextlib.contextmanager

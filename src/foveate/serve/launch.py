@@ -86,7 +86,15 @@ def serve(runs: Sequence[Path], options: ServerOptions) -> None:
     """Serve translations until SIGTERM. Raises ``ConfigError`` for an unsafe address."""
     if not runs:
         raise ConfigError("name one run or several: foveate serve runs/en-fr")
-    check_reach(options)
+    if options.host not in LOCAL and options.keys is None and options.auth:
+        raise ConfigError(
+            f"{options.host} can be reached by others: give --keys FILE (made by foveate serve "
+            "keys add NAME --file FILE), or --no-auth if everyone may use it"
+        )
+    if (keys := options.key_file) is not None and not keys.all():
+        raise ConfigError(
+            f"{options.keys} contains no key: foveate serve keys add NAME --file {options.keys}"
+        )
     app = application(runs, options)
     from foveate.serve.common import address, listen, log_to_stderr
     from foveate.serve.connections import run_server
@@ -98,19 +106,6 @@ def serve(runs: Sequence[Path], options: ServerOptions) -> None:
         print(sentence, flush=True)
     head_seconds = app.state.service.limits.reading
     run_server(app, listener, options.drain, head_seconds, options.behind_proxy)
-
-
-def check_reach(options: ServerOptions) -> None:
-    """Raise ``ConfigError`` for an address that others reach without keys, unless intended."""
-    if options.host not in LOCAL and options.keys is None and options.auth:
-        raise ConfigError(
-            f"{options.host} can be reached by others: give --keys FILE (made by foveate serve "
-            "keys add NAME --file FILE), or --no-auth if everyone may use it"
-        )
-    if (keys := options.key_file) is not None and not keys.all():
-        raise ConfigError(
-            f"{options.keys} contains no key: foveate serve keys add NAME --file {options.keys}"
-        )
 
 
 def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:

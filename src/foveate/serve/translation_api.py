@@ -147,7 +147,7 @@ class TranslationGuard(Guard):
         return most, self.known if known else self.unknown
 
     def error_body(self, path: str, error: RequestError) -> JsonObject | None:
-        return deepl.error_body(path, error)
+        return {"message": error.message} if path.startswith(deepl.PREFIXES) else None
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
         """Count the request, and write a log line."""

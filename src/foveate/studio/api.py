@@ -166,7 +166,10 @@ class StudioGuard(Guard):
             raise RequestError(403, self.wrong_origin)
         if self.token is not None:
             tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
-            tokens += [_query_token(scope), *self._cookies(headers)]
+            # browsers send the cookies of all programs on a host, some of them malformed
+            parts = ";".join(headers.getlist("cookie")).split(";")
+            pairs = (part.strip().partition("=") for part in parts)
+            tokens += [_query_token(scope), *(x for name, _, x in pairs if name == self.cookie)]
             if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
                 ask = "open the address that `foveate studio` printed"
                 raise RequestError(401, f"this studio requires a token: {ask}")
@@ -178,15 +181,6 @@ class StudioGuard(Guard):
             return self.headers
         cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
         return {**self.headers, "Set-Cookie": cookie}
-
-    def _cookies(self, headers: Headers) -> list[str]:
-        """Return the values of the studio's cookie.
-
-        Browsers send those of all programs on a host, whatever their port; some are malformed.
-        """
-        parts = ";".join(headers.getlist("cookie")).split(";")
-        pairs = (part.strip().partition("=") for part in parts)
-        return [value for name, _, value in pairs if name == self.cookie]
 
 
 def _query_token(scope: Scope) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from foveate.tasks.classification import (
     sorted_labels,
 )
 from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.text import parts_of as parts_of
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
@@ -165,7 +166,6 @@ def place_labels(encoder: nn.Module) -> list[str]:
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
-Item = TypeVar("Item")
 PictureModel = Classifier | Glimpse
 
 
@@ -254,8 +254,3 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
             log_p.append(scores.cpu().numpy())
         return np.concatenate(log_p)
-
-
-def parts_of(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """A sequence in pieces of at most ``size``."""
-    return (many[start : start + size] for start in range(0, len(many), size))

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -42,22 +43,13 @@ from foveate.tasks.abilities import Generates, Vocabulary
 from foveate.tasks.base import DecoderBatch, Loss, Measures, Task, ValidationSample, of_nll
 from foveate.tasks.engine import TorchEngine, members_of, steps_of
 from foveate.tasks.objectives import CrossEntropy, token_loss
-from foveate.tasks.text import OneTokenizer, namer, vocabulary_line
+from foveate.tasks.text import OneTokenizer, by_length, namer, parts_of, vocabulary_line
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
 SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how samples are drawn
 LENGTH = 100  # tokens that are added at most where no search says how many
 TEXTS_A_BATCH = 64  # texts continued together
-
-
-def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Rows whose prompts are as long: no prompt is padded, so that none changes another."""
-    lengths: dict[int, list[int]] = {}
-    for row, prompt in enumerate(ids):
-        lengths.setdefault(len(prompt), []).append(row)
-    for rows in lengths.values():
-        yield from (rows[n : n + TEXTS_A_BATCH] for n in range(0, len(rows), TEXTS_A_BATCH))
 
 
 # Language modelling: every token of a text predicted from those before it.
@@ -286,8 +278,9 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     def decoding_batches(
         self, model: LanguageModel, sources: Sequence[list[int]], request: SearchRequest
     ) -> Iterator[DecodingBatch]:
-        """Prompts of one length at a time."""
-        for rows in _alike(sources):
+        """Prompts of one length at a time: none is padded, so that none changes another."""
+        parts = (parts_of(alike, TEXTS_A_BATCH) for alike in by_length(sources).values())
+        for rows in chain.from_iterable(parts):
             prompt = torch.tensor([sources[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
             steps = steps_of(model, partial(self._steps, prompt))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +40,7 @@ from foveate.tasks.abilities import Vocabulary
 from foveate.tasks.base import Batch, Task, TensorBatch
 
 Ids = list[int]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,19 @@ def sizes_of(texts: Sequence[Ids]) -> NDArray[np.int64]:
     if isinstance(texts, TokenIds):
         return texts.lengths()
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+
+
+def by_length(rows: Sequence[Sequence[int]]) -> dict[int, list[int]]:
+    """Return the numbers of the rows of each length: together they need no padding."""
+    alike: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        alike.setdefault(len(row), []).append(number)
+    return alike
+
+
+def parts_of(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """A sequence in pieces of at most ``size``."""
+    return (many[start : start + size] for start in range(0, len(many), size))
 
 
 def namer(tokenizer: Tokenizer) -> Callable[[int], str]:

@@ -11,7 +11,7 @@ import os
 import pkgutil
 import shutil
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from foveate.nn.native.kernels import as_written
 from foveate.run import Run
 from foveate.run.pack import made_of
 from foveate.tasks.engine import Ensemble, TorchEngine
+from foveate.tasks.text import by_length as rows_by_length
 from foveate.tasks.translation import Translation
 
 Ids = list[int]
@@ -165,11 +166,7 @@ def translator(run: Run) -> Translation:
 
 def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
     """Return the indices of non-empty sources by length; equal lengths have the same limit."""
-    alike = defaultdict[int, list[int]](list)
-    for number, ids in enumerate(sources):
-        if ids:
-            alike[len(ids)].append(number)
-    return alike
+    return {length: rows for length, rows in rows_by_length(sources).items() if length}
 
 
 def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:

@@ -212,7 +212,7 @@ class _Film:
                 text = f"E[id]{scale}" if type(module) is TokenStem else self.equation(module)
                 self._make("embedding", name, text, gave, ["tokens"])
             return None
-        if read is not None and read.dtype.kind == "f" and not self._known(read):
+        if read is not None and read.dtype.kind == "f" and self._find(read, 0) is None:
             self._between(name, read)
         if gave is not None and not isinstance(module, Dropout):
             self._make(*self._named(name, module), gave, [] if read is None else [read])
@@ -363,9 +363,6 @@ class _Film:
             self.counts[top] = count
         sides = [top, *reversed(self.counts)]
         return next((side for side in sides if self.counts.get(side) == count), "")
-
-    def _known(self, values: Array) -> bool:
-        return self._find(values, len(self.frames)) is not None
 
     def _find(self, values: Array, before: int) -> int | None:
         """Return the last frame of these values before a number, else the first after it."""

@@ -312,21 +312,17 @@ class ForcedPass:
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
 
-    def words(self, name: str, count: int, *others: Sequence[str]) -> list[str]:
-        """Return labels of a module's steps: what its part reads if that is as many, else others.
+    def words(
+        self, name: str, count: int, others: Sequence[str] = (), produced: bool = False
+    ) -> list[str]:
+        """Return labels of a module's steps: what its part reads, else ``others``, else numbers.
 
-        They are numbers if none has as many.
+        They have to be as many. If ``produced``, what a decoder produces comes first.
         """
-        labels = self.read.get(name.split(".")[0], ()), *others
+        part = name.split(".")[0]
+        first = [self.produced] * (produced and part == "decoder")
+        labels = *first, self.read.get(part, ()), others
         return next((list(x) for x in labels if len(x) == count), [*map(str, range(count))])
-
-    def steps_of(self, name: str, count: int) -> list[str]:
-        """Return labels of a module's steps: what a decoder produces, else what the part reads.
-
-        They are numbers if neither has as many.
-        """
-        produces = name.split(".")[0] == "decoder" and len(self.produced) == count
-        return list(self.produced) if produces else self.words(name, count)
 
     def difference(
         self, before: NDArray[np.float64], after: NDArray[np.float64]

@@ -290,7 +290,7 @@ def _block(
         weights=[f"{name} {_shape(p)}" for name, p in tensors.items()],
         output=_shape(gave[0]) if gave else "", calls=len(calls), steps=steps,
         states="" if not isinstance(module, Cell) else "h" if module.states == 1 else "h, c",
-        backwards=isinstance(module, Cell) and backwards(name), walk=_walk(name, module, model),
+        backwards=isinstance(module, Cell) and backwards(name), walk=_walk(name, model),
     )  # fmt: skip
 
 
@@ -344,13 +344,11 @@ def _layer(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _walk(name: str, module: nn.Module, model: nn.Module) -> tuple[str, int] | None:
+def _walk(name: str, model: nn.Module) -> tuple[str, int] | None:
     """Return block and layer for the view `steps`; None if it is neither attention nor cell."""
-    if not isinstance(module, BaseAttention | Cell):
-        return None
-    block = block_of(name)
-    kinds = {n: m for n, m in model.named_modules() if isinstance(m, BaseAttention | Cell)}
-    return block, [n for n in kinds if block_of(n) == block].index(name)
+    parts = [n for n, m in model.named_modules() if isinstance(m, BaseAttention | Cell)]
+    alike = [n for n in parts if block_of(n) == block_of(name)]
+    return (block_of(name), alike.index(name)) if name in alike else None
 
 
 @cache

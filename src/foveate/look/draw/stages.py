@@ -153,7 +153,7 @@ def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0
         title = f"{spaced(name)}, head {head}"
     elif isinstance(module, Cell):
         stages, columns, title = cell_stages(module, calls, forced.row), [], spaced(name)
-        rows = forced.steps_of(name, len(stages[0].values))
+        rows = forced.words(name, len(stages[0].values), produced=True)
         rows = rows[::-1] if backwards(name) else rows
     else:
         raise ConfigError(f"{name} is neither an attention nor a recurrent cell")

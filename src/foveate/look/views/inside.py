@@ -26,6 +26,7 @@ from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.records import block_of, suffixes
+from foveate.look.stages import over_steps, traced
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
 from foveate.look.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
@@ -67,8 +68,8 @@ def states(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> StatesDrawing:
     """Draw the states of a cell, in the order of the text."""
-    name, steps, words = _cell(run, ready(run, text, target, image), layer)
-    return analyses.states(steps.states[0].numpy(), words, f"{cells.called(name)}: {run.path.name}")
+    name, path, _, words = _cell(run, ready(run, text, target, image), layer)
+    return analyses.states(path, words, f"{cells.called(name)}: {run.path.name}")
 
 
 @view(needs.explains, needs.recurs)
@@ -76,36 +77,33 @@ def gates(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> SheetGrid:
     """Draw the gates of a cell, in the order of the text."""
-    name, steps, words = _cell(run, ready(run, text, target, image), layer)
+    name, _, opened, words = _cell(run, ready(run, text, target, image), layer)
     try:
         title = f"{cells.called(name)}: {run.path.name}"
-        return analyses.gates(steps.gates, words, title=title)
+        return analyses.gates(opened, words, title=title)
     except UserError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
-@torch.inference_mode()
-def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellSteps, Sequence[str]]:
-    """Return a recurrent cell by number: its name, its steps (1, T, H), and its input at each.
+def _cell(
+    run: Run, forced: ForcedPass, layer: int
+) -> tuple[str, cells.Floats, cells.Gates, Sequence[str]]:
+    """Return a recurrent cell by number: its name, states (T, H), gates, and its input at each.
 
     Steps are in the order of the text; they are numbered if words and steps differ in number.
     Raises ``ConfigError`` if there are fewer cells.
     """
-    with cells.capture_cells(run.model) as captured:
-        forced.run()
-    names = list(captured)
+    of_parts, parts = traced(forced).stages, dict(run.model.named_modules())
+    names = [name for name, part in parts.items() if isinstance(part, Cell) and of_parts[name]]
     if not -len(names) <= layer < len(names):
         raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counting from 0")
     name = names[layer]
-    steps = captured[name]
-
-    def of_example(values: Tensor) -> Tensor:
-        row = values[[min(forced.row, len(values) - 1)]].cpu()
-        return row.flip(1) if cells.backwards(name) else row
-
-    states = of_example(steps.states)
-    gates = {gate: of_example(values) for gate, values in steps.gates.items()}
-    return name, cells.CellSteps(states, gates), forced.words(name, states.shape[1])
+    steps = {stage: over_steps(calls) for stage, calls in of_parts[name].items()}
+    row = min(forced.row, len(steps["state"]) - 1)
+    ordered = {s: x[[row]].flip(1) if cells.backwards(name) else x[[row]] for s, x in steps.items()}
+    gates = {s.removesuffix(" gate"): x for s, x in ordered.items() if s.endswith(" gate")}
+    states = ordered["state"][0].numpy()
+    return name, states, gates, forced.words(name, len(states))
 
 
 @view(needs.explains, needs.steps_through)

@@ -16,9 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.look.cells import backwards
 from foveate.look.hooks import ForcedPass
-from foveate.look.stages import Calls, Trace, attention_stages, cell_stages, traced
+from foveate.look.stages import Calls, Trace, attention_stages, backwards, cell_stages, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward

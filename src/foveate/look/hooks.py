@@ -124,8 +124,6 @@ def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
     return both
 
 
-# Capturing weights: taps are set, the model runs, taps are removed.
-
 LIMIT = 2 * 2**30  # bytes of maps
 BYTES = 4  # per weight, stored in single precision
 

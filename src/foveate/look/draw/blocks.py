@@ -27,13 +27,12 @@ from torch import Tensor, nn
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.config import Config, Configurable
-from foveate.look.cells import backwards
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Text, visible
 from foveate.look.draw.terminal import cut
 from foveate.look.hooks import Call, ForcedPass
 from foveate.look.records import LAYERS, block_of
-from foveate.look.stages import Trace, over_steps, traced
+from foveate.look.stages import Trace, backwards, over_steps, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import ResidualBlock

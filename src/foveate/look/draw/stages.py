@@ -17,14 +17,13 @@ from rich.cells import cell_len
 
 import foveate.look.draw.figures as figures
 from foveate.config import ConfigError
-from foveate.look.cells import backwards
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.terminal import cut
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import spaced
-from foveate.look.stages import Stage, attention_stages, cell_stages, joined, traced
+from foveate.look.stages import Stage, attention_stages, backwards, cell_stages, joined, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import foveate.look.cells as cells
 import foveate.look.draw.analyses as analyses
 import foveate.look.draw.forward as film
 import foveate.look.draw.stages as stages
@@ -26,7 +25,7 @@ from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.records import block_of, suffixes
-from foveate.look.stages import over_steps, traced
+from foveate.look.stages import Gates, backwards, called, over_steps, traced
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
 from foveate.look.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
@@ -69,7 +68,7 @@ def states(
 ) -> StatesDrawing:
     """Draw the states of a cell, in the order of the text."""
     name, path, _, words = _cell(run, ready(run, text, target, image), layer)
-    return analyses.states(path, words, f"{cells.called(name)}: {run.path.name}")
+    return analyses.states(path, words, f"{called(name)}: {run.path.name}")
 
 
 @view(needs.explains, needs.recurs)
@@ -79,7 +78,7 @@ def gates(
     """Draw the gates of a cell, in the order of the text."""
     name, _, opened, words = _cell(run, ready(run, text, target, image), layer)
     try:
-        title = f"{cells.called(name)}: {run.path.name}"
+        title = f"{called(name)}: {run.path.name}"
         return analyses.gates(opened, words, title=title)
     except UserError as error:
         raise ConfigError(f"{name}: {error}") from None
@@ -87,7 +86,7 @@ def gates(
 
 def _cell(
     run: Run, forced: ForcedPass, layer: int
-) -> tuple[str, cells.Floats, cells.Gates, Sequence[str]]:
+) -> tuple[str, analyses.Floats, Gates, Sequence[str]]:
     """Return a recurrent cell by number: its name, states (T, H), gates, and its input at each.
 
     Steps are in the order of the text; they are numbered if words and steps differ in number.
@@ -100,7 +99,7 @@ def _cell(
     name = names[layer]
     steps = {stage: over_steps(calls) for stage, calls in of_parts[name].items()}
     row = min(forced.row, len(steps["state"]) - 1)
-    ordered = {s: x[[row]].flip(1) if cells.backwards(name) else x[[row]] for s, x in steps.items()}
+    ordered = {s: x[[row]].flip(1) if backwards(name) else x[[row]] for s, x in steps.items()}
     gates = {s.removesuffix(" gate"): x for s, x in ordered.items() if s.endswith(" gate")}
     states = ordered["state"][0].numpy()
     return name, states, gates, forced.words(name, len(states))

@@ -186,7 +186,7 @@ class _Film:
     def __init__(self, forced: ForcedPass, equation: Describe) -> None:
         self.forced, self.equation = forced, equation
         self.frames: list[ForwardFrame] = []
-        self.inputs: list[list[Array | str]] = []  # per frame: arrays or names of stages
+        self.inputs: list[Sequence[Array | str]] = []  # per frame: arrays or names of stages
         self.counts: dict[str, int] = {}  # positions of each part
 
     def add(self, name: str, calls: ModuleCalls, stages: Mapping[str, Calls]) -> None:
@@ -268,12 +268,8 @@ class _Film:
         """Add the embeddings with their positions, and the positions alone if these are added."""
         before, text = self.frames[-1].values[0], self.equation(position)
         at = torch.arange(len(values), device=next(self.forced.model.parameters()).device)
-        alone = (
-            position.embed(torch.zeros(1, *before.shape, device=at.device), at)[0]
-            .detach()
-            .cpu()
-            .numpy()
-        )
+        nothing = torch.zeros(1, *before.shape, device=at.device)
+        alone = position.embed(nothing, at)[0].detach().cpu().numpy()
         if alone.shape == before.shape and _same(values, before + alone):
             self._make("position", name, text, alone, [])
             return self._make("input", name, "x + PE(t)", values, [before, alone])
@@ -365,11 +361,7 @@ class _Film:
 
     def _find(self, values: Array, before: int) -> int | None:
         """Return the last frame of these values before a number, else the first after it."""
-        same = [
-            number
-            for number, frame in enumerate(self.frames)
-            if frame.values.shape == (1, *values.shape) and np.array_equal(frame.values[0], values)
-        ]
+        same = [n for n, f in enumerate(self.frames) if np.array_equal(f.values, values[None])]
         return next((n for n in reversed(same) if n < before), same[0] if same else None)
 
     def _make(
@@ -380,7 +372,7 @@ class _Film:
 
     def _append(self, frame: ForwardFrame, reads: Sequence[Array | str]) -> None:
         self.frames.append(frame)
-        self.inputs.append([*reads])
+        self.inputs.append(reads)
 
     def finished(self) -> list[ForwardFrame]:
         """Return all frames with what they read, the probabilities last."""
@@ -445,11 +437,7 @@ class _Film:
         block = self.frames[number].block
         for source in self.inputs[number]:
             if isinstance(source, str):
-                own = [
-                    n
-                    for n, f in enumerate(self.frames[:number])
-                    if f.name == source and f.block == block
-                ]
-                yield from own[-1:]
+                before = enumerate(self.frames[:number])
+                yield from [n for n, f in before if (f.name, f.block) == (source, block)][-1:]
             elif (place := self._find(source, number)) is not None and place != number:
                 yield place

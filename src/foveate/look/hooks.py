@@ -231,7 +231,7 @@ class Call(NamedTuple):
 
     module: nn.Module
     args: tuple[Any, ...]
-    named: dict[str, Any]
+    named: dict[str, object]
     output: Any
     name: str = ""
 
@@ -251,12 +251,10 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
     """Collect the calls of modules, in order."""
     calls: list[Call] = []
 
-    def record(*call: Any) -> None:
-        calls.append(Call(*call))
-
     with ExitStack() as stack:
         for module in modules:
-            stack.enter_context(module.register_forward_hook(record, with_kwargs=True))
+            hook = partial(module.register_forward_hook, with_kwargs=True)
+            stack.enter_context(hook(lambda *call: calls.append(Call(*call))))
         yield calls
 
 

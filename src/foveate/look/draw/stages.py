@@ -246,7 +246,7 @@ def film_figure(film: SheetGrid) -> Figure:
     made.align_titles()
     made.suptitle(film.title, size=figures.FONT_SIZE + 2, parse_math=False)
     note = textwrap.fill(film.caption, int(13 * made.get_figwidth()))
-    made.supxlabel(note, size=figures.FONT_SIZE - 1, color=figures.NOTE, parse_math=False)
+    made.supxlabel(note, parse_math=False, **figures.SMALL)
     return made
 
 

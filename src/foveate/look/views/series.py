@@ -130,9 +130,9 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
     if isinstance(task, Forecasting):
         evaluation = run.evaluate(split=split)
         assert isinstance(evaluation, ForecastEvaluation)
-        forced, free = (np.array(evaluation.curves[n]) for n in ("teacher_forced", "forecast"))
-        counts = np.full(len(free), float(len(task.windows(split))))
-        return PlaceErrors(counts, {"mse": forced}, {"mse": free})
+        curves = [np.array(evaluation.curves[n]) for n in ("teacher_forced", "forecast")]
+        counts = np.full(len(curves[0]), float(len(task.windows(split))))
+        return PlaceErrors(counts, {"mse": curves[0]}, {"mse": curves[1]})
     writer, model = run.need(Generates, "write text"), run.model
     collected: list[NDArray[np.float64]] = []
     chosen = spread(len(task.lengths(split)), EXAMPLES)
@@ -153,12 +153,8 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
     at = places.astype(int)
     counts = np.bincount(at).astype(float)
     means = [np.bincount(at, error) / np.maximum(counts, 1) for error in errors]
-    forced_nll, forced_accuracy, free_nll, free_accuracy = means
-    return PlaceErrors(
-        counts,
-        {"nll": forced_nll, "accuracy": forced_accuracy},
-        {"nll": free_nll, "accuracy": free_accuracy},
-    )
+    forced, free = (dict(zip(("nll", "accuracy"), means[k : k + 2], strict=True)) for k in (0, 2))
+    return PlaceErrors(counts, forced, free)
 
 
 @view(exposed)

@@ -30,6 +30,7 @@ Part = Literal[
     "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "order",
     "feed-forward", "dropout",
 ]  # fmt: skip
+Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 PARTS = {  # the matrices of each part, and what they show
     "queries": ("X", "× W_Q", "= Q", "A row of X times W_Q is the query of its word; keys and "
                 "values have their own matrices."),
@@ -130,7 +131,7 @@ def block(
     part: Annotated[Part, Field(description="part of the layer")] = "queries",
     activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
-    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 98,
+    seed: Seed = 98,
 ) -> SheetGrid:
     """Draw three words of three numbers in one part of a layer with two heads of size two."""
     torch.manual_seed(seed)
@@ -144,9 +145,7 @@ def block(
 
 @demo
 @torch.no_grad()
-def mixing(
-    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 2,
-) -> SheetGrid:
+def mixing(seed: Seed = 2) -> SheetGrid:
     """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
 
     The states H of three words have two numbers each, as have s and x. No key is read: row i of
@@ -171,12 +170,11 @@ def mixing(
         ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
     ]
     return SheetGrid(
-        sheets=[numbers(*each) for each in made],
-        across=3,
+        sheets=[numbers(*each) for each in made], across=3,
         title="Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",
-    )
+    )  # fmt: skip
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3

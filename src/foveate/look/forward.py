@@ -203,9 +203,9 @@ class _Film:
                 last = self.frames[-1].block if self.frames else name
                 self._make("residual sum", last, "x + f(x)", gave, [read, change])
             return None
-        if isinstance(module, TokenStem) and calls.read[0][0].dim() == 2:
-            ids = calls.read[0][0][min(row, len(calls.read[0][0]) - 1)].cpu().numpy()
-            self._make("tokens", name, "id of each token", ids[:, None].astype(np.float64), [])
+        if isinstance(module, TokenStem) and (ids := calls.read[0][0]).dim() == 2:
+            own = ids[min(row, len(ids) - 1), :, None].cpu().numpy().astype(np.float64)
+            self._make("tokens", name, "id of each token", own, [])
             scale = " · √D" if module.scale != 1 else ""
             if gave is not None:
                 text = f"E[id]{scale}" if type(module) is TokenStem else self.equation(module)
@@ -437,7 +437,7 @@ class _Film:
         block = self.frames[number].block
         for source in self.inputs[number]:
             if isinstance(source, str):
-                before = enumerate(self.frames[:number])
-                yield from [n for n, f in before if (f.name, f.block) == (source, block)][-1:]
+                earlier = enumerate(self.frames[:number])
+                yield from [n for n, f in earlier if (f.name, f.block) == (source, block)][-1:]
             elif (place := self._find(source, number)) is not None and place != number:
                 yield place

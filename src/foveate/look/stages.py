@@ -103,10 +103,14 @@ class Trace:
     scores: Tensor = field(default_factory=torch.Tensor)
 
 
-def traced(forced: ForcedPass, train: bool = False) -> Trace:
-    """Run a pass and return its trace, with a graph if ``train``.
+def traced(
+    forced: ForcedPass,
+    train: bool = False,
+    kinds: tuple[type[nn.Module], ...] = (BaseAttention, Cell),
+) -> Trace:
+    """Run a pass and return its trace, with a graph if ``train``, and the stages of some kinds.
 
-    Attentions and cells compute by their equations, cells step by step.
+    Modules of these kinds compute by their equations, cells step by step.
     """
     names = {part: name for name, part in forced.model.named_modules()}
     with ExitStack() as stack:
@@ -115,7 +119,7 @@ def traced(forced: ForcedPass, train: bool = False) -> Trace:
         stages = {
             name: stack.enter_context(capture_stages(part))
             for part, name in names.items()
-            if isinstance(part, BaseAttention | Cell)
+            if isinstance(part, kinds)
         }
         scores = forced.run()
     return Trace([call._replace(name=names[call.module]) for call in calls], stages, scores)

@@ -192,7 +192,7 @@ def picture(
 
     Without one, blocks are in order of construction.
     """
-    trace = trace or (Trace() if forced is None else traced(forced))
+    trace = trace or (Trace() if forced is None else traced(forced, kinds=(Cell,)))
     modules = blocks_of(model)
     owners = {name: _owner(name, modules) for name, _ in model.named_modules()}
     first: dict[str, int] = {}  # the number of the first call in each block

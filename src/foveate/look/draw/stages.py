@@ -11,6 +11,7 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from pydantic import Field
 from rich.cells import cell_len
@@ -23,7 +24,14 @@ from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.terminal import cut
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import spaced
-from foveate.look.stages import Stage, attention_stages, backwards, cell_stages, joined, traced
+from foveate.look.stages import (
+    Stage,
+    attention_stages,
+    backwards,
+    capture_stages,
+    cell_stages,
+    joined,
+)
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 
@@ -142,7 +150,8 @@ def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0
     Raises ``ConfigError`` for an unknown head or query.
     """
     module = forced.model.get_submodule(name)
-    calls = traced(forced).stages.get(name, {})
+    with torch.inference_mode(), capture_stages(module) as calls:
+        forced.run()
     if isinstance(module, BaseAttention):
         if not 0 <= head < module.num_heads:
             raise ConfigError(f"--head {head}: {name} has {module.num_heads}, counting from 0")

@@ -25,7 +25,7 @@ from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.records import block_of, suffixes
-from foveate.look.stages import Gates, backwards, called, over_steps, traced
+from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
 from foveate.look.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
@@ -92,16 +92,19 @@ def _cell(
     Steps are in the order of the text; they are numbered if words and steps differ in number.
     Raises ``ConfigError`` if there are fewer cells.
     """
-    of_parts, parts = traced(forced).stages, dict(run.model.named_modules())
-    names = [name for name, part in parts.items() if isinstance(part, Cell) and of_parts[name]]
+    with torch.inference_mode(), capture_cells(run.model) as captured:
+        forced.run()
+    names = list(captured)
     if not -len(names) <= layer < len(names):
         raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counting from 0")
     name = names[layer]
-    steps = {stage: over_steps(calls) for stage, calls in of_parts[name].items()}
-    row = min(forced.row, len(steps["state"]) - 1)
-    ordered = {s: x[[row]].flip(1) if backwards(name) else x[[row]] for s, x in steps.items()}
-    gates = {s.removesuffix(" gate"): x for s, x in ordered.items() if s.endswith(" gate")}
-    states = ordered["state"][0].numpy()
+
+    def of_example(values: Tensor) -> Tensor:
+        row = values[[min(forced.row, len(values) - 1)]]
+        return row.flip(1) if backwards(name) else row
+
+    states = of_example(captured[name].states)[0].numpy()
+    gates = {gate: of_example(values) for gate, values in captured[name].gates.items()}
     return name, states, gates, forced.words(name, len(states))
 
 

@@ -111,10 +111,7 @@ def loss_of(model: nn.Module) -> float:
 def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
     """Return the loss on the spirals before each step, with all points in one batch."""
     points, classes = spirals()
-    losses = []
-    for _ in range(steps):
-        losses.append(learn(F.cross_entropy(model(points), classes), optimizer))
-    return losses
+    return [learn(F.cross_entropy(model(points), classes), optimizer) for _ in range(steps)]
 
 
 def learn(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:

@@ -188,8 +188,13 @@ class ForwardDrawing(Drawing):
             return None
         for k, value in enumerate(values[0]):
             middle, ink = (edges[k] + edges[k + 1]) / 2, figures.ink(value, frame.least, frame.most)
+<<<<<<< HEAD
             label = _number(value, frame)
             figures.write(ax, middle, y + ROW / 2, label, ink, size=5.5, ha="center")
+=======
+            written = _number(value, frame)
+            figures.write(ax, middle, y + ROW / 2, written, ink, size=5.5, ha="center")
+>>>>>>> cuta
             if frame.title == OF_WEIGHTS:
                 place = {"rotation": -50, "rotation_mode": "anchor", "va": "top", "size": 6}
                 figures.write(ax, middle - 0.03, y + ROW + 0.02, words[k], figures.NOTE, **place)
@@ -333,11 +338,9 @@ def _frame(
 
 def _places(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[str]]:
     """Return the words of each part's positions, else its labels in attention, else numbers."""
-    places: dict[str, list[str]] = {}
-    for part in dict.fromkeys(frame.rows for frame in film if frame.rows):
-        count = next(frame.values.shape[1] for frame in film if frame.rows == part)
-        places[part] = forced.words(part, count, _labels(forced, film, part))
-    return places
+    counts = {frame.rows: frame.values.shape[1] for frame in reversed(film) if frame.rows}
+    parts = dict.fromkeys(frame.rows for frame in film if frame.rows)
+    return {part: forced.words(part, counts[part], _labels(forced, film, part)) for part in parts}
 
 
 def _produced(forced: ForcedPass, words: Sequence[str]) -> list[str]:

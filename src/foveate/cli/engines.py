@@ -1,4 +1,4 @@
-"""Which engine answers a request: that of a packed file, or PyTorch with the run."""
+"""Which engine answers a request: that of a packed file, or that of the run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class RunSpec(NamedTuple):
         if self.engine == "ctranslate2":
             sample = None if self.sample is None else Path(self.sample)
             return _through_ctranslate2(run, self.precision, sample)
-        return _in_int8(run) if self.precision == "int8" else run
+        if self.precision == "int8":
+            return _in_int8(run)
+        return _in_torch(run) if self.engine == "torch" else run
 
     def check(self) -> None:
         """Raise ``ConfigError`` for an unknown engine or precision."""
@@ -63,7 +65,7 @@ class RunSpec(NamedTuple):
     def packed(
         self, torch_only: Mapping[str, object], threads: int | None = None, verbose: bool = False
     ) -> PackedModel | None:
-        """Load the packed file that answers, ``run`` itself or that of the run; None for PyTorch.
+        """Load the packed file that answers, ``run`` itself or that of the run; None for the run.
 
         ``torch_only`` are options of the request, by name, that need PyTorch where they are true.
         Raises ``ConfigError`` where a packed file is named and cannot answer.
@@ -72,11 +74,12 @@ class RunSpec(NamedTuple):
         if file is not None:
             return self._loaded(file, threads, verbose)
         if verbose and reason:
-            say([f"engine: PyTorch, since {reason}"])
+            used = "PyTorch" if any(torch_only.values()) else "the run, not its packed file"
+            say([f"engine: {used}, since {reason}"])
         return None
 
     def chosen(self, torch_only: Mapping[str, object]) -> tuple[Path | None, str]:
-        """Return the file of `packed`, which is not loaded; None, and why, for PyTorch."""
+        """Return the file of `packed`, which is not loaded; None, and why, for the run."""
         from foveate.config import shipped
 
         self.check()
@@ -86,7 +89,8 @@ class RunSpec(NamedTuple):
             " ".join(self.overrides): self.overrides,
         }
         names = [name for name, value in (own | dict(torch_only)).items() if value]
-        reason = f"{', '.join(names)} needs PyTorch" if names else ""
+        needed = "PyTorch" if any(torch_only.values()) else "the run's weights"
+        reason = f"{', '.join(names)} needs {needed}" if names else ""
         file = shipped(Path(self.run))
         if file.is_file():
             if self.engine not in ("auto", "packed"):
@@ -115,7 +119,7 @@ class RunSpec(NamedTuple):
         except (UserError, OSError, SubprocessError) as error:
             if self.engine != "auto" or str(file) == self.run:
                 raise
-            say([f"engine: PyTorch, since {message_of(error)}"])
+            say([f"engine: the run, not its packed file, since {message_of(error)}"])
             return None
         if verbose:
             say([f"engine: packed, {model.describe()}"])
@@ -137,6 +141,15 @@ def with_search(run: Run, overrides: Sequence[str]) -> Run:
     search = tree.get("decode", {})
     fields = {"kind": search} if isinstance(search, str) else search
     return run.decoding(**fields) if fields else run
+
+
+def _in_torch(run: Run) -> Run:
+    """Return the run with its searches in PyTorch too, where the engine in C would answer."""
+    from foveate.run import RunEngine
+
+    engine = RunEngine(run.task, run.model, run.search)
+    engine.substituted = False
+    return run.by(engine)
 
 
 def _in_int8(run: Run) -> Run:

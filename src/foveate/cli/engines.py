@@ -39,7 +39,7 @@ class RunSpec(NamedTuple):
 
     def load(self) -> Run:
         """Load the run with PyTorch. Raises ``ConfigError`` for an unknown run or engine."""
-        from foveate.run import load
+        from foveate.run import RunEngine, load
 
         if self.engine == "ray":
             raise ConfigError("--engine ray only translates folders: give --in FOLDER --out FOLDER")
@@ -50,9 +50,11 @@ class RunSpec(NamedTuple):
         if self.engine == "ctranslate2":
             sample = None if self.sample is None else Path(self.sample)
             return _through_ctranslate2(run, self.precision, sample)
-        if self.precision == "int8":
-            return _in_int8(run)
-        return _in_torch(run) if self.engine == "torch" else run
+        if self.engine == "torch" and self.precision == "fp32":
+            engine = RunEngine(run.task, run.model, run.search)
+            engine.substituted = False  # its searches run in PyTorch too, where C would answer
+            return run.by(engine)
+        return _in_int8(run) if self.precision == "int8" else run
 
     def check(self) -> None:
         """Raise ``ConfigError`` for an unknown engine or precision."""
@@ -141,15 +143,6 @@ def with_search(run: Run, overrides: Sequence[str]) -> Run:
     search = tree.get("decode", {})
     fields = {"kind": search} if isinstance(search, str) else search
     return run.decoding(**fields) if fields else run
-
-
-def _in_torch(run: Run) -> Run:
-    """Return the run with its searches in PyTorch too, where the engine in C would answer."""
-    from foveate.run import RunEngine
-
-    engine = RunEngine(run.task, run.model, run.search)
-    engine.substituted = False
-    return run.by(engine)
 
 
 def _in_int8(run: Run) -> Run:

@@ -228,9 +228,8 @@ class Search(Configurable):
         ``max_extra`` tokens after a prefix. ``vocabulary`` are the ids of the tokens that the steps
         know, None for all. Raises `NoOutputError` for a source without an output.
         """
-        return result_of(
-            self.positions(steps, lengths, start, end, numbers, constraints, vocabulary)
-        )
+        found = self.positions(steps, lengths, start, end, numbers, constraints, vocabulary)
+        return result_of(found)
 
     @torch.no_grad()
     def positions(

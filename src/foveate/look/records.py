@@ -166,10 +166,7 @@ class AttentionRecord:
         return "cross_attention" if crosses else next(iter(self.blocks()), "")
 
     def layer_name(self, block: str | None = None, layer: int = -1) -> str:
-        """Return the name of a map: a layer of a block, of `first_block` if None.
-
-        Raises `UserError` with the blocks, or the number of layers, that exist.
-        """
+        """Return the name of a layer of a block, or of `first_block`. Raises `UserError`."""
         block = block or self.first_block()
         names = self.layers(block)
         if not -len(names) <= layer < len(names):
@@ -185,12 +182,10 @@ class AttentionRecord:
         """
         name = self.layer_name(block, layer)
         heads = self.drawn(name)
-        if head is None:
-            mean: NDArray[np.float32] = heads.mean(axis=0, dtype=np.float32)
-            return mean
-        if not 0 <= head < len(heads):
+        if head is not None and not 0 <= head < len(heads):
             raise UserError(f"head {head} of {name}: there are {len(heads)}")
-        chosen: NDArray[np.float32] = heads[head]
+        chosen: NDArray[np.float32]
+        chosen = heads.mean(axis=0, dtype=np.float32) if head is None else heads[head]
         return chosen
 
 

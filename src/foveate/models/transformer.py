@@ -105,8 +105,7 @@ class DecoderLayer(nn.Module):
         attend = partial(self.attend_to_prefix, mask=causal, state=state, position=position)
         sublayers: list[Sublayer] = [attend, self.feed_forward]
         if memory is not None and self.cross_attention is not None:
-            values = memory.values
-            cross = partial(self.cross_attention, memory=values, mask=visible, state=state)
+            cross = partial(self.cross_attention, memory=memory.values, mask=visible, state=state)
             sublayers.insert(1, cross)
         return through(self.blocks, sublayers, x, target_mask)
 

@@ -361,5 +361,4 @@ class Attention(BaseAttention):
             or overridden(dropout, Dropout, "forward")
         ):
             return False
-        trains_whole = dropout.training and dropout.p == 0  # with all of its weights
-        return fused_is_faster(queries, keys, values, context, trains_whole)
+        return fused_is_faster(queries, keys, values, context, dropout.training and dropout.p == 0)

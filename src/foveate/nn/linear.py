@@ -286,10 +286,7 @@ class ResidualBlock(nn.Module):
 def through(
     blocks: nn.ModuleList, sublayers: Iterable[Sublayer], x: Tensor, real: Tensor | None
 ) -> Tensor:
-    """Return x after one sub-layer after another, each in its residual block.
-
-    A last one without a block is left out: it is `NoFeedForward`, which changes nothing.
-    """
+    """Return x after each sub-layer, in its block; one without, `NoFeedForward`, is left out."""
     for block, sublayer in zip(cast(list[ResidualBlock], blocks), sublayers, strict=False):
         x = block.around(sublayer, x, real)
     return x

@@ -86,9 +86,8 @@ def forced(
 def forced_pass(task: AnyTask, model: Module, source: object, target: object) -> ForcedPass:
     """Return the forced pass of a source and a target; `forced` finds one where none is given.
 
-    The target may be None only for a task without a `default_target`: its pass then takes what the
-    model answers, or the source alone. Raises `UserError` if nothing is registered for the class of
-    the task.
+    A task without a `default_target` takes None: the model's answer, or the source alone. Raises
+    `UserError` if nothing is registered for the class of the task.
     """
     raise UserError(f"the task {task.config.kind} has nothing to explain")
 

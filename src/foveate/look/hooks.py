@@ -279,8 +279,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
         yield from tensors_in([getattr(value, each.name) for each in fields(value)])
 
 
-# A forced pass: a model reads an example with its whole target. Every task builds one per example
-# (`foveate.tasks.base.Task.forced`).
+# A forced pass: a model reads an example with its whole target (`foveate.run.passes.forced_pass`).
 
 
 @dataclass(frozen=True)

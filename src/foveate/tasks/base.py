@@ -63,7 +63,7 @@ class DecoderBatch:
 
 
 def spread(count: int, most: int) -> range:
-    """At most so many numbers from 0 to ``count``, evenly."""
+    """Return at most ``most`` numbers below ``count``, from 0, evenly spaced."""
     return range(0, count, max(1, count // max(1, most)))[:most]
 
 

@@ -646,11 +646,7 @@ class Listed(Tokenizer):
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         """Return the units that become pieces, most frequent first, ties by code point."""
-<<<<<<< HEAD
         config = vars(self.config)
-=======
-        config = dict(self.config)
->>>>>>> cutb
         frequent = (unit for unit, count in counts.items() if count >= config["min_frequency"])
         size = config.get("vocab_size")
         most = None if size is None else size - len(SPECIALS)

@@ -251,14 +251,6 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
     """Collect the calls of modules, in order."""
     calls: list[Call] = []
 
-<<<<<<< HEAD
-    def record(
-        module: nn.Module, args: tuple[object, ...], named: dict[str, object], output: object
-    ) -> None:
-        calls.append(Call(module, args, named, output))
-
-=======
->>>>>>> cuta
     with ExitStack() as stack:
         for module in modules:
             hook = partial(module.register_forward_hook, with_kwargs=True)

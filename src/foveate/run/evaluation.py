@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, singledispatch
+from functools import singledispatch
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
@@ -488,12 +488,7 @@ def evaluate_run(
         chosen = as_examples(task, *columns)
     else:
         registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
-<<<<<<< HEAD
         chosen = examples(task, split) if registered else split
-=======
-        own = partial(examples, task) if registered else str  # by its name where it is not
-        chosen = as_examples(task, *columns) if columns else own(split)
->>>>>>> cutb
     task.config = _with_options(run, options)
     request = _request(run, options)
     evaluation = evaluate(task, run.engine, chosen, request)
@@ -503,11 +498,7 @@ def evaluate_run(
     return beside_baseline(task, chosen, evaluation) if options.get("baseline") else evaluation
 
 
-<<<<<<< HEAD
 def _request(run: Trained, options: EvaluateOptions) -> SearchRequest:
-=======
-def _request(run: Run, options: EvaluateOptions) -> SearchRequest:
->>>>>>> cutb
     search = run.search(options.get("beam_size"), options.get("length_penalty"))
     return SearchRequest(search, batch_tokens=options.get("batch_tokens") or 8192)
 

@@ -188,20 +188,11 @@ def answer_scoring(
 
     def row(i: int, answer: Answer) -> EvaluatedExample:
         output, own = str(answer), references[i]
-<<<<<<< HEAD
-        scores: dict[str, float | None] = {}
-        for text in [own] if isinstance(own, str) else own:
-            if isinstance(answer, LabelAnswer):
-                scores[text] = answer.probabilities.get(text)
-            else:
-                scores[text] = figures_of([output], [text], ("chrf",))[0]["chrf"]
-=======
         texts = [own] if isinstance(own, str) else own
         if isinstance(answer, LabelAnswer):
             scores = {text: answer.probabilities.get(text) for text in texts}
         else:
             scores = {text: figures_of([output], [text], ("chrf",))[0]["chrf"] for text in texts}
->>>>>>> eyes60
         best = max(scores, key=lambda text: scores[text] or 0.0)
         return EvaluatedExample(
             i=i,

@@ -188,13 +188,8 @@ class ForwardDrawing(Drawing):
             return None
         for k, value in enumerate(values[0]):
             middle, ink = (edges[k] + edges[k + 1]) / 2, figures.ink(value, frame.least, frame.most)
-<<<<<<< HEAD
             label = _number(value, frame)
             figures.write(ax, middle, y + ROW / 2, label, ink, size=5.5, ha="center")
-=======
-            written = _number(value, frame)
-            figures.write(ax, middle, y + ROW / 2, written, ink, size=5.5, ha="center")
->>>>>>> cuta
             if frame.title == OF_WEIGHTS:
                 place = {"rotation": -50, "rotation_mode": "anchor", "va": "top", "size": 6}
                 figures.write(ax, middle - 0.03, y + ROW + 0.02, words[k], figures.NOTE, **place)

@@ -95,16 +95,10 @@ def check(target: str, seconds: float = 20.0) -> list[KindReport]:
     registered = kinds()
     module = _imported(target)
     defined = set(map(id, vars(module).values()))
-    ranks, last = {family: n for n, family in enumerate(FAMILIES)}, len(FAMILIES)
     own = [
         config
-<<<<<<< HEAD
-        for family, members in sorted(kinds().items(), key=lambda item: ranks.get(item[0], last))
-        for config in members.values()
-=======
         for family in dict.fromkeys((*FAMILIES, *kinds()))  # those with laws first
         for config in kinds().get(family, {}).values()
->>>>>>> eyes60
         if config.__module__ == module.__name__ and id(config.owner) in defined
     ]
     if not own:

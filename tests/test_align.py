@@ -31,10 +31,10 @@ from foveate.align.ibm import (
     agreed,
 )
 from foveate.config import kinds
-from foveate.data.synthetic import pairs
 from foveate.data.words import words
 from foveate.engine.links import Links, link_lines, links, read_pharaoh, write_pharaoh
 from foveate.kinds import load_kinds
+from grammar.pairs import pairs
 
 # ---- Statistical aligners against hands and brute force: IBM 1, HMM, both ways
 load_kinds()

@@ -3,8 +3,10 @@
 import itertools
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,9 @@ from foveate.cli import translate
 from foveate.cli.engines import RunSpec
 from foveate.cli.workers import ProcessEngine, in_order
 from foveate.data.corpus import WorkerError
+from foveate.engine.compiled import CompiledSearch
 from foveate.errors import is_for_the_user
+from foveate.models.recurrent import RecurrentDecoder
 from foveate.run import load
 from small_runs import CONFIGS, SUBJECTS, TRAIN, VERBS, Call, write_data
 from tolerances import MODEL, near
@@ -139,6 +143,46 @@ def test_weights_in_eight_bits(folder: Path, call: Call) -> None:
         assert refused.code == 2 and "leave out --precision int8" in refused.err
     printed = call("translate", folder / "run", "--precision", "int4", text=text)
     assert printed.code == 2 and "choose one of fp32, int8" in printed.err
+
+
+ENGINES = {  # options, the packed file, what searches, and what -v says
+    "the packed file": ((), True, {"C"}, "engine: packed"),
+    "its name": (("--engine", "packed"), True, {"C"}, "engine: packed"),
+    "no file": ((), False, {"C"}, "engine: the run, not its packed file, since it has no packed"),
+    "last": (
+        ("--checkpoint", "last"), True, {"C"},
+        "engine: the run, not its packed file, since checkpoint last needs the run's weights",
+    ),
+    "torch": (("--engine", "torch"), True, {"PyTorch"}, ""),
+    "both": (("--engine", "torch", "--checkpoint", "last"), True, {"PyTorch"}, ""),
+    "silence": (("--silence", "decoder"), True, {"PyTorch"}, "engine: PyTorch, since --silence"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_engine_that_is_named_searches(
+    folder: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    options, file, searching, said = ENGINES[name]
+    run = Path(shutil.copytree(folder / "run", tmp_path / "run"))
+    if not file:
+        (run / "packed.safetensors").unlink()
+    searched = set()
+    in_c, in_torch = CompiledSearch.outputs, RecurrentDecoder.forward
+
+    def outputs(*args: Any, **kwargs: Any) -> Any:
+        searched.add("C")
+        return in_c(*args, **kwargs)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        searched.add("PyTorch")
+        return in_torch(*args, **kwargs)
+
+    monkeypatch.setattr(CompiledSearch, "outputs", outputs)
+    monkeypatch.setattr(RecurrentDecoder, "forward", forward)
+    printed = call("translate", run, "-v", *options, text=b"the dog runs\n")
+    assert printed.code == 0 and searched == searching
+    assert printed.err.startswith(said) and bool(printed.err) == bool(said)
 
 
 def test_n_best(folder: Path, call: Call) -> None:

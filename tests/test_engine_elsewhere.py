@@ -128,4 +128,4 @@ def test_another_processor_gives_the_same_outputs(
         o.ids for each in right for o in each
     ]
     log_p = [float(value) for _, value, *_ in outputs]
-    assert log_p == pytest.approx([o.log_p for each in right for o in each], abs=1e-4)
+    assert log_p == pytest.approx([o.log_probability for each in right for o in each], abs=1e-4)

@@ -223,7 +223,9 @@ def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(force, bot
         if int8:
             assert outputs == first
         assert [(o.ids, o.ended) for o in outputs] == [(o.ids, o.ended) for o in first]
-        assert [o.log_p for o in outputs] == pytest.approx([o.log_p for o in first], abs=1e-4)
+        assert [o.log_probability for o in outputs] == pytest.approx(
+            [o.log_probability for o in first], abs=1e-4
+        )
 
 
 def test_bytes_of_minus_128_are_refused_on_every_set(force, monkeypatch) -> None:

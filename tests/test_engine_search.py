@@ -23,6 +23,7 @@ from foveate.decode.constraints import (
     Steps,
     byte_table,
 )
+from foveate.decode.engine import Outputs
 from foveate.decode.phrases import Phrase, Spelling, WordPieces
 from foveate.decode.sample import Sample, uniform
 from foveate.decode.search import Hypothesis, Search
@@ -31,7 +32,6 @@ from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
     EngineFailure,
-    EngineOutput,
     Sampling,
     Settings,
 )
@@ -142,12 +142,12 @@ def in_pytorch(
     return outputs
 
 
-def same(outputs: list[list[EngineOutput]], right: list[list[Hypothesis]]) -> None:
+def same(outputs: Outputs, right: Outputs) -> None:
     """The same outputs in the same order, with the same scores."""
     for own, other in zip(outputs, right, strict=True):
         assert [(o.ids, o.ended) for o in own] == [(h.ids, h.ended) for h in other]
-        for name, its in (("log_p", "log_probability"), ("score", "score")):
-            expected = [getattr(h, its) for h in other]
+        for name in ("log_probability", "score"):
+            expected = [getattr(h, name) for h in other]
             np.testing.assert_allclose([getattr(o, name) for o in own], expected, 2e-4, 2e-4)
 
 
@@ -314,7 +314,7 @@ def test_a_phrase_that_cannot_be_held_is_refused_or_missed() -> None:
     own = family("transformer")
     settings = replace(own.settings, width=4, best=4, length_penalty=0.6, pieces=PIECES)
 
-    def outputs(ids: Sequence[int], settings: Settings = settings) -> list[EngineOutput]:
+    def outputs(ids: Sequence[int], settings: Settings = settings) -> list[Hypothesis]:
         search = CompiledSearch(own.engine, settings)
         return search.outputs([[4, END]], [6], required=[[(Spelling(tuple(ids)),)]])[0]
 

@@ -11,7 +11,7 @@ from foveate.align.guided import GuidedBatch, GuidedTranslation, piece_links
 from foveate.align.ibm import Aligner, Model1
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.data.synthetic import pairs, write
+from foveate.data.synthetic import write
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BPE, Tokenizer, WordTokenizer
 from foveate.data.words import split_words
@@ -22,6 +22,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.run.linking import word_maps
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
+from grammar.pairs import pairs
 from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}

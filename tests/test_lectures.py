@@ -135,11 +135,12 @@ def test_the_studio_draws_what_the_command_draws(lecture, number, step, asked, c
 
 
 def test_a_command_of_a_step_may_have_any_option() -> None:
-    command = parsed("foveate demo step --hard --no-scaled --temperature 0.5")
+    name, _, options = parsed("foveate demo step --hard --no-scaled --temperature 0.5")
     given = {"hard": True, "scaled": False, "temperature": 0.5}
-    assert command.name == "step" and command.options.model_dump(exclude_unset=True) == given
-    command = parsed("foveate look picture runs/vit 3 --silence a:0 --silence b:1 --words")
-    assert command.options == Question(image="3", silence=("a:0", "b:1"), units="words")
+    assert name == "step" and options.model_dump(exclude_unset=True) == given
+    given = "foveate look picture runs/vit 3 --silence a:0 --silence b:1 --words"
+    question = Question(image="3", silence=("a:0", "b:1"), units="words")
+    assert parsed(given) == ("picture", ["vit"], question)
     for wrong in ("look maps runs/a 1", "demo rnns", "look heads runs/a --heads 1", "train a.toml"):
         with pytest.raises(
             UserError, match=r"no view|no demo|heads is not a field|can draw a step"

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.look.cells import capture_cells
 from foveate.look.draw.analyses import gates, gradients
 from foveate.look.flow import by_distance, influence
+from foveate.look.stages import capture_cells
 from foveate.models.classic import WindowDecoder
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.cells import backwards, capture_cells, principal
-from foveate.look.draw.analyses import importances, lens, permutation, states, surfaces
+from foveate.look.draw.analyses import importances, lens, permutation, principal, states, surfaces
 from foveate.look.draw.drawings import Drawing
 from foveate.look.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
 from foveate.look.perturbations import (
@@ -22,6 +21,7 @@ from foveate.look.perturbations import (
     without_positions,
     without_scaling,
 )
+from foveate.look.stages import backwards, capture_cells
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder

@@ -75,6 +75,8 @@ def test_a_view_of_ones_own_is_wherever_views_are(run: Run) -> None:
     [series] = drawing.series  # type: ignore[attr-defined]
     weights = run.explain("the dog runs").maps["decoder.layers.0.cross_attention"]
     assert series.values.tolist() == pytest.approx(weights.max(2).mean(1).tolist(), rel=0.1)
+    with pytest.raises(UserError, match="layer 9 of cross_attention: there are"):
+        find("sharpness").draw([run], Question(text="the dog runs", layer=9))
     name = run.path.name
     with TestClient(application([run.path]), base_url="http://127.0.0.1") as client:
         offered = client.get(f"/api/v1/runs/{name}").json()["views"]

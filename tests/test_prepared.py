@@ -245,7 +245,7 @@ def test_progress_has_rate_and_time_left_on_a_terminal_only() -> None:
         console = Console(file=open(os.devnull, "w"), force_terminal=terminal, record=True)  # noqa: SIM115
         with Meter("reading", 10, "MB", console) as meter:
             meter.add(5)
-            meter._bar.refresh()
+            meter.refresh()
         shown[terminal] = console.export_text()
         console.file.close()
     assert "reading" in shown[True] and "MB/s" in shown[True] and not shown[False]

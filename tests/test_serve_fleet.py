@@ -44,8 +44,9 @@ def test_all_at_once_says_what_is_wrong_with_one(runs: dict[str, Run]) -> None:
     assert all(fleet.run(place) is place.run for place in fleet.runs.values())
     assert [place.loads for place in fleet.runs.values()] == [1, 1]
     with pytest.raises(ExchangeError, match="ctranslate2 has no encoder"):
-        options = ServerOptions(languages=["fr:en"])
-        application([runs["rnn"].path], options, ServerEngine(engine="ctranslate2").loader([]))
+        load = ServerEngine(engine="ctranslate2").load
+        options = ServerOptions(languages=["fr:en"], load=load, preload=True)
+        application([runs["rnn"].path], options)
 
 
 def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:

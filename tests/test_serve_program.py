@@ -249,14 +249,13 @@ def test_what_is_unsafe_or_makes_no_sense_is_refused(run, message, words) -> Non
     loading = {name: message[name] for name in ("precision", "engine") if name in message}
     options = {"languages": ["en:fr"]} | {n: v for n, v in message.items() if n not in loading}
     with pytest.raises(ConfigError, match=re.escape(words)):
-        launch.serve(
-            [run.path], launch.ServerOptions(**options), ServerEngine(**loading).loader([])
-        )
+        engine = ServerEngine(**loading)
+        launch.serve([run.path], launch.ServerOptions(**options, load=engine.load))
 
 
 def test_the_batch_delay_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     started: list[launch.ServerOptions] = []
-    monkeypatch.setattr(launch, "serve", lambda runs, options, loader: started.append(options))
+    monkeypatch.setattr(launch, "serve", lambda runs, options: started.append(options))
     invoked("serve", run.path, "--max-batch-delay-ms", "3")
     assert started[0].batching["max_delay"] == 0.003
 

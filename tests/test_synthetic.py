@@ -14,6 +14,7 @@ import everyday
 from embedded_corpus import SHIPPED, files, pairs
 from foveate.data import synthetic
 from foveate.data.synthetic import EMBEDDED, SPLITS, write
+from grammar import pairs as embedded
 from grammar.clauses import split_of
 from grammar.laws import check, combinations, possible, words
 from grammar.lexicon import lexicon
@@ -22,7 +23,7 @@ LEXICON = lexicon()
 
 
 def test_each_english_sentence_has_one_translation() -> None:
-    translations = {pair.source: pair for pair in synthetic.pairs("train", 12_000)}
+    translations = {pair.source: pair for pair in embedded.pairs("train", 12_000)}
     for seed in (2, 3, 4):
         for pair in pairs("train", 300, seed):
             assert translations.setdefault(pair.source, pair) == pair
@@ -123,8 +124,8 @@ def test_the_tool_reproduces_the_everyday_sentences(tmp_path: Path, monkeypatch)
 
 @pytest.mark.scale
 def test_the_grammar_keeps_its_laws() -> None:
-    held_out = {split: synthetic.pairs(split, 400) for split in ("valid", "test")}
-    check(synthetic.pairs("train", 12_000), held_out)
+    held_out = {split: embedded.pairs(split, 400) for split in ("valid", "test")}
+    check(embedded.pairs("train", 12_000), held_out)
 
 
 @pytest.mark.scale
@@ -136,12 +137,12 @@ def test_the_tool_reproduces_the_corpora() -> None:
     for corpus, count in (("short", 2000), ("long", 3)):
         for split in SPLITS if corpus == "long" else ("train",):
             made = pairs(split, count, corpus=corpus)
-            assert synthetic.pairs(split, count, corpus) == made
+            assert embedded.pairs(split, count, corpus) == made
 
 
 def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None:
     for split, count in SHIPPED["long"].items():
-        shipped = synthetic.pairs(split, count, "long")
+        shipped = embedded.pairs(split, count, "long")
         lengths = Counter(len(words(pair.source)) for pair in shipped)
         assert set(range(5, 61)) <= set(lengths) <= set(range(3, 61))
         assert max(lengths.values()) - min(lengths[n] for n in range(5, 61)) <= 2 + count // 500
@@ -172,7 +173,7 @@ def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None
 )
 def test_what_is_not_shipped_says_what_is(split, count, corpus, message) -> None:
     with pytest.raises(ValueError, match=message):
-        synthetic.pairs(split, count, corpus)
+        embedded.pairs(split, count, corpus)
 
 
 def test_a_lexicon_that_names_an_unknown_noun_says_so() -> None:

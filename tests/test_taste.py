@@ -10,7 +10,7 @@ import pytest
 import sizes
 
 SOURCE = Path(__file__).parent.parent / "src" / "foveate"
-FUNCTION, NESTING, ANY, CASTS = 60, 4, 166, 73
+FUNCTION, NESTING, ANY, CASTS = 60, 4, 164, 70
 
 # Lines of src/foveate. The cap only falls: a change that needs more takes something out first.
 LINES = 64_502

@@ -21,9 +21,9 @@ from foveate.errors import UserError
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionDrawing
 from foveate.look.views import VIEWS, ViewEntry, find
-from foveate.look.views.exposure import NAMES, place_errors
 from foveate.look.views.options import Question
 from foveate.look.views.run_page import report
+from foveate.look.views.series import NAMES, place_errors
 from foveate.look.views.text import by_length, differences, grouped, in_order
 from foveate.look.views.training import panel, smoothed
 from foveate.run import Run

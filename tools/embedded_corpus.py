@@ -19,10 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from foveate.data.synthetic import EMBEDDED, SPLITS, SyntheticPair
+from foveate.data.synthetic import EMBEDDED, SPLITS
 from foveate.files import replace_file
 from grammar.laws import check
 from grammar.lexicon import Phrase, align, english, french, lexicon, spell
+from grammar.pairs import SyntheticPair
 from grammar.sentences import LongSentences, Sentences
 
 MIN_WORDS, MAX_WORDS = 3, {"short": 25, "long": 60}

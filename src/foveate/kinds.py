@@ -61,30 +61,24 @@ def all_kinds() -> list[Kind]:
     ]
 
 
-def config_tables(root: type[Config]) -> list[Kind]:
-    """Return the tables of a config that are not a choice among kinds, such as ``train.save``.
-
-    The top of the file is the table ``config``. A field that is a choice shows its family.
-    """
-    load_kinds()
-    return [
-        Kind("table", path or "config", _meaning(config), _fields(config))
-        for path, config in _walk(root).items()
-        if config.family is None
-    ]
-
-
 def described(name: str | None, root: type[Config]) -> list[Kind]:
     """Return what a name refers to: a family, a kind, a table of the config ``root``, or a field.
 
-    Tables and fields have dotted names, whose beginning may be left out: ``train.max_minutes``,
-    ``max_minutes``. For a field, all its owners are returned, with that field alone; without a
-    name, everything. Raises `ConfigError` with the nearest names if nothing has this name.
+    Tables are those of a config that are not a choice among kinds, such as ``train.save``; the top
+    of the file is ``config``. Tables and fields have dotted names, whose beginning may be left out:
+    ``train.max_minutes``, ``max_minutes``. For a field, all its owners are returned, with that
+    field alone; without a name, everything. Raises `ConfigError` with the nearest names if nothing
+    has this name.
     """
-    tables, members = config_tables(root), [*all_kinds(), *metric_kinds()]
+    members, places = [*all_kinds(), *metric_kinds()], _walk(root).items()
+    paths = {config.family: path for path, config in places if config.family}
+    tables = [
+        Kind("table", path or "config", _meaning(config), _fields(config))
+        for path, config in places
+        if config.family is None
+    ]
     if name is None:
         return tables + members
-    paths = {config.family: path for path, config in _walk(root).items() if config.family}
     family = next((f for f, path in paths.items() if path == name), name)
     for chosen in (
         [kind for kind in members if kind.family == family],

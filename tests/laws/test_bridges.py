@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.look.cells import capture_cells
+from foveate.look.stages import capture_cells
 from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
 from foveate.models.presets import PRESETS
 from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge

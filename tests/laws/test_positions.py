@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from foveate.errors import UserError
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
@@ -133,6 +134,29 @@ def test_alibi_prefers_what_is_near() -> None:
     torch.testing.assert_close(ratio[seen], expected[seen], rtol=1e-3, atol=0)
 
 
+SIZES = [(24, 8, 4), (24, 8, None), (32, 4, 5), (32, 4, None), (24, 4, 6), (30, 2, None), (7, 1, 2)]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("hidden_size", "num_heads", "head_size"), SIZES)
+@pytest.mark.parametrize("which", [0, 1], ids=["encoder", "decoder"])
+def test_rope_needs_an_even_head_size(
+    which: int, hidden_size: int, num_heads: int, head_size: int | None
+) -> None:
+    """It is that of the attention, and only D/H where the attention has none."""
+    attention = Attention.Config(head_size=head_size)
+    sizes = {"hidden_size": hidden_size, "num_heads": num_heads, "attention": attention}
+    config = changed(TRANSFORMER[which], position=Rotary.Config(), **sizes)
+    given = () if which == 0 else (None,)
+    size = head_size or hidden_size // num_heads
+    if size % 2:
+        with pytest.raises(UserError, match=rf"head size {size} must be even"):
+            config.build(Tokens(30), *given)
+    else:
+        out = config.build(Tokens(30), *given).eval()(ids(2, 7), *given)
+        assert (out.values if which == 0 else out).shape == (2, 7, hidden_size)
+
+
 def test_concatenated_is_a_map_of_both() -> None:
     position, x = built(Concatenated.Config(size=6)), torch.randn(2, 9, SIZE)
     encoding = Sinusoidal.Config().build(6, 1).encode(AT, 6).expand(2, -1, -1)
@@ -168,8 +192,8 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
 
 
 def test_rotary_refuses_odd_heads() -> None:
-    with pytest.raises(ValueError, match=r"12 / 4 must be even"):
-        Rotary.Config().build(12, 4)
+    with pytest.raises(ValueError, match=r"head size 3 must be even"):
+        Rotary.Config().build(12, 4).rotate(torch.zeros(1, 4, 2, 3), torch.arange(2))
 
 
 @pytest.mark.parametrize("size", [1, 7, 16])

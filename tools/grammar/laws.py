@@ -6,10 +6,10 @@ import re
 from functools import cache
 from itertools import pairwise
 
-from foveate.data.synthetic import SyntheticPair
 from foveate.data.words import words as cut
 from grammar.clauses import split_of, verb_name
 from grammar.lexicon import lexicon
+from grammar.pairs import SyntheticPair
 
 words = cache(cut)
 LEXICON = lexicon()

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from foveate.align.ibm import HMM, Model1, WordAligner
-from foveate.data.synthetic import SyntheticPair, pairs
 from foveate.data.words import split_words
 from foveate.look.draw import colors
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.figures import FONT_SIZE, paint, write_words
 from foveate.look.views.demos import text
+from grammar.pairs import SyntheticPair, pairs
 from history.drawing import Draw, OwnFigure, figure
 
 TRAINED_ON = 4000  # pairs

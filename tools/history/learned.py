@@ -8,13 +8,13 @@ import torch
 from matplotlib.figure import Figure
 
 from foveate.data.tokenizer import EOS
-from foveate.look.cells import capture_cells
 from foveate.look.draw import colors
 from foveate.look.draw.analyses import gates as draw_gates
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.figures import FONT_SIZE, paint, write_words
 from foveate.look.draw.maps import attention, heads
 from foveate.look.draw.sheets import SheetGrid
+from foveate.look.stages import capture_cells
 from foveate.look.views.inside import reading
 from foveate.run import Run
 from history.drawing import Draw, OwnFigure, figure, narrow, note

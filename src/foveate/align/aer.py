@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -55,19 +56,15 @@ def grow_diag(forward: Links, backward: Links) -> Links:
     return grown
 
 
-def _final(join: Callable[[bool, bool], bool]) -> Callable[[Links, Links], Links]:
-    """Return a function that grows, then adds links of either direction whose words are free."""
-
-    def grow(forward: Links, backward: Links) -> Links:
-        grown = grow_diag(forward, backward)
-        sources, targets = {s for s, _ in grown}, {t for _, t in grown}
-        for direction in (forward, backward):
-            for link in sorted(direction):
-                if join(link[0] not in sources, link[1] not in targets):
-                    _add(grown, link, sources, targets)
-        return grown
-
-    return grow
+def _final(some: Callable[[Iterable[bool]], bool], forward: Links, backward: Links) -> Links:
+    """Grow, then add links of either direction of whose words some are free: any, or all."""
+    grown = grow_diag(forward, backward)
+    sources, targets = {s for s, _ in grown}, {t for _, t in grown}
+    for direction in (forward, backward):
+        for link in sorted(direction):
+            if some((link[0] not in sources, link[1] not in targets)):
+                _add(grown, link, sources, targets)
+    return grown
 
 
 def _add(grown: Links, link: Link, sources: set[int], targets: set[int]) -> None:
@@ -76,15 +73,12 @@ def _add(grown: Links, link: Link, sources: set[int], targets: set[int]) -> None
     targets.add(link[1])
 
 
-grow_diag_final = _final(lambda source, target: source or target)  # either word is free
-grow_diag_final_and = _final(lambda source, target: source and target)  # both are
-
 METHODS: dict[str, Callable[[Links, Links], Links]] = {
     "intersection": lambda forward, backward: forward & backward,
     "union": lambda forward, backward: forward | backward,
     "grow-diag": grow_diag,
-    "grow-diag-final": grow_diag_final,
-    "grow-diag-final-and": grow_diag_final_and,
+    "grow-diag-final": partial(_final, any),
+    "grow-diag-final-and": partial(_final, all),
 }
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from foveate.align.aer import Gold, LinkCounts, rank_heads
 from foveate.align.ibm import AgreementAligner
 from foveate.data.words import words
-from foveate.engine.links import Maps, read_pharaoh
-from foveate.files import split_lines
+from foveate.engine.links import Maps, link_lines, read_pharaoh
 from foveate.run import Run
 
 HELD_OUT = ("valid", "test")
@@ -38,8 +37,8 @@ def _explained(run: Run, split: str) -> Iterator[Maps]:
 def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:
     """Return the links of the validation and the test data."""
     if (data / "test.align").exists():
-        texts = {name: (data / f"{name}.align").read_text("utf-8") for name in HELD_OUT}
-        links = {name: list(map(read_pharaoh, split_lines(text))) for name, text in texts.items()}
+        lines = {name: link_lines(data / f"{name}.align") for name in HELD_OUT}
+        links = {name: list(map(read_pharaoh, own)) for name, own in lines.items()}
     else:
         pairs = {
             name: [(words(s), words(t)) for s, t in zip(*run.pairs(name), strict=True)]

@@ -38,11 +38,6 @@ class PairGroup:
     source: Ints
     target: Ints
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """T and S; the group of the other direction has them swapped."""
-        return self.target.shape[1], self.source.shape[1] - 1
-
     def keys(self, width: int) -> Ints:
         """Return one number for each pair of words (f_j, e_i): (B, T, S + 1)."""
         keys: Ints = self.source[:, None, :] * width + self.target[:, :, None]
@@ -485,10 +480,11 @@ class AgreementAligner(Both):
         ready = self.ready(pairs)
         links: list[Links] = [set() for _ in pairs]
         numbers = self.forward.numbers, self.backward.numbers
-        backward = {g.shape: g for g in numbers[1].groups(reverse(ready))}
+        groups = numbers[1].groups(reverse(ready))
+        backward = {(g.source.shape[1] - 1, g.target.shape[1]): g for g in groups}
         for group in numbers[0].groups(ready):
             there = self.forward.posterior(group)
-            back = self.backward.posterior(backward[group.shape[::-1]])
+            back = self.backward.posterior(backward[there.shape[1], there.shape[2] - 1])
             sure = agreed(there, back)[:, :, 1:] > self.config.threshold**2
             for pair, target, source in np.argwhere(sure):
                 links[group.pairs[pair]].add((int(source), int(target)))

@@ -1,4 +1,4 @@
-"""Which engine answers a request: that of a packed file, or PyTorch with the run."""
+"""Which engine answers a request: that of a packed file, or that of the run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RunSpec(NamedTuple):
 
     def load(self) -> Run:
         """Load the run with PyTorch. Raises ``ConfigError`` for an unknown run or engine."""
-        from foveate.run import load
+        from foveate.run import RunEngine, load
 
         if self.engine == "ray":
             raise ConfigError("--engine ray only translates folders: give --in FOLDER --out FOLDER")
@@ -50,6 +50,10 @@ class RunSpec(NamedTuple):
         if self.engine == "ctranslate2":
             sample = None if self.sample is None else Path(self.sample)
             return _through_ctranslate2(run, self.precision, sample)
+        if self.engine == "torch" and self.precision == "fp32":
+            engine = RunEngine(run.task, run.model, run.search)
+            engine.substituted = False  # its searches run in PyTorch too, where C would answer
+            return run.by(engine)
         return _in_int8(run) if self.precision == "int8" else run
 
     def check(self) -> None:
@@ -63,7 +67,7 @@ class RunSpec(NamedTuple):
     def packed(
         self, torch_only: Mapping[str, object], threads: int | None = None, verbose: bool = False
     ) -> PackedModel | None:
-        """Load the packed file that answers, ``run`` itself or that of the run; None for PyTorch.
+        """Load the packed file that answers, ``run`` itself or that of the run; None for the run.
 
         ``torch_only`` are options of the request, by name, that need PyTorch where they are true.
         Raises ``ConfigError`` where a packed file is named and cannot answer.
@@ -72,11 +76,12 @@ class RunSpec(NamedTuple):
         if file is not None:
             return self._loaded(file, threads, verbose)
         if verbose and reason:
-            say([f"engine: PyTorch, since {reason}"])
+            used = "PyTorch" if any(torch_only.values()) else "the run, not its packed file"
+            say([f"engine: {used}, since {reason}"])
         return None
 
     def chosen(self, torch_only: Mapping[str, object]) -> tuple[Path | None, str]:
-        """Return the file of `packed`, which is not loaded; None, and why, for PyTorch."""
+        """Return the file of `packed`, which is not loaded; None, and why, for the run."""
         from foveate.config import shipped
 
         self.check()
@@ -86,7 +91,8 @@ class RunSpec(NamedTuple):
             " ".join(self.overrides): self.overrides,
         }
         names = [name for name, value in (own | dict(torch_only)).items() if value]
-        reason = f"{', '.join(names)} needs PyTorch" if names else ""
+        needed = "PyTorch" if any(torch_only.values()) else "the run's weights"
+        reason = f"{', '.join(names)} needs {needed}" if names else ""
         file = shipped(Path(self.run))
         if file.is_file():
             if self.engine not in ("auto", "packed"):
@@ -115,7 +121,7 @@ class RunSpec(NamedTuple):
         except (UserError, OSError, SubprocessError) as error:
             if self.engine != "auto" or str(file) == self.run:
                 raise
-            say([f"engine: PyTorch, since {message_of(error)}"])
+            say([f"engine: the run, not its packed file, since {message_of(error)}"])
             return None
         if verbose:
             say([f"engine: packed, {model.describe()}"])

@@ -283,7 +283,9 @@ def _report(
             tally.note(event, *places)
     count, before = sum(source.lines for source in sources), len(sources) - begun
     new = sum(events is not None for events in finished.values()) - before
-    summary = f"{len(sources):,} files, {count:,} lines: {new:,} translated"
+    sizes = {"file": len(sources), "line": count}
+    summary = ", ".join(f"{n:,} {unit}" + "s" * (n != 1) for unit, n in sizes.items())
+    summary += f": {new:,} translated"
     tally.remarks.append(summary + (f", {before:,} were done before" if before else ""))
     for why, paths in skipped.items():
         names = ", ".join(paths[:SHOWN]) + ", …" * (len(paths) > SHOWN)

@@ -16,7 +16,6 @@ from foveate.system import processors
 
 if TYPE_CHECKING:
     from foveate.engine.answers import Translator
-    from foveate.serve.launch import RunLoader
 
 
 serve = typer.Typer(
@@ -65,12 +64,9 @@ class ServerEngine:
 
         return batch_threads(threads, self.processes)
 
-    def loader(self, runs: Sequence[Path]) -> RunLoader:
-        """Return the server's loader, at the start if a file is named or exported: it may fail."""
-        from foveate.serve.launch import RunLoader
-
-        at_start = self.engine == "ctranslate2" or any(run.is_file() for run in runs)
-        return RunLoader(self.load, 1 + self.processes, at_start)
+    def may_fail(self, runs: Sequence[Path]) -> bool:
+        """Return whether loading may fail, and is done at the start: of a file, or an export."""
+        return self.engine == "ctranslate2" or any(run.is_file() for run in runs)
 
 
 @dataclass(frozen=True)
@@ -168,13 +164,14 @@ def serve_runs(serving: Serving) -> None:
     batching = chosen(serving.batching) | {"workers": engine.threads(runs, serving.threads)}
     batching["max_delay"] = batching.pop("max_batch_delay_ms") / 1000
     server = ServerOptions(
-        **chosen(serving.address), weights=serving.weights, preload=serving.preload,
+        **chosen(serving.address), weights=serving.weights, load=engine.load,
+        copies=1 + serving.processes, preload=serving.preload or engine.may_fail(runs),
         studio=serving.studio, studio_token=serving.studio_token, protect=serving.protect or (),
         glossaries=serving.glossaries, drain=serving.drain, log_level=serving.log_level,
         translation=chosen(serving.terms), limits=chosen(serving.limits),
         batching=batching,
     )  # fmt: skip
-    serve(runs, server, engine.loader(runs))
+    serve(runs, server)
 
 
 @keys.command("add")

@@ -315,7 +315,9 @@ class LineFiles:
 
     def __init__(self, outputs: LineOutputs, tally: Tally) -> None:
         """Raise ``ConfigError`` for a file that cannot be read or has the wrong ending."""
-        self.outputs, self.tally = outputs, tally
+        from foveate.data.text import read_lines
+
+        self.outputs, self.tally, self._count = outputs, tally, 0
         self.records: list[AttentionRecord] = []
         page, prefixes = outputs.attention, outputs.prefix_file
         if page is not None and page.suffix.lower() not in (".html", ".htm"):
@@ -325,16 +327,31 @@ class LineFiles:
             if outputs.alignments is None
             else outputs.alignments.open("w", encoding="utf-8", newline="\n")
         )
-        self.prefixes = None if prefixes is None else Prefixes(prefixes)
+        try:
+            self._file = None if prefixes is None else prefixes.open("rb")
+        except OSError as error:
+            raise ConfigError(f"cannot read the prefixes {prefixes}: {error.strerror}") from None
+        self.damaged = list[int]()
+        self.prefixes = read_lines(self._file or (), self.damaged)
 
     def __enter__(self) -> Self:
         return self
 
     def options(self, lines: Sequence[str], options: TranslateOptions) -> TranslateOptions:
-        """Return the options for the next lines, with the beginnings of their outputs."""
-        if self.prefixes is None:
+        """Return the options for the next lines, with the beginnings of their outputs.
+
+        Raises ``ConfigError`` if there are fewer of them, or one is not UTF-8.
+        """
+        path = self.outputs.prefix_file
+        if path is None:
             return options
-        return {**options, "prefix": self.prefixes.take(len(lines))}
+        prefix = list(islice(self.prefixes, len(lines)))
+        self._count += len(prefix)
+        if len(prefix) < len(lines):
+            raise ConfigError(f"{path} ends after line {self._count}; give one for each line")
+        if self.damaged:
+            raise ConfigError(f"{path}:{self.damaged[0]} is not UTF-8; convert the file")
+        return {**options, "prefix": prefix}
 
     def add(self, answer: TextAnswer, number: int) -> None:
         """Write the links of the answer to a line (from 1), and record its attention."""
@@ -352,39 +369,12 @@ class LineFiles:
     def __exit__(self, *error: object) -> None:
         if self.links is not None:
             self.links.close()
-        if self.prefixes is not None:
-            self.tally.remarks += self.prefixes.close()
+        if self._file is not None:
+            if left := sum(1 for _ in self.prefixes):
+                message = f"{self.outputs.prefix_file} has {left:,} more lines than the input"
+                self.tally.remarks.append(f"{message}: ignored")
+            self._file.close()
         if self.outputs.attention is not None and self.records:
             from foveate.look.draw.maps import save_html
 
             self.tally.remarks += save_html(self.records, self.outputs.attention).notes
-
-
-class Prefixes:
-    """The lines of a file with which outputs begin, read in step with the lines of the input."""
-
-    def __init__(self, path: Path) -> None:
-        from foveate.data.text import read_lines
-
-        self.path, self.damaged, self._count = path, list[int](), 0
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise ConfigError(f"cannot read the prefixes {path}: {error.strerror}") from None
-        self._lines = read_lines(self._file, self.damaged)
-
-    def take(self, count: int) -> list[str]:
-        """Return the next lines. Raises ``ConfigError`` if there are fewer, or one is not UTF-8."""
-        lines = list(islice(self._lines, count))
-        self._count += len(lines)
-        if len(lines) < count:
-            raise ConfigError(f"{self.path} ends after line {self._count}; give one for each line")
-        if self.damaged:
-            raise ConfigError(f"{self.path}:{self.damaged[0]} is not UTF-8; convert the file")
-        return lines
-
-    def close(self) -> list[str]:
-        """Close the file; return a message if it has more lines than the input."""
-        left = sum(1 for _ in self._lines)
-        self._file.close()
-        return [f"{self.path} has {left:,} more lines than the input: ignored"] if left else []

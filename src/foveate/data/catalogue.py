@@ -205,7 +205,12 @@ def _verified(
         content, where = _from_mirror(data, file, mirror)
     else:
         content, where = _from_origin(data, file, scratch, progress)
-    _verify(content, file, where)
+    digest = _sha256(_unpack(content, where))
+    if digest != file.content:
+        raise DataError(
+            f"{where} is not the {file.name} that the catalogue knows: its content has sha256"
+            f" {digest}, not {file.content}. Nothing was kept; fetch again or use another mirror"
+        )
     return content
 
 
@@ -317,15 +322,6 @@ def _unpack(content: bytes, where: str) -> bytes:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{where} is a damaged gzip file: {error}") from None
-
-
-def _verify(content: bytes, file: File, where: str) -> None:
-    digest = _sha256(_unpack(content, where))
-    if digest != file.content:
-        raise DataError(
-            f"{where} is not the {file.name} that the catalogue knows: its content has sha256"
-            f" {digest}, not {file.content}. Nothing was kept; fetch again or use another mirror"
-        )
 
 
 def _put(content: bytes, place: Path) -> None:

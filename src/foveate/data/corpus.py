@@ -60,38 +60,30 @@ from foveate.files import cache_folder, locked, sync, write_text
 from foveate.system import processors
 
 
-class Meter:
+class Meter(Progress):
     """A progress bar on standard error with rate, elapsed and remaining time, as a context."""
 
     def __init__(
         self, label: str, total: float | None, unit: str, console: Console | None = None
     ) -> None:
         """Take ``total`` in ``unit``, or None if it is unknown."""
-        self.done, self.unit = 0.0, unit
-        self._start = time.monotonic()
+        self.done, self.unit, self._began = 0.0, unit, time.monotonic()
         console = console or Console(stderr=True)
         words = TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[rate]}")
         columns = (*words, TimeElapsedColumn(), TimeRemainingColumn())
         quiet = not console.is_terminal
-        self._bar = Progress(*columns, console=console, transient=True, disable=quiet)
-        self._task = self._bar.add_task(escape(label), total=total, rate="")
+        super().__init__(*columns, console=console, transient=True, disable=quiet)
+        self._own = self.add_task(escape(label), total=total, rate="")
 
     def add(self, amount: float) -> None:
         """Advance by an amount."""
         self.done += amount
-        rate = self.done / max(1e-9, time.monotonic() - self._start)
-        self._bar.update(self._task, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
+        rate = self.done / max(1e-9, time.monotonic() - self._began)
+        self.update(self._own, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
 
     def busy(self) -> None:
         """Show that work of unknown length continues."""
-        self._bar.update(self._task, total=None, rate="")
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+        self.update(self._own, total=None, rate="")
 
 
 Span = tuple[int, int]  # from the first row to the one after the last

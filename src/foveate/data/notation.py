@@ -18,16 +18,8 @@ import numpy as np
 from foveate.data.catalogue import DataError
 from foveate.errors import UserError
 
-MISSING = (
-    "",
-    "na",
-    "n/a",
-    "#n/a",
-    "nan",
-    "null",
-    "none",
-    "?",
-)  # cells without a value, in lower case
+# cells without a value, in lower case
+MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?")
 PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 MARKS = str.maketrans({"\u2212": "-", "\u066b": ".", "\u066c": None})  # minus sign; Arabic marks
 GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)")
@@ -227,18 +219,15 @@ def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
     """Return the formats in which all cells of a column are dates."""
     if not cells:
         return []
-    digits = {len(cell) for cell in cells} if all(map(str.isdecimal, cells)) else set()
-    if digits:  # a number is a date if the column's name says so, or if it must be
-        if digits == {8}:
-            return ["%Y%m%d"] if _are_dates(cells, "%Y%m%d") else []
-        numbers: dict[frozenset[int], str | None] = {
-            frozenset({4}): None,
-            frozenset({10}): "unix",
-            frozenset({13}): "unix_ms",
-        }
-        known = WHEN.fullmatch(name) and frozenset(digits) in numbers
-        return [numbers[frozenset(digits)]] if known else []
-    return [form for form in (None, *FORMS) if _are_dates(cells, form)]
+    forms: list[str | None] = [None, *FORMS]
+    if all(map(str.isdecimal, cells)):  # a date if the column's name says so, or if it must be
+        digits = {len(cell) for cell in cells}
+        if digits != {8}:
+            numbers = {4: None, 10: "unix", 13: "unix_ms"}
+            named = WHEN.fullmatch(name) and len(digits) == 1
+            return [form for size, form in numbers.items() if named and size in digits]
+        forms = ["%Y%m%d"]
+    return [form for form in forms if _are_dates(cells, form)]
 
 
 def is_date(cell: str, form: str | None) -> bool:

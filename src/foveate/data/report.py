@@ -290,8 +290,8 @@ def report(
         for check_name, check in checks.items():
             same = kind == "pairs" or check_name in _CHARACTERS
             title = check_name if same else _TITLES[kind].get(check_name)
-            if title is not None and (odd := check(traits)).any():
-                findings.append(_finding(title, odd, corpus))
+            if title is not None:
+                findings += _found(title, check(traits), corpus)
         texts = (corpus.sources, corpus.targets)[sides]
         languages = [
             language_of(side, name)
@@ -396,20 +396,18 @@ def _swapped_sides(
 ) -> list[Finding]:
     """Return findings of sides in other languages than named, or swapped relative to train."""
     source, target = languages
-    every = np.ones(len(corpus), bool)
-    findings = []
+    titles = []
     if named is not None and (source, target) == named[::-1]:
         title = f"sides seem swapped: named {named[0]} and {named[1]}, they read as"
-        findings.append(_finding(f"{title} {source} and {target}", every, corpus))
+        titles.append(f"{title} {source} and {target}")
     elif named is not None:
         for side, code, name in zip(("source", "target"), languages, named, strict=True):
             if code is not None and code != name:
-                findings.append(_finding(f"{side} reads as {code}, not as {name}", every, corpus))
+                titles.append(f"{side} reads as {code}, not as {name}")
     if train is not None and source != target and languages == train.languages[::-1]:
-        findings.append(
-            _finding(f"sides seem swapped: in train {target} → {source}", every, corpus)
-        )
-    return findings
+        titles.append(f"sides seem swapped: in train {target} → {source}")
+    every = [True] * len(corpus)
+    return [finding for title in titles for finding in _found(title, every, corpus)]
 
 
 def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> list[Finding]:
@@ -418,8 +416,7 @@ def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> li
         return []
     pairs = zip(corpus.sources, corpus.targets, strict=True)
     odd = [language(s) == target and language(t) == source for s, t in pairs]
-    title = f"pair the other way round, {target} → {source}"
-    return [_finding(title, np.array(odd), corpus)] if any(odd) else []
+    return _found(f"pair the other way round, {target} → {source}", odd, corpus)
 
 
 def are_labels(values: Sequence[str]) -> bool:
@@ -431,22 +428,18 @@ def are_labels(values: Sequence[str]) -> bool:
 
 def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | None) -> list[Finding]:
     """Return columns that seem swapped, and labels that never occur in training."""
-    findings = []
     plain = Counter(" ".join(label.split()).casefold() for label in counts)
-    if any(count > 1 for count in plain.values()):
-        same = [plain[" ".join(label.split()).casefold()] > 1 for label in corpus.targets]
-        title = "labels that differ in blanks or case alone"
-        findings.append(_finding(title, np.array(same), corpus))
+    same = [plain[" ".join(label.split()).casefold()] > 1 for label in corpus.targets]
+    findings = _found("labels that differ in blanks or case alone", same, corpus)
     if are_labels(corpus.sources) and not are_labels(corpus.targets):
         title = (
             f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "
             "exchange data.columns, data.keys or the files"
         )
-        findings.append(_finding(title, np.ones(len(corpus), bool), corpus))
+        findings += _found(title, [True] * len(corpus), corpus)
     elif train is not None:
         new = [label not in train.labels for label in corpus.targets]
-        if any(new):
-            findings.append(_finding("label that train does not have", np.array(new), corpus))
+        findings += _found("label that train does not have", new, corpus)
     return findings
 
 
@@ -511,10 +504,12 @@ def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> 
     return dropped | keep(lengths[~identical & ~again], config)[1]
 
 
-def _finding(title: str, odd: Mask, corpus: Corpus) -> Finding:
+def _found(title: str, odd: Mask | list[bool], corpus: Corpus) -> list[Finding]:
+    """Return the finding of odd pairs, none without any."""
     few = corpus.take(np.flatnonzero(odd)[:EXAMPLES])
     sides = zip(few.lines, few.sources, few.targets, strict=True)
-    return Finding(title, int(odd.sum()), [(int(n), s[:120], t[:120]) for n, s, t in sides])
+    finding = Finding(title, int(np.sum(odd)), [(int(n), s[:120], t[:120]) for n, s, t in sides])
+    return [finding] if finding.count else []
 
 
 def _first(keys: NDArray[np.uint64]) -> Mask:

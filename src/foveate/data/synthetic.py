@@ -10,7 +10,6 @@ pairs of words, an adjective or a verb with its noun, that never occur in traini
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -20,29 +19,6 @@ from foveate.files import replace_file
 SPLITS, ENDINGS = ("train", "valid", "test"), ("en", "fr", "align")
 CORPORA = {"everyday": ENDINGS[:2], "short": ENDINGS, "long": ENDINGS}  # and the endings of each
 EMBEDDED = Path(__file__).parent / "embedded"  # {corpus}/{split}.{ending}.bz2
-
-
-@dataclass(frozen=True, slots=True)
-class SyntheticPair:
-    """A sentence, its translation, and which words translate which.
-
-    ``alignment`` holds pairs (i, j): source word i, target word j, counted from 0, words as in
-    `data.words.split_words`. A word may have several partners or none.
-    """
-
-    source: str
-    target: str
-    alignment: tuple[tuple[int, int], ...]
-
-
-def pairs(split: str, count: int, corpus: str = "short") -> list[SyntheticPair]:
-    """Return a split's first ``count`` distinct pairs with links. Raises like `read_lines`."""
-    columns = (read_lines(split, ending, count, corpus) for ending in ENDINGS)
-    result = []
-    for source, target, links in zip(*columns, strict=True):
-        ends = (link.split("-") for link in links.split())
-        result.append(SyntheticPair(source, target, tuple((int(i), int(j)) for i, j in ends)))
-    return result
 
 
 def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None:

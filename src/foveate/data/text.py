@@ -37,7 +37,6 @@ DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
 JSON = (".jsonl", ".ndjson", ".json")
 CSV = ".csv"
-CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*"(?!")')  # the rest of a CSV's quoted cell, and its end
 BILINGUAL_FORMAT = 2  # of the pairs of PO, TMX and XLIFF; raised like CSV_FORMAT
 CSV_FORMAT = 3  # of the rows of a CSV; raised when the same file is read differently
 FASTTEXT = "__label__"  # before each label in files of fastText
@@ -542,8 +541,8 @@ def _records(
     for number, (line, why) in enumerate(lines, start=1):
         if why and bad is None:
             bad = BadLine(str(path), number, f"line {number}: {why}" if parts else why)
-        quoted = _ends_quoted(line, delimiter, bool(parts))
         parts.append(line)
+        quoted = _ends_quoted(" ".join(parts), delimiter) if '"' in line else len(parts) > 1
         if not quoted:
             yield bad or " ".join(parts), len(parts)
             parts, start, bad = [], number + 1, None
@@ -555,22 +554,15 @@ def _records(
         )
 
 
-def _ends_quoted(line: str, delimiter: str, quoted: bool) -> bool:
-    """Return whether a line ends in a quoted cell; ``quoted``: it begins in one.
+def _ends_quoted(record: str, delimiter: str) -> bool:
+    """Return whether a text ends in a quoted cell, so that the next line belongs to its row.
 
-    A quote only opens a cell at its start, as in `csv`: ``a 5" disk`` is a cell.
+    A quote only opens a cell at its start: ``a 5" disk`` is a cell.
     """
-    if '"' not in line:
-        return quoted
-    place = 0
-    while place >= 0:
-        if quoted or line.startswith('"', place):
-            place += not quoted
-            if (closed := CLOSED.match(line, place)) is None:
-                return True
-            place, quoted = closed.end(), False
-        place = line.find(delimiter, place) + 1 or -1
-    return False
+    try:
+        return len(list(csv.reader([record, ""], delimiter=delimiter))) == 1
+    except csv.Error:
+        return record.count('"') % 2 == 1
 
 
 def delimiters_of(lines: Sequence[str]) -> list[Delimiter]:

@@ -1,4 +1,4 @@
-"""Beam search (standard, diverse, with required phrases), and greedy search, a beam of one."""
+"""Beam search (standard, diverse, with required phrases), and greedy search."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Beam(Search):
         return self.config.stop
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
-        """Return the 2n best extensions of each group: log p, token, parent, (M, G, ≤ 2n) each."""
+        """Return the 2k best extensions of each group: log p, token, parent, (M, G, ≤ 2k) each."""
         log_p, token, parent = best(beams.log_p[:, 0], following, self.width)
         return log_p[:, None], token[:, None], parent[:, None]
 
@@ -85,10 +85,10 @@ def best(
     size: int,
     penalty: Float[Tensor, "M V"] | None = None,
 ) -> Extensions:
-    """Return the 2k best extensions of n hypotheses: log p, token, parent, (M, ≤ 2k) each.
+    """Return the 2k best extensions of n ≤ k hypotheses: log p, token, parent, (M, ≤ 2k) each.
 
-    A hypothesis has at most k live extensions and one that ends, so k + 1 of each suffice.
-    ``penalty`` is subtracted from log p only to order the extensions.
+    ``size`` is k. A hypothesis has at most k live extensions and one that ends, so k + 1 of each
+    suffice. ``penalty`` is subtracted from log p only to order the extensions.
     """
     logits, log_z = following.logits, following.log_z
     if penalty is not None:

@@ -383,7 +383,7 @@ class Constrained:
         log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
 
     ``limits`` are the maximum lengths of each source's outputs, their ends included, ``ends`` the
-    ids of start and end, ``rows`` the numbers of the sources; ``vocabulary`` are the ids that the
+    ids of start and end, ``numbers`` those of the sources; ``vocabulary`` are the ids that the
     steps number by their index, None for all. A prefix takes no part in Z: the score of an output
     includes what its prefix costs the model, and equals that of the same output without a prefix.
     Rules begin after the prefix. If rules allow no token, the output ends, with p = 1; inside a
@@ -395,18 +395,18 @@ class Constrained:
         steps: Steps,
         limits: Sequence[int],
         ends: tuple[int, int],
-        rows: Sequence[int],
+        numbers: Sequence[int],
         constraints: Constraints,
         vocabulary: Int[Tensor, "W"] | None = None,
     ) -> None:
         self.steps, self.device, self.vocabulary = steps, steps.device, vocabulary
-        self.limits, self.rows, (self.start, self.end) = limits, rows, ends
+        self.limits, self.numbers, (self.start, self.end) = limits, numbers, ends
         self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
         self.rules, self.stop = constraints.rules, constraints.stop
         # of the sources that are still being decoded
-        self.prefixes = [constraints.prefixes[n] for n in rows] if constraints.prefixes else []
-        demands = [constraints.required[n] for n in rows] if constraints.required else []
+        self.prefixes = [constraints.prefixes[n] for n in numbers] if constraints.prefixes else []
+        demands = [constraints.required[n] for n in numbers] if constraints.required else []
         self.tracker = PhraseTracker(demands) if any(d.phrases for d in demands) else None
         table = constraints.characters
         if table is not None and vocabulary is not None:

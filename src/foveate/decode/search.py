@@ -207,7 +207,7 @@ class Search(Configurable):
         except TypeError:
             raise ConfigError(
                 f"{type(self).__name__}.find takes the steps only: define find(self, steps); "
-                "limits, start, end and rows are attributes of the steps, such as steps.limits"
+                "limits, start, end and numbers are attributes of the steps, such as steps.limits"
             ) from None
         self.config = config
 
@@ -236,18 +236,19 @@ class Search(Configurable):
         lengths: Sequence[int],
         start: int,
         end: int,
-        rows: Sequence[int] | None = None,
+        numbers: Sequence[int] | None = None,
         constraints: Constraints = FREE,
         vocabulary: Int[Tensor, "W"] | None = None,
     ) -> Outputs:
         """Return the hypotheses of each source, best first; ``start`` and ``end`` are ids.
 
-        ``rows`` number the sources (0, 1, … if None): samples and ``constraints`` go by these
-        numbers, so that the outputs of a source do not depend on its batch. Outputs may always have
+        ``numbers`` are those of the sources (0, 1, … if None): samples and ``constraints`` go by
+        them, so that the outputs of a source do not depend on its batch. Outputs may always have
         ``max_extra`` tokens after a prefix. ``vocabulary`` are the ids of the tokens that the steps
         know, None for all. Raises `NoOutputError` for a source without an output.
         """
-        return result_of(self.positions(steps, lengths, start, end, rows, constraints, vocabulary))
+        found = self.positions(steps, lengths, start, end, numbers, constraints, vocabulary)
+        return result_of(found)
 
     @torch.no_grad()
     def positions(
@@ -256,12 +257,12 @@ class Search(Configurable):
         lengths: Sequence[int],
         start: int,
         end: int,
-        rows: Sequence[int] | None = None,
+        numbers: Sequence[int] | None = None,
         constraints: Constraints = FREE,
         vocabulary: Int[Tensor, "W"] | None = None,
     ) -> Positions:
         """Run the same search, yielding position by position; it returns the same outputs."""
-        numbers, limits = list(range(len(lengths)) if rows is None else rows), self.limits(lengths)
+        numbers, limits = range(len(lengths)) if numbers is None else numbers, self.limits(lengths)
         if constraints.prefixes:
             least = [len(constraints.prefixes[n]) + self.config.max_extra for n in numbers]
             limits = [max(both) for both in zip(limits, least, strict=True)]
@@ -298,10 +299,10 @@ class Search(Configurable):
             state, best = finish(longer, score, ended, last, self.stop)  # finish
             self._collect(outputs, longer, state, steps.end)
             keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()  # continue: (K,)
-            numbers = torch.arange(state.numel(), device=state.device).view_as(state)
-            onward = numbers.gather(-1, unfinished(ended, size))[keep]  # (K, G, n) extensions
+            flat = torch.arange(state.numel(), device=state.device).view_as(state)
+            onward = flat.gather(-1, unfinished(ended, size))[keep]  # (K, G, n) extensions
             yield SearchPosition(
-                sources=[steps.rows[s] for s in beams.sources.tolist()],
+                sources=[steps.numbers[s] for s in beams.sources.tolist()],
                 index=longer.token.flatten(1),
                 log_p=longer.log_p.flatten(1),
                 score=score.flatten(1),
@@ -335,12 +336,12 @@ class Search(Configurable):
         self, outputs: list[Groups], beams: Beams, state: Int[Tensor, "M G c"], end: int
     ) -> None:
         """Add the hypotheses that are done to the outputs of their sources and groups."""
-        for row, group, rank in (state == DONE).nonzero().tolist():
-            ids = beams.tokens[row, group, rank].tolist()
-            log_p, ended = float(beams.log_p[row, group, rank]), ids[-1] == end
+        for m, group, rank in (state == DONE).nonzero().tolist():
+            ids = beams.tokens[m, group, rank].tolist()
+            log_p, ended = float(beams.log_p[m, group, rank]), ids[-1] == end
             score = log_p / self.penalty(len(ids))
             output = Hypothesis(ids[:-1] if ended else ids, log_p, score, ended)
-            outputs[int(beams.sources[row])][group].append(output)
+            outputs[int(beams.sources[m])][group].append(output)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         """Return an estimate of p(y | x) from the outputs of one source: weights that sum to 1.
@@ -380,7 +381,7 @@ class SingleSearch(Search, ABC):
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         if len(following.logits) < beams.row.numel():  # the first token: a row for each source
             following = following.of(beams.row.flatten())
-        draws = [(steps.rows[s], k) for s in beams.sources.tolist() for k in range(self.width)]
+        draws = [(steps.numbers[s], k) for s in beams.sources.tolist() for k in range(self.width)]
         token = self.choose(following.logits, beams.tokens.flatten(0, 2), draws)[:, None]
         picked = following.logits.gather(1, token) - following.log_z
         log_p = beams.log_p + picked.view_as(beams.row)
@@ -428,10 +429,10 @@ def token_log_probabilities(
 
 @dataclass(frozen=True)
 class DecodingBatch:
-    """Sources that are decoded together, by their places among all sources.
+    """Sources that are decoded together: their ``places`` among all sources, and their steps.
 
-    ``lengths`` are those that limits of the output go by; ``vocabulary`` are the ids of the tokens
-    that the steps know, None for all.
+    The limits of the outputs depend on ``lengths``; ``vocabulary`` are the ids of the tokens that
+    the steps know, None for all.
     """
 
     places: Sequence[int]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from xml.sax.saxutils import escape
 
 from foveate.data.text import SIGNATURES
@@ -179,16 +179,44 @@ def parsed_part(content: bytes, kind: str, where: str) -> Element:
     return root
 
 
-def packed_archive(members: dict[str, bytes]) -> bytes:
-    """Return an archive of members in order, with an uncompressed ``mimetype`` first."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as file:
-        for name in sorted(members, key=lambda name: name != "mimetype"):
-            info = zipfile.ZipInfo(name, MADE)
-            plain = name == "mimetype" or name.endswith("/")
-            info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
-            file.writestr(info, members[name])
-    return out.getvalue()
+class ArchiveParagraph(Protocol):
+    """A paragraph of an XML part, whose text `write` replaces."""
+
+    passage: Passage
+
+    def write(self, text: str) -> None: ...
+
+
+def archive_document(
+    members: Mapping[str, bytes],
+    roots: Mapping[str, Element],
+    paragraphs: Mapping[str, Sequence[ArchiveParagraph]],
+    left: Mapping[str, int],
+    standalone: bool | None = None,
+) -> Document:
+    """Return the document of an archive: its parts with translated paragraphs are written anew."""
+
+    def written(texts: Sequence[str]) -> bytes:
+        from lxml import etree
+
+        each, own, out = iter(texts), dict(members), io.BytesIO()
+        for name, parts in paragraphs.items():
+            translated = [(p, text) for p in parts if (text := next(each)) and p.passage.sentences]
+            for paragraph, text in translated:
+                paragraph.write(text)
+            if translated:
+                declared = {"xml_declaration": True, "standalone": standalone}
+                own[name] = etree.tostring(roots[name], encoding="UTF-8", **declared)
+        with zipfile.ZipFile(out, "w") as file:
+            for name in sorted(own, key=lambda name: name != "mimetype"):
+                info = zipfile.ZipInfo(name, MADE)
+                plain = name == "mimetype" or name.endswith("/")
+                info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
+                file.writestr(info, own[name])
+        return out.getvalue()
+
+    passages = [paragraph.passage for parts in paragraphs.values() for paragraph in parts]
+    return Document(passages, written, counted(left))
 
 
 def counted(left: Mapping[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as XML
@@ -12,10 +12,9 @@ from xml.etree import ElementTree as XML
 from foveate.documents.base import (
     Document,
     DocumentOptions,
+    archive_document,
     archive_of,
-    counted,
     escaped,
-    packed_archive,
     parsed_part,
 )
 from foveate.documents.spans import DocumentError
@@ -92,23 +91,7 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
                 texts = ("".join(each.itertext()) for each in root.iter(*tags))
                 left[what] += sum(bool(text.strip()) for text in texts)
 
-    def written(texts: Sequence[str]) -> bytes:
-        from lxml import etree
-
-        each, own = iter(texts), dict[str, bytes]()
-        for name, parts in paragraphs.items():
-            translated = [(p, text) for p in parts if (text := next(each)) and p.passage.sentences]
-            for paragraph, text in translated:
-                paragraph.write(text)
-            if translated:
-                root = roots[name]
-                own[name] = etree.tostring(
-                    root, encoding="UTF-8", xml_declaration=True, standalone=True
-                )
-        return packed_archive({**members, **own})
-
-    passages = [p.passage for parts in paragraphs.values() for p in parts]
-    return Document(passages, written, counted(left))
+    return archive_document(members, roots, paragraphs, left, standalone=True)
 
 
 def _paragraphs(root: Element) -> Iterator[Element]:
@@ -155,9 +138,10 @@ class Paragraph:
                 opened = None
             if child.tag in PROPERTIES or child.tag in DROPPED:
                 continue
-            if (character := _break_of(child)) is not None:
+            parts = [part for part in child if part.tag != f"{W}rPr"]
+            if child.tag == f"{W}r" and len(parts) == 1 and parts[0].tag in BREAKS:
                 self.breaks.append(child)
-                self.text.add_break(character)
+                self.text.add_break(BREAKS[parts[0].tag])
                 continue
             if key is not None:
                 if key != self.base and opened is None:
@@ -250,13 +234,6 @@ def _is_text(element: Element) -> bool:
     is_text = element.tag == f"{W}r" and all(child.tag in known for child in element)
     hidden = element.find(f"{W}rPr/{W}vanish") if is_text else None
     return is_text and (hidden is None or hidden.get(f"{W}val", "1") in ("0", "false", "off"))
-
-
-def _break_of(element: Element) -> str | None:
-    """Return the character of a run that is a line break or a tab; None for any other element."""
-    parts = [child for child in element if child.tag != f"{W}rPr"]
-    is_break = element.tag == f"{W}r" and len(parts) == 1 and parts[0].tag in BREAKS
-    return BREAKS[parts[0].tag] if is_break else None
 
 
 def _text(run: Element) -> str:

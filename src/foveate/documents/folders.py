@@ -57,15 +57,6 @@ class FilePart(NamedTuple):
             raise ConfigError(f"{self.file} changed while it was being translated; start again")
         return data
 
-    def read_utf8(self) -> tuple[bytes, list[int]]:
-        """Return the bytes, in formats of lines with U+FFFD for invalid UTF-8, and these lines."""
-        data, damaged = self.read(), list[int]()
-        if self.kind in BY_LINES:
-            for number, line in enumerate(data.split(b"\n"), start=1):
-                if line.decode(errors="replace").encode() != line:
-                    damaged.append(number)
-        return data.decode(errors="replace").encode() if damaged else data, damaged
-
 
 @dataclass(frozen=True)
 class SourceFile:
@@ -162,16 +153,23 @@ def unpacked(data: bytes) -> tuple[bytes, Events]:
 def translated(
     part: FilePart, run: Translator, options: DocumentOptions, search: TranslateOptions
 ) -> bytes:
-    """Return the translation of a part as `packed`, or why its file cannot be read."""
-    data, damaged = part.read_utf8()
+    """Return the translation of a part as `packed`, or why its file cannot be read.
+
+    In formats of lines, invalid UTF-8 is read as U+FFFD.
+    """
+    data, damaged = part.read(), list[int]()
+    if part.kind in BY_LINES:
+        lines = [(line, line.decode(errors="replace").encode()) for line in data.split(b"\n")]
+        damaged = [number for number, (line, read) in enumerate(lines, start=1) if line != read]
+        data = b"\n".join(read for _, read in lines)
     read = BY_LINES.get(part.kind) or partial(read_document, part.kind)
     try:
         document = read(data, options, part.file)
     except DocumentError as error:  # it stops its own file alone
         return REFUSED + str(error).removeprefix(part.file).encode()
     text, answers = translate_document(run, document, search)
-    lines = document.lines or [0] * len(document.passages)
-    places = [n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences]
+    numbers = document.lines or [0] * len(document.passages)
+    places = [n for n, p in zip(numbers, document.passages, strict=True) for _ in p.sentences]
     cut = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
     stayed = {places[n - 1] for n in document.stayed}
     return packed(text, {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)})

@@ -207,9 +207,11 @@ _ADD: dict[str, Callable[[TextBuilder, Event], None]] = {
 
 def written(piece: Piece) -> str:
     """Return a piece in HTML syntax."""
-    if piece.markup:
-        return piece.text
-    return entities.escape(piece.text, quote=False).replace("\xa0", "&nbsp;")
+    return piece.text if piece.markup else _escaped(piece.text)
+
+
+def _escaped(text: str) -> str:
+    return entities.escape(text, quote=False).replace("\xa0", "&nbsp;")
 
 
 def left_in(html: str) -> Counter[str]:
@@ -338,13 +340,8 @@ def _refuses(node: LexborNode) -> bool:
 def _tags(node: LexborNode) -> tuple[str, str]:
     """Return the start tag and the end tag of an element."""
     values = [
-        f" {name}" if value is None else f' {name}="{_quoted(value)}"'
+        f" {name}" if value is None else f' {name}="{_escaped(value).replace(chr(34), "&quot;")}"'
         for name, value in node.attributes.items()
     ]
     closing = "" if node.tag in VOID else f"</{node.tag}>"
     return f"<{node.tag}{''.join(values)}>", closing
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("&", "&amp;").replace('"', "&quot;").replace("\xa0", "&nbsp;")
-    return escaped.replace("<", "&lt;").replace(">", "&gt;")

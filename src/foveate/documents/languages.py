@@ -129,23 +129,21 @@ class Detected(NamedTuple):
         return {"confidence": self.confidence, "language": self.language}
 
 
-class Detector:
-    """Detects the language of a text; the classifier is loaded at its first use."""
+_detecting = threading.Lock()
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
 
-    def rank(self, text: str) -> list[Detected]:
-        """Return all languages, the most probable first; none if the text has no letter."""
-        if not any(character.isalpha() for character in text[:MOST_CHARACTERS]):
-            return []
-        with self._lock:
-            ranked = identifier().rank(text[:MOST_CHARACTERS])
-        return [Detected(str(code), round(100 * float(p), 2)) for code, p in ranked]
+def detected(text: str) -> list[Detected]:
+    """Return all languages, the most probable first; none if the text has no letter."""
+    if not any(character.isalpha() for character in text[:MOST_CHARACTERS]):
+        return []
+    with _detecting:
+        ranked = identifier().rank(text[:MOST_CHARACTERS])
+    return [Detected(str(code), round(100 * float(p), 2)) for code, p in ranked]
 
-    def best(self, text: str, among: Sequence[str]) -> Detected:
-        """Return the most probable of some languages, or the first if the text has no letter."""
-        ranked = {detected.language: detected for detected in self.rank(text)}
-        known = [ranked[code] for code in among if code in ranked]
-        default = Detected(among[0], 0.0)
-        return max(known, key=lambda detected: detected.confidence, default=default)
+
+def most_probable(text: str, among: Sequence[str]) -> Detected:
+    """Return the most probable of some languages, or the first if the text has no letter."""
+    ranked = {language.language: language for language in detected(text)}
+    known = [ranked[code] for code in among if code in ranked]
+    default = Detected(among[0], 0.0)
+    return max(known, key=lambda language: language.confidence, default=default)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as XML
@@ -16,10 +16,9 @@ from xml.etree import ElementTree as XML
 from foveate.documents.base import (
     Document,
     DocumentOptions,
+    archive_document,
     archive_of,
-    counted,
     escaped,
-    packed_archive,
     parsed_part,
 )
 from foveate.documents.spans import DocumentError
@@ -64,25 +63,13 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
         for name in PARTS
         if name in members
     }
-    elements = [element for root in roots.values() for element in _paragraphs(root)]
-    paragraphs = [OdtParagraph(element, options) for element in elements]
-
+    paragraphs = {
+        name: [OdtParagraph(element, options) for element in _paragraphs(root)]
+        for name, root in roots.items()
+    }
     left = Counter(LEFT[str(e.tag)] for root in roots.values() for e in root.iter(*LEFT))
     left["document properties"] = len(PROPERTIES.findall(members.get("meta.xml", b"")))
-
-    def written(texts: Sequence[str]) -> bytes:
-        from lxml import etree
-
-        for paragraph, text in zip(paragraphs, texts, strict=True):
-            if paragraph.passage.sentences:
-                paragraph.write(text)
-        own = {
-            name: etree.tostring(root, encoding="UTF-8", xml_declaration=True)
-            for name, root in roots.items()
-        }
-        return packed_archive({**members, **own})
-
-    return Document([paragraph.passage for paragraph in paragraphs], written, counted(left))
+    return archive_document(members, roots, paragraphs, left)
 
 
 def _paragraphs(root: Element) -> Iterator[Element]:

@@ -119,20 +119,11 @@ def overlapped(cuts: Sequence[Span], kid: Element) -> list[Span]:
     return [(a, b) for a, b in cuts[first:last] if a < kid.end or b > kid.start]
 
 
-def all_elements(node: Element) -> Iterator[Element]:
-    """Yield all elements inside an element."""
-    for kid in node.elements:
-        yield kid
-        yield from all_elements(kid)
-
-
-def all_leaves(node: Element) -> Iterator[Leaf]:
-    """Yield all leaves of an element, in order."""
+def inside(node: Element) -> Iterator[Element | Leaf]:
+    """Yield all elements and leaves inside an element, in order."""
     for kid in node.kids:
-        if isinstance(kid, Leaf):
-            yield kid
-        else:
-            yield from all_leaves(kid)
+        yield kid
+        yield from inside(kid) if isinstance(kid, Element) else ()
 
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
@@ -152,7 +143,8 @@ class Sentence:
     @cached_property
     def spans(self) -> Counter[str]:
         """The protected spans that the answer may contain, without those inside objects."""
-        return Counter(leaf.span for leaf in all_leaves(self.root) if leaf.span is not None)
+        leaves = (kid for kid in inside(self.root) if isinstance(kid, Leaf))
+        return Counter(leaf.span for leaf in leaves if leaf.span is not None)
 
     @property
     def holds(self) -> bool:
@@ -221,8 +213,7 @@ class Placing:
         The parts of m<sup>2</sup> and of its translation m2 are linked, as are those of
         5<sup>th</sup> and 5e, in which the part before the element is the same.
         """
-        edges = {edge for e in all_elements(self.root) for edge in (e.start, e.end)}
-        edges |= {edge for leaf in all_leaves(self.root) for edge in (leaf.start, leaf.end)}
+        edges = {edge for kid in inside(self.root) for edge in (kid.start, kid.end)}
         cut_words: dict[int, list[int]] = {}  # where words of the answer are cut
         source, parts = list[Span](), dict[int, list[int]]()
         for s, (start, end) in enumerate(split_words(sentence.text)):
@@ -486,7 +477,7 @@ class TextBuilder:
         root = self.open[0]
         root.end = len(self.text)
         self._level(root)
-        protected = [(leaf.start, leaf.end) for leaf in all_leaves(root)]
+        protected = [(kid.start, kid.end) for kid in inside(root) if isinstance(kid, Leaf)]
         return list(self._cut(root, blanks(self.text, protected, self.layout)))
 
     def _level(self, node: Element) -> None:
@@ -747,10 +738,7 @@ class Passage:
         return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
 
     def joined(self, answers: Sequence[str], align: Aligner) -> str:
-        """Return the text with answers for its sentences; ``align`` is called at most once.
-
-        Raises ``ValueError`` if the numbers of answers and sentences differ.
-        """
+        """Return the text with answers for its sentences; see `joined_all`."""
         return joined_all([self], [answers], align)[0]
 
     def placed(self, answers: Sequence[str], links: Iterator[Links]) -> str:
@@ -847,7 +835,10 @@ def text_passage(
 def joined_all(
     passages: Sequence[Passage], answers: Sequence[Sequence[str]], align: Aligner
 ) -> list[str]:
-    """Join the answers of many passages as `Passage.joined` does, linking all pairs at once."""
+    """Return the texts of passages with answers for their sentences, linking all pairs at once.
+
+    Raises ``ValueError`` if the numbers of answers and sentences differ.
+    """
     pairs = [pair for p, a in zip(passages, answers, strict=True) for pair in p.pairs(a)]
     links = iter(align(pairs) if pairs else [])
     return [p.placed(a, links) for p, a in zip(passages, answers, strict=True)]

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.decode.engine import Stop, check_stop
+from foveate.decode.engine import Hypothesis, Outputs, Stop, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.loading import library
 from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite
@@ -119,16 +119,6 @@ class Settings:
     sampling: Sampling | None = None
     characters: NDArray[np.uint8] | None = None
     pieces: WordPieces | None = None
-
-
-@dataclass(frozen=True)
-class EngineOutput:
-    """The ids of an output without its end, whether it has one, its log p, and its score."""
-
-    ids: list[int]
-    ended: bool
-    log_p: float
-    score: float
 
 
 def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
@@ -241,7 +231,7 @@ class CompiledSearch:
         numbers: Sequence[int] | None = None,
         required: Sequence[Sequence[Phrase]] = (),
         stop: Stop | None = None,
-    ) -> list[list[EngineOutput]]:
+    ) -> Outputs:
         """Return the outputs of each source, best first.
 
         ``limits`` are the maximum tokens of each, ``prefixes`` those with which its outputs begin,
@@ -250,7 +240,7 @@ class CompiledSearch:
         `SearchStopped` as soon as ``stop``, called every `POSITIONS` positions, returns True.
         """
         self._library.clear(self._address)  # remains of a search that failed
-        outputs: list[list[EngineOutput]] = [[] for _ in sources]
+        outputs: Outputs = [[] for _ in sources]
         places = {number: n for n, number in enumerate(numbers or range(len(sources)))}
         none = [()] * len(sources)
         own = prefixes or none, vocabularies or none, limits, required or none
@@ -310,7 +300,7 @@ class CompiledSearch:
             at += 3 + ids.size
         return partial
 
-    def _read_results(self, outputs: list[list[EngineOutput]], places: Mapping[int, int]) -> None:
+    def _read_results(self, outputs: Outputs, places: Mapping[int, int]) -> None:
         taken, at = self._taken(self._library.results), 0
         while at < len(taken):
             number, count = taken[at : at + 2].tolist()
@@ -319,7 +309,7 @@ class CompiledSearch:
                 length, ended = taken[at : at + 2].tolist()
                 log_p, score = taken[at + 2 : at + 4].view(np.float32).tolist()
                 ids = taken[at + 4 : at + 4 + length].tolist()
-                outputs[places[number]].append(EngineOutput(ids, bool(ended), log_p, score))
+                outputs[places[number]].append(Hypothesis(ids, log_p, score, bool(ended)))
                 at += 4 + length
 
     def log_probabilities(self, source: Ids, target: Ids) -> Floats:

@@ -91,12 +91,10 @@ class Head:
             there = f"{len(names)} layers" if names else "none: it has no attention to the source"
             raise UserError(f"layer {self.layer} of the run's cross-attention: there are {there}")
         heads = maps[names[self.layer]]
-        if self.head is None:
-            mean: NDArray[np.float32] = heads.mean(axis=0)
-            return mean
-        if self.head >= len(heads):
+        if self.head is not None and self.head >= len(heads):
             raise UserError(f"head {self.head} of {names[self.layer]}: there are {len(heads)}")
-        chosen: NDArray[np.float32] = heads[self.head]
+        chosen: NDArray[np.float32]
+        chosen = heads.mean(axis=0) if self.head is None else heads[self.head]
         return chosen
 
     def links(self, maps: Maps) -> Links:

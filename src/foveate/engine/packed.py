@@ -50,7 +50,6 @@ from foveate.decode.engine import (
     Ability,
     EngineError,
     Example,
-    Hypothesis,
     Outputs,
     Result,
     Room,
@@ -254,7 +253,10 @@ def _content(path: Path, weights: bool) -> tuple[str, dict[str, Array]]:
                 raise PackedError(f"{path}: a header of {len(text):,} bytes; at most {LARGEST:,}")
             names = sorted(file.keys()) if weights else []
             for name in names:
-                _check_size(path, name, file.get_slice(name).get_shape())
+                shape = file.get_slice(name).get_shape()
+                if math.prod(shape) > LARGEST or len(shape) > 4:
+                    most = f"more than {LARGEST:,} numbers"
+                    raise PackedError(f"{path}: {name} has the shape {list(shape)}: {most}")
             return text, {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise PackedError(
@@ -340,13 +342,6 @@ def _header(path: Path, text: str) -> Header:
         if isinstance(error, PackedError):
             raise
         raise PackedError(f"{path}: its header is damaged: {error}; pack it again") from None
-
-
-def _check_size(path: Path, name: str, shape: Sequence[int]) -> None:
-    if math.prod(shape) > LARGEST or len(shape) > 4:
-        raise PackedError(
-            f"{path}: {name} has the shape {list(shape)}: more than {LARGEST:,} numbers"
-        )
 
 
 def arranged(path: Path, tensors: Mapping[str, Array]) -> dict[str, Weight]:
@@ -541,7 +536,7 @@ class PackedEngine(ModelEngine):
 
         def searched(share: list[int]) -> Outputs:
             engine = CompiledSearch(self.compiled, settings, forbids)
-            each = engine.outputs(
+            return engine.outputs(
                 [self._read(sources[n]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share] if prefixes else (),
@@ -550,7 +545,6 @@ class PackedEngine(ModelEngine):
                 [required[n] for n in share] if required else (),
                 lambda: failed.is_set() or (stop is not None and stop()),
             )
-            return [[Hypothesis(o.ids, o.log_p, o.score, o.ended) for o in some] for some in each]
 
         outputs: Outputs = [[] for _ in sources]
         try:

@@ -11,7 +11,7 @@ import os
 import pkgutil
 import shutil
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from foveate.nn.native.kernels import as_written
 from foveate.run import Run
 from foveate.run.pack import made_of
 from foveate.tasks.engine import Ensemble, TorchEngine
+from foveate.tasks.text import by_length as rows_by_length
 from foveate.tasks.translation import Translation
 
 Ids = list[int]
@@ -165,11 +166,7 @@ def translator(run: Run) -> Translation:
 
 def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
     """Return the indices of non-empty sources by length; equal lengths have the same limit."""
-    alike = defaultdict[int, list[int]](list)
-    for number, ids in enumerate(sources):
-        if ids:
-            alike[len(ids)].append(number)
-    return alike
+    return {length: rows for length, rows in rows_by_length(sources).items() if length}
 
 
 def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
@@ -199,7 +196,6 @@ def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | Non
 
 POINTER = "foveate.json"  # in every export: the run it was made from, and how it was checked
 ROOM = 2**20  # free bytes on a disk that is not full
-PRECISIONS = ("float32", "bfloat16", "float16", "int16", "int8")
 
 
 class Export(ABC):

@@ -15,8 +15,6 @@ from foveate.config import ConfigError
 from foveate.look.hooks import ForcedPass, hook_points, tapped
 from foveate.look.records import AttentionRecord, Maps, block_of
 
-# How attention flows through all layers, and how much it contributed to the output.
-
 Figures = NDArray[np.float64]
 TINY = 1e-12
 

@@ -16,9 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.look.cells import backwards
 from foveate.look.hooks import ForcedPass
-from foveate.look.stages import Calls, Trace, attention_stages, cell_stages, traced
+from foveate.look.stages import Calls, Trace, attention_stages, backwards, cell_stages, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward
@@ -187,7 +186,7 @@ class _Film:
     def __init__(self, forced: ForcedPass, equation: Describe) -> None:
         self.forced, self.equation = forced, equation
         self.frames: list[ForwardFrame] = []
-        self.inputs: list[list[Array | str]] = []  # per frame: arrays or names of stages
+        self.inputs: list[Sequence[Array | str]] = []  # per frame: arrays or names of stages
         self.counts: dict[str, int] = {}  # positions of each part
 
     def add(self, name: str, calls: ModuleCalls, stages: Mapping[str, Calls]) -> None:
@@ -204,15 +203,15 @@ class _Film:
                 last = self.frames[-1].block if self.frames else name
                 self._make("residual sum", last, "x + f(x)", gave, [read, change])
             return None
-        if isinstance(module, TokenStem) and calls.read[0][0].dim() == 2:
-            ids = calls.read[0][0][min(row, len(calls.read[0][0]) - 1)].cpu().numpy()
-            self._make("tokens", name, "id of each token", ids[:, None].astype(np.float64), [])
+        if isinstance(module, TokenStem) and (ids := calls.read[0][0]).dim() == 2:
+            own = ids[min(row, len(ids) - 1), :, None].cpu().numpy().astype(np.float64)
+            self._make("tokens", name, "id of each token", own, [])
             scale = " · √D" if module.scale != 1 else ""
             if gave is not None:
                 text = f"E[id]{scale}" if type(module) is TokenStem else self.equation(module)
                 self._make("embedding", name, text, gave, ["tokens"])
             return None
-        if read is not None and read.dtype.kind == "f" and not self._known(read):
+        if read is not None and read.dtype.kind == "f" and self._find(read, 0) is None:
             self._between(name, read)
         if gave is not None and not isinstance(module, Dropout):
             self._make(*self._named(name, module), gave, [] if read is None else [read])
@@ -269,12 +268,8 @@ class _Film:
         """Add the embeddings with their positions, and the positions alone if these are added."""
         before, text = self.frames[-1].values[0], self.equation(position)
         at = torch.arange(len(values), device=next(self.forced.model.parameters()).device)
-        alone = (
-            position.embed(torch.zeros(1, *before.shape, device=at.device), at)[0]
-            .detach()
-            .cpu()
-            .numpy()
-        )
+        nothing = torch.zeros(1, *before.shape, device=at.device)
+        alone = position.embed(nothing, at)[0].detach().cpu().numpy()
         if alone.shape == before.shape and _same(values, before + alone):
             self._make("position", name, text, alone, [])
             return self._make("input", name, "x + PE(t)", values, [before, alone])
@@ -364,16 +359,9 @@ class _Film:
         sides = [top, *reversed(self.counts)]
         return next((side for side in sides if self.counts.get(side) == count), "")
 
-    def _known(self, values: Array) -> bool:
-        return self._find(values, len(self.frames)) is not None
-
     def _find(self, values: Array, before: int) -> int | None:
         """Return the last frame of these values before a number, else the first after it."""
-        same = [
-            number
-            for number, frame in enumerate(self.frames)
-            if frame.values.shape == (1, *values.shape) and np.array_equal(frame.values[0], values)
-        ]
+        same = [n for n, f in enumerate(self.frames) if np.array_equal(f.values, values[None])]
         return next((n for n in reversed(same) if n < before), same[0] if same else None)
 
     def _make(
@@ -384,7 +372,7 @@ class _Film:
 
     def _append(self, frame: ForwardFrame, reads: Sequence[Array | str]) -> None:
         self.frames.append(frame)
-        self.inputs.append([*reads])
+        self.inputs.append(reads)
 
     def finished(self) -> list[ForwardFrame]:
         """Return all frames with what they read, the probabilities last."""
@@ -449,11 +437,7 @@ class _Film:
         block = self.frames[number].block
         for source in self.inputs[number]:
             if isinstance(source, str):
-                own = [
-                    n
-                    for n, f in enumerate(self.frames[:number])
-                    if f.name == source and f.block == block
-                ]
-                yield from own[-1:]
+                earlier = enumerate(self.frames[:number])
+                yield from [n for n, f in earlier if (f.name, f.block) == (source, block)][-1:]
             elif (place := self._find(source, number)) is not None and place != number:
                 yield place

@@ -124,8 +124,6 @@ def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
     return both
 
 
-# Capturing weights: taps are set, the model runs, taps are removed.
-
 LIMIT = 2 * 2**30  # bytes of maps
 BYTES = 4  # per weight, stored in single precision
 
@@ -253,14 +251,10 @@ def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
     """Collect the calls of modules, in order."""
     calls: list[Call] = []
 
-    def record(
-        module: nn.Module, args: tuple[object, ...], named: dict[str, object], output: object
-    ) -> None:
-        calls.append(Call(module, args, named, output))
-
     with ExitStack() as stack:
         for module in modules:
-            stack.enter_context(module.register_forward_hook(record, with_kwargs=True))
+            hook = partial(module.register_forward_hook, with_kwargs=True)
+            stack.enter_context(hook(lambda *call: calls.append(Call(*call))))
         yield calls
 
 
@@ -277,8 +271,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
         yield from tensors_in([getattr(value, each.name) for each in fields(value)])
 
 
-# A forced pass: a model reads an example with its whole target. Every task builds one per example
-# (`foveate.tasks.base.Task.forced`).
+# A forced pass: a model reads an example with its whole target (`foveate.run.passes.forced_pass`).
 
 
 @dataclass(frozen=True)
@@ -314,21 +307,17 @@ class ForcedPass:
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
 
-    def words(self, name: str, count: int, *others: Sequence[str]) -> list[str]:
-        """Return labels of a module's steps: what its part reads if that is as many, else others.
+    def words(
+        self, name: str, count: int, others: Sequence[str] = (), produced: bool = False
+    ) -> list[str]:
+        """Return labels of a module's steps: what its part reads, else ``others``, else numbers.
 
-        They are numbers if none has as many.
+        They have to be as many. If ``produced``, what a decoder produces comes first.
         """
-        labels = self.read.get(name.split(".")[0], ()), *others
+        part = name.split(".")[0]
+        first = [self.produced] * (produced and part == "decoder")
+        labels = *first, self.read.get(part, ()), others
         return next((list(x) for x in labels if len(x) == count), [*map(str, range(count))])
-
-    def steps_of(self, name: str, count: int) -> list[str]:
-        """Return labels of a module's steps: what a decoder produces, else what the part reads.
-
-        They are numbers if neither has as many.
-        """
-        produces = name.split(".")[0] == "decoder" and len(self.produced) == count
-        return list(self.produced) if produces else self.words(name, count)
 
     def difference(
         self, before: NDArray[np.float64], after: NDArray[np.float64]

@@ -42,10 +42,7 @@ def importance(passes: Sequence[ForcedPass], where: Where = everywhere) -> dict[
         lost[name] = np.zeros(heads[name])
         for head in range(heads[name]):
             with edit(model, {name: silence(head)}):
-                moved = [
-                    forced.difference(before, forced.scores())
-                    for forced, before in zip(passes, whole, strict=True)
-                ]
+                moved = [p.difference(w, p.scores()) for p, w in zip(passes, whole, strict=True)]
             lost[name][head] = np.concatenate(moved).mean()
     return lost
 

@@ -165,25 +165,27 @@ class AttentionRecord:
         crosses = self.names("cross_attention")
         return "cross_attention" if crosses else next(iter(self.blocks()), "")
 
-    def select(
-        self, block: str | None = None, layer: int = -1, head: int | None = None
-    ) -> NDArray[np.float32]:
-        """Return one map of shape (T, S): a layer of a block, one head or the mean of all.
-
-        Without a ``block`` it is `first_block`. Raises `UserError` listing the blocks, layers or
-        heads that exist.
-        """
+    def layer_name(self, block: str | None = None, layer: int = -1) -> str:
+        """Return the name of a layer of a block, or of `first_block`. Raises `UserError`."""
         block = block or self.first_block()
         names = self.layers(block)
         if not -len(names) <= layer < len(names):
             raise UserError(f"layer {layer} of {block}: there are {len(names)}")
-        heads = self.drawn(names[layer])
-        if head is None:
-            mean: NDArray[np.float32] = heads.mean(axis=0, dtype=np.float32)
-            return mean
-        if not 0 <= head < len(heads):
-            raise UserError(f"head {head} of {names[layer]}: there are {len(heads)}")
-        chosen: NDArray[np.float32] = heads[head]
+        return names[layer]
+
+    def select(
+        self, block: str | None = None, layer: int = -1, head: int | None = None
+    ) -> NDArray[np.float32]:
+        """Return one map (T, S): one head of `layer_name`, or the mean of all.
+
+        Raises `UserError` as that does, or with the number of heads.
+        """
+        name = self.layer_name(block, layer)
+        heads = self.drawn(name)
+        if head is not None and not 0 <= head < len(heads):
+            raise UserError(f"head {head} of {name}: there are {len(heads)}")
+        chosen: NDArray[np.float32]
+        chosen = heads.mean(axis=0, dtype=np.float32) if head is None else heads[head]
         return chosen
 
 

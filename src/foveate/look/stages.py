@@ -27,6 +27,7 @@ from foveate.nn.context import Probed, probed
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
 
 Array = NDArray[np.floating]
+Gates = dict[str, Tensor]  # of a cell by name, each (B, T, H), from 0 (shut) to 1 (open)
 
 # The stages of attention and of cells in the order in which they are shown.
 ATTENTION = (
@@ -102,10 +103,14 @@ class Trace:
     scores: Tensor = field(default_factory=torch.Tensor)
 
 
-def traced(forced: ForcedPass, train: bool = False) -> Trace:
-    """Run a pass and return its trace, with a graph if ``train``.
+def traced(
+    forced: ForcedPass,
+    train: bool = False,
+    kinds: tuple[type[nn.Module], ...] = (BaseAttention, Cell),
+) -> Trace:
+    """Run a pass and return its trace, with a graph if ``train``, and the stages of some kinds.
 
-    Attentions and cells compute by their equations, cells step by step.
+    Modules of these kinds compute by their equations, cells step by step.
     """
     names = {part: name for name, part in forced.model.named_modules()}
     with ExitStack() as stack:
@@ -114,7 +119,7 @@ def traced(forced: ForcedPass, train: bool = False) -> Trace:
         stages = {
             name: stack.enter_context(capture_stages(part))
             for part, name in names.items()
-            if isinstance(part, BaseAttention | Cell)
+            if isinstance(part, kinds)
         }
         scores = forced.run()
     return Trace([call._replace(name=names[call.module]) for call in calls], stages, scores)
@@ -242,6 +247,47 @@ def _error(result: Array, captured: Array) -> float:
 def over_steps(call: Calls) -> Tensor:
     """Return a stage of a recurrent cell over all steps, (B, T, …)."""
     return torch.cat(call.values, 1) if call.values[0].dim() == 3 else torch.stack(call.values, 1)
+
+
+@dataclass
+class CellSteps:
+    """The hidden states h (B, T, H) of a recurrent cell, and its gates (B, T, H) by name.
+
+    Steps are in the order of computation: a layer that reads backwards begins with the last word.
+    An Elman network has no gates.
+    """
+
+    states: Tensor
+    gates: Gates
+
+
+@contextmanager
+def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
+    """Collect the states and the gates of every recurrent cell, by its dotted name.
+
+    The dictionary is filled when the context ends. Inside it, cells run step by step, by their
+    equations; outputs differ from those of a kernel by rounding.
+    """
+    captured: dict[str, CellSteps] = {}
+    cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
+    with ExitStack() as stack:
+        stages = {n: stack.enter_context(capture_stages(cell)) for n, cell in cells.items()}
+        yield captured
+    for name, calls in stages.items():
+        steps = {stage.removesuffix(" gate"): over_steps(call) for stage, call in calls.items()}
+        gates = {gate: steps[gate] for gate in steps if f"{gate} gate" in calls}
+        captured |= {name: CellSteps(steps["state"], gates)} if calls else {}
+
+
+def backwards(name: str) -> bool:
+    """Return whether a cell of this name reads from the end: the second direction of a layer."""
+    return name.endswith(".1.cell")
+
+
+def called(name: str) -> str:
+    """Return the name of a cell in words: ``decoder cell 0``, ``encoder cell 1, backwards``."""
+    number = next(filter(str.isdecimal, name.split(".")), "")
+    return f"{name.split('.')[0]} cell {number}".strip() + ", backwards" * backwards(name)
 
 
 def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[Stage]:

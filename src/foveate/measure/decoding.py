@@ -13,9 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, cast, get_args
-
-import torch
+from typing import cast, get_args
 
 from foveate.config import ConfigError, Tree
 from foveate.decode.beam import Beam, Greedy
@@ -62,15 +60,24 @@ def measure(
 
     Raises ``ConfigError`` if the task does not search for outputs of sources.
     """
-    task, place = _task(work), device()
+    task, place = work.task, device()
+    if not isinstance(task, TextToText):
+        kind = work.config.task.kind
+        raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
     if precision not in (known := (*get_args(Name), "int8")):
         raise ConfigError(f"no precision {precision!r}; there are: {', '.join(known)}")
     before = ceilings(1.0, place)
     model = work.model().eval()
     numbers = resolve("fp32" if precision == "int8" else cast(Name, precision), place)
-    engine = _int8(work, model) if precision == "int8" else TorchEngine(task, model)
+    engine: Engine = TorchEngine(task, model)
+    if precision == "int8":
+        if (kind := packed_kind(task)) is None:
+            name = work.config.task.kind
+            raise ConfigError(f"the engine, which has int8, lacks the task {name}")
+        engine = packed_engine(task, kind, model, compile_model(model, int8=True))
     by = nullcontext if numbers.name == "fp32" else without_kernels
-    sources = _sources(work, task, sentences)
+    tested = task.source_tokenizer.encode_ids(task.corpus("test").sources[:sentences])
+    sources = [ids[: work.config.data.max_length] for ids in tested]
     speeds = dict[str, float]()
     for case in CASES:
         say(f"{case.name()}: {len(sources):,} sentences, for {seconds:g} s or more")
@@ -88,26 +95,6 @@ def measure(
         "ceilings_gflops": {"before": before, "after": ceilings(1.0, place)},
         "machine": describe(),
     }
-
-
-def _int8(work: Workload, model: torch.nn.Module) -> Engine:
-    """Return the C engine with rounded matrices. Raises ``ConfigError`` if it lacks the task."""
-    if (kind := packed_kind(work.task)) is None:
-        raise ConfigError(f"the engine, which has int8, lacks the task {work.config.task.kind}")
-    return packed_engine(work.task, kind, model, compile_model(model, int8=True))
-
-
-def _task(work: Workload) -> TextToText[Any]:
-    if not isinstance(work.task, TextToText):
-        kind = work.config.task.kind
-        raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
-    return work.task
-
-
-def _sources(work: Workload, task: TextToText[Any], sentences: int) -> list[Ids]:
-    """Return the ids of the first ``sentences`` test sentences."""
-    sources = task.source_tokenizer.encode_ids(task.corpus("test").sources[:sentences])
-    return [ids[: work.config.data.max_length] for ids in sources]
 
 
 def speed(

@@ -232,8 +232,8 @@ class DecoderSteps:
     ) -> None:
         self.model, self.memory, self.state, self.tokens = model, memory, DecoderState(), tokens
         self.device, self.never = memory.values.device, list(never)
-        own = tokens is None or not model.scores_are_product
-        self.output = None if tokens is None or own else model.output_rows(tokens)
+        rows = tokens if model.scores_are_product else None  # of the output layer's weight
+        self.output = None if rows is None else model.output_rows(rows)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Return logits of the next token after reading one more token of each hypothesis."""

@@ -44,6 +44,8 @@ class TransformerConfig(Config):
     """Before each sub-layer, after its residual, or plain."""
     stem: Stem.Config = TokenStem.Config(scale="sqrt")  # how tokens become vectors
     position: Position.Config = Sinusoidal.Config()  # how the order of tokens is known
+    attention: BaseAttention.Config = Attention.Config()
+    """Self-attention; its num_heads is that of the stack."""
 
 
 class EncoderLayer(nn.Module):
@@ -103,8 +105,7 @@ class DecoderLayer(nn.Module):
         attend = partial(self.attend_to_prefix, mask=causal, state=state, position=position)
         sublayers: list[Sublayer] = [attend, self.feed_forward]
         if memory is not None and self.cross_attention is not None:
-            values = memory.values
-            cross = partial(self.cross_attention, memory=values, mask=visible, state=state)
+            cross = partial(self.cross_attention, memory=memory.values, mask=visible, state=state)
             sublayers.insert(1, cross)
         return through(self.blocks, sublayers, x, target_mask)
 
@@ -122,6 +123,8 @@ class TransformerStack(nn.Module):
         self.embedding_norm: nn.Module = nn.Identity() if first is None else first.build(size)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(layer() for _ in range(config.num_layers))
+        head_size = config.attention.head_size or size // config.num_heads
+        self.position.rotate(torch.zeros(1, 1, 1, head_size), torch.zeros(1))  # refuses odd sizes
         # pre-norm layers leave the residual sum unnormalised, so a norm follows the last layer
         pre = config.norm_order == "pre"
         self.norm: nn.Module = config.norm.build(size) if pre else nn.Identity()
@@ -146,8 +149,6 @@ class TransformerEncoder(TransformerStack, Encoder):
     class Config(TransformerConfig, Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
 
-        attention: BaseAttention.Config = Attention.Config()
-        """Self-attention; its num_heads is the encoder's."""
         feed_forward: FeedForward.Config = ReLU.Config()
         """The feed-forward layers and their activation."""
 
@@ -173,8 +174,6 @@ class TransformerDecoder(TransformerStack, Decoder):
     class Config(TransformerConfig, Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
 
-        attention: BaseAttention.Config = Attention.Config()
-        """Self-attention; its num_heads is the decoder's."""
         cross_attention: BaseAttention.Config | None = None  # where it differs from attention
         feed_forward: FeedForward.Config = ReLU.Config()
         """The feed-forward layers and their activation."""

@@ -78,7 +78,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
     kind defines how queries, keys and values are mixed (`_attend`).
     """
 
-    class Config(BaseConfig, family="attention", kind="full"):  # which `Attention` is
+    class Config(BaseConfig, family="attention", kind="full"):  # the kind of `Attention`
         """Heads, and which parts are projected; a table without a kind is full attention."""
 
         num_heads: int = Field(1, gt=0)  # heads, each with weights of its own
@@ -352,13 +352,13 @@ class Attention(BaseAttention):
         normaliser or dropout in another way; and only where it is faster (`fused_is_faster`).
         """
         score, normalizer, dropout = self.score, self.normalizer, self.dropout
-        own = (
+        if (
             self.observed
             or not normalizer.fusable
             or overridden(self, Attention, "_weights", "_tapped")
             or overridden(score, definer(score, "scale"), "forward")
             or overridden(normalizer, definer(normalizer, "fusable"), "forward")
             or overridden(dropout, Dropout, "forward")
-        )
-        trains = dropout.training and dropout.p == 0
-        return not own and fused_is_faster(queries, keys, values, context, trains)
+        ):
+            return False
+        return fused_is_faster(queries, keys, values, context, dropout.training and dropout.p == 0)

@@ -75,13 +75,13 @@ class Mask:
         name = self._name("dense", query_at, key_at, device)
         if name in self._forms:
             return self._forms[name]
-        terms = []
+        terms, on = [], device
         if self.key_mask is not None:  # the key is real
-            terms, device = [take(self.key_mask, key_at, 1)[:, None, None, :]], self.key_mask.device
+            terms, on = [take(self.key_mask, key_at, 1)[:, None, None, :]], self.key_mask.device
         last = max((r.stop - 1 for r in ranges(key_at)), default=0)
         future = self.causal and last > ranges(query_at)[0].start  # that of the first query
         if future or self.window is not None:
-            distance = (indices(query_at, device)[:, None] - indices(key_at, device))[None, None]
+            distance = (indices(query_at, on)[:, None] - indices(key_at, on))[None, None]
             if future:  # k ≤ q
                 terms.append(distance >= 0)
             if self.window is not None:
@@ -104,12 +104,12 @@ class Mask:
         """
         name = self._name(dtype, query_at, key_at, device)
         if name not in self._forms:
-            visible = self.dense(query_at, key_at, device)
+            visible, added = self.dense(query_at, key_at, device), None
             if visible is not None:
                 zeros = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
                 hidden = ~visible & visible.any(dim=-1, keepdim=True)
-                visible = zeros.masked_fill_(hidden, -torch.inf)
-            self._forms[name] = visible
+                added = zeros.masked_fill_(hidden, -torch.inf)
+            self._forms[name] = added
         return self._forms[name]
 
     def blind(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:

@@ -286,7 +286,7 @@ class ResidualBlock(nn.Module):
 def through(
     blocks: nn.ModuleList, sublayers: Iterable[Sublayer], x: Tensor, real: Tensor | None
 ) -> Tensor:
-    """Return x after one sub-layer after another, each in its residual block, if it has one."""
+    """Return x after each sub-layer, in its block; one without, `NoFeedForward`, is left out."""
     for block, sublayer in zip(cast(list[ResidualBlock], blocks), sublayers, strict=False):
         x = block.around(sublayer, x, real)
     return x

@@ -134,14 +134,12 @@ class Rotary(Position):
 
     config: Config
 
-    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
-        super().__init__(config, hidden_size, num_heads)
-        if hidden_size // num_heads % 2:
-            raise UserError(
-                f"rope turns pairs: the head size {hidden_size} / {num_heads} must be even"
-            )
-
     def rotate(self, x: Float[Tensor, "B H T K"], at: Int[Tensor, "T"]) -> Float[Tensor, "B H T K"]:
+        if x.shape[-1] % 2:
+            raise UserError(
+                f"rope turns pairs: the head size {x.shape[-1]} must be even; it is "
+                "attention.head_size, or hidden_size / num_heads"
+            )
         angles = _angles(at, x.shape[-1], self.config.base)  # (T, K/2)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second = x.chunk(2, dim=-1)
@@ -175,7 +173,8 @@ class ALiBi(Position, kind="alibi"):
 def _slopes(heads: int) -> Tensor:
     """Return m_h for H heads.
 
-    Unless H is a power of two: of the power below, and of every second one of the power above.
+    If H is not a power of two, they are those of the power below, and every second one of the
+    power above.
     """
     whole = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]

@@ -23,7 +23,7 @@ Scores = Float[Tensor, "B H T S"]
 def by_head(
     x: Float[Tensor, "B H T K"], matrix: Float[Tensor, "H K E"]
 ) -> Float[Tensor, "B H T E"]:
-    """Return x_h W_h for each head h in one product of all rows; ``x @ matrix`` makes one each."""
+    """Return x_h W_h for each head h in one product; ``x @ matrix`` computes one per row of B."""
     return torch.einsum("bhtk,hke->bhte", x, matrix.to(x.dtype))
 
 
@@ -57,7 +57,7 @@ class ScaledDot(Score, kind="scaled_dot"):
     """qᵀk / √K: the spread of the scores stays that of one product (Vaswani et al., 2017)."""
 
     equation = "e_i = q · k_i / √K"
-    scale = 1.0
+    scale = 1.0  # 1/√K in an object; here it marks the class whose `forward` it describes
 
     def __init__(self, config: Score.Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
@@ -225,7 +225,7 @@ class Location(Score):
 
 
 class AffineLocation(Location, kind="affine_location"):
-    """W q + b: the query says where to look, b which positions are looked at whatever it says."""
+    """W q + b: W q depends on the query, b favours the same positions for every query."""
 
     row = "w_{} · q + b_{}"
 

@@ -84,9 +84,10 @@ def forced(
 
 @singledispatch
 def forced_pass(task: AnyTask, model: Module, source: object, target: object) -> ForcedPass:
-    """Return the forced pass of a source and a target, that of `default_target` if None.
+    """Return the forced pass of a source and a target; `forced` finds one where none is given.
 
-    Raises `UserError` if nothing is registered for the class of the task.
+    A task without a `default_target` takes None: the model's answer, or the source alone. Raises
+    `UserError` if nothing is registered for the class of the task.
     """
     raise UserError(f"the task {task.config.kind} has nothing to explain")
 
@@ -110,7 +111,7 @@ def first_example(task: AnyTask) -> tuple[object, object]:
 def _translation_pass(
     task: Translation, model: EncoderDecoder, source: str, target: Ids | str
 ) -> ForcedPass:
-    """A target being produced; without one, the search's best output."""
+    """A target being produced."""
     source = task.sides.addressed([source])[0]
     reads, writes = task.sides.tokenizers_of(source)
     output = writes.encode_ids([target])[0] if isinstance(target, str) else target

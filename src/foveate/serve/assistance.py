@@ -64,14 +64,13 @@ def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:
         pairs = dict(_bounded("memory", _pairs(fields.memory, limits), limits))
     except ConfigError as error:
         raise RequestError(400, str(error)) from None
-    options = RequestOptions(
+    return RequestOptions(
         tuple(terms.items()),
         tuple(pairs.items()),
         fields.fuzzy,
         _phrases("ban", fields.ban, limits),
         _phrases("protect", fields.protect, limits),
     )
-    return options
 
 
 def _bounded(name: str, entries: Iterable[T], limits: Limits) -> Iterator[T]:
@@ -166,14 +165,7 @@ def _requested(
 ) -> DirectionAssistance:
     """Return the assistance for a request in addition to the server's, one for equal options."""
     own = served.assistance.get(direction)
-    assistance = _together(Assistance() if own is None else own.assistance, options)
-    if assistance.forces and served.search != "beam":
-        message = f"glossary: the model {served.name} uses the search {served.search}, "
-        raise RequestError(400, message + "which cannot force terms; remove the field")
-    return DirectionAssistance(assistance, served.requested)
-
-
-def _together(base: Assistance, options: RequestOptions) -> Assistance:
+    base = Assistance() if own is None else own.assistance
     glossary, memory = base.glossary, base.memory
     if options.glossary:
         terms = {} if glossary is None else glossary.terms
@@ -182,6 +174,10 @@ def _together(base: Assistance, options: RequestOptions) -> Assistance:
         memory = TranslationMemory(dict(options.memory), options.fuzzy, memory)
     banned = tuple(dict.fromkeys((*base.banned, *options.banned)))
     try:
-        return replace(base, glossary=glossary, memory=memory, banned=banned)
+        assistance = replace(base, glossary=glossary, memory=memory, banned=banned)
     except ConfigError as error:
         raise RequestError(400, f"glossary, ban: {error}") from None
+    if assistance.forces and served.search != "beam":
+        message = f"glossary: the model {served.name} uses the search {served.search}, "
+        raise RequestError(400, message + "which cannot force terms; remove the field")
+    return DirectionAssistance(assistance, served.requested)

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 
@@ -119,13 +118,13 @@ async def _form(request: Request) -> Fields:
         message = getattr(error, "detail", "") or "it cannot be read"
         raise RequestError(400, f"invalid request: the form: {message}") from None
     try:
-        return _merged([(name, await _value(value)) for name, value in form.multi_items()])
+        items = [
+            (name, x if isinstance(x, str) else Upload(x.filename or "", await x.read()))
+            for name, x in form.multi_items()
+        ]
+        return _merged(items)
     finally:
         await form.close()
-
-
-async def _value(value: str | UploadFile) -> str | Upload:
-    return value if isinstance(value, str) else Upload(value.filename or "", await value.read())
 
 
 def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:

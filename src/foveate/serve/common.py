@@ -31,8 +31,8 @@ from typing import Any, ClassVar, TypeAlias
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.json_schema import JsonSchemaMode
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -119,18 +119,12 @@ def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
     if is_for_the_user(error) and not (public and isinstance(error, OSError)):
         return RequestError(400 if public else 422, message_of(error))
     if public:
-        log.error("failed", extra={"id": id, "why": _traceback(error)})
+        frames = traceback.extract_tb(error.__traceback__)[-3:]  # a message might have their text
+        places = " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))
+        log.error("failed", extra={"id": id, "why": f"{type(error).__name__} at {places}"})
     else:
         log.error("a bug in foveate, please report it", exc_info=error)
     return RequestError(500, f"internal server error: {type(error).__name__}")
-
-
-def _traceback(error: Exception) -> str:
-    """Return an error's type and where it was raised; its message might contain a client's text."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    return f"{type(error).__name__} at " + " < ".join(
-        f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)
-    )
 
 
 def invalid_field(error: ValidationError | RequestValidationError, whole: int = 0) -> str:
@@ -221,12 +215,7 @@ class RequestRecord:
     began: float = field(default_factory=time.perf_counter)
     status: int = 0
     client: str = ""  # anonymous
-    numbers: dict[str, int] = field(default_factory=dict)  # characters, sentences, …
-
-    def add(self, **numbers: int) -> None:
-        """Add numbers to the counts of the request."""
-        for name, number in numbers.items():
-            self.numbers[name] = self.numbers.get(name, 0) + number
+    numbers: Counter[str] = field(default_factory=Counter)  # characters, sentences, …
 
 
 class Guard(ABC):
@@ -383,11 +372,9 @@ def openapi_document(
 ) -> OpenApi:
     """Return the OpenAPI document of an application, with the schemas of further ``models``."""
     document: OpenApi = FastAPI.openapi(app)
-    schemas = document["components"]["schemas"]
     for model in models:
-        schema = TypeAdapter(model).json_schema(ref_template=SCHEMA_REF, mode=mode)
-        schemas |= schema.pop("$defs", {})
-        schemas[model.__name__] = schema
+        _, schemas = models_json_schema([(model, mode)], ref_template=SCHEMA_REF)
+        document["components"]["schemas"] |= schemas["$defs"]
     return document
 
 

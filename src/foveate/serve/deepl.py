@@ -119,9 +119,4 @@ async def deepl_usage(request: Request) -> Response:
     )
 
 
-def error_body(path: str, error: RequestError) -> JsonObject | None:
-    """Return the body of an error in DeepL's form; None for a path outside these routes."""
-    return {"message": error.message} if path.startswith(PREFIXES) else None
-
-
 router.include_router(glossaries)

@@ -37,15 +37,6 @@ def extra_packages(subject: str, extra: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class RunLoader:
-    """A way for the translation server to load a run, and the number of copies of its weights."""
-
-    load: Callable[[Path], Translator] | None = None  # None: in PyTorch
-    copies: int = 1
-    at_start: bool = False  # because it may fail
-
-
-@dataclass(frozen=True)
 class ServerOptions:
     """Options of the translation server; the mappings have fields of the configs noted beside."""
 
@@ -61,6 +52,8 @@ class ServerOptions:
     behind_proxy: str | None = None
     weights: int | None = None  # MiB of them in memory
     preload: bool = False
+    load: Callable[[Path], Translator] | None = None  # of a run; None: in PyTorch
+    copies: int = 1  # of the weights, that it makes
     studio: bool = True
     studio_token: str | None = None
     drain: float = 30.0
@@ -89,12 +82,20 @@ class ServerOptions:
         return named
 
 
-def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None = None) -> None:
+def serve(runs: Sequence[Path], options: ServerOptions) -> None:
     """Serve translations until SIGTERM. Raises ``ConfigError`` for an unsafe address."""
     if not runs:
         raise ConfigError("name one run or several: foveate serve runs/en-fr")
-    check_reach(options)
-    app = application(runs, options, loader)
+    if options.host not in LOCAL and options.keys is None and options.auth:
+        raise ConfigError(
+            f"{options.host} can be reached by others: give --keys FILE (made by foveate serve "
+            "keys add NAME --file FILE), or --no-auth if everyone may use it"
+        )
+    if (keys := options.key_file) is not None and not keys.all():
+        raise ConfigError(
+            f"{options.keys} contains no key: foveate serve keys add NAME --file {options.keys}"
+        )
+    app = application(runs, options)
     from foveate.serve.common import address, listen, log_to_stderr
     from foveate.serve.connections import run_server
 
@@ -107,22 +108,7 @@ def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None
     run_server(app, listener, options.drain, head_seconds, options.behind_proxy)
 
 
-def check_reach(options: ServerOptions) -> None:
-    """Raise ``ConfigError`` for an address that others reach without keys, unless intended."""
-    if options.host not in LOCAL and options.keys is None and options.auth:
-        raise ConfigError(
-            f"{options.host} can be reached by others: give --keys FILE (made by foveate serve "
-            "keys add NAME --file FILE), or --no-auth if everyone may use it"
-        )
-    if (keys := options.key_file) is not None and not keys.all():
-        raise ConfigError(
-            f"{options.keys} contains no key: foveate serve keys add NAME --file {options.keys}"
-        )
-
-
-def application(
-    runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None = None
-) -> FastAPI:
+def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
     """Return the ASGI application of the translation server, with the studio at ``/``."""
     with extra_packages("serving", "serve"):
         import foveate.serve.connections  # noqa: F401  # it needs this extra
@@ -133,19 +119,18 @@ def application(
         from foveate.serve.translation_schemas import Limits
         from foveate.serve.waiting import Batching
 
-    loader = loader or RunLoader()
     limits = Limits.parse(options.limits)
     pool = RunPool(
         runs,
         options.directions(runs),
         None if options.weights is None else options.weights * MIB,
         Batching.parse(options.batching),
-        loader.load or load_run,
-        loader.copies,
+        options.load or load_run,
+        options.copies,
     )
     sentences = TranslationOptions(**options.translation).equip(pool)
     sentences += [f"protected: {pattern}" for pattern in options.protect]
-    if options.preload or loader.at_start:
+    if options.preload:
         for served in pool.runs.values():
             pool.load(served)
             served.batcher.begin()

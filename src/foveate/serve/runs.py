@@ -267,7 +267,12 @@ class TranslationOptions:
         for run, direction in pool.directions():
             key = run.name, direction
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
-            memory = None if key not in memories else self._memory(memories[key], direction)
+            memory = None
+            if (path := memories.get(key)) is not None:
+                source, to = direction.source, direction.target
+                memory = TranslationMemory.read(path, to, self.fuzzy, source)
+                if not memory.pairs:
+                    raise ConfigError(f"{path} has no pair from {source} to {to}")
             assistance = Assistance(terms, (), self.ban, memory, self.copy_unknown)
             if assistance.forces:
                 assistance.refuse(run.search, run.name)
@@ -276,13 +281,6 @@ class TranslationOptions:
                 words = _words(assistance, glossaries.get(key), memories.get(key))
                 sentences.append(f"{direction.code} ({run.name}): {', '.join(words)}")
         return sentences
-
-    def _memory(self, path: Path, direction: Direction) -> TranslationMemory:
-        """Return the memory of a direction. Raises ``ConfigError`` if it has no pair for it."""
-        memory = TranslationMemory.read(path, direction.target, self.fuzzy, direction.source)
-        if not memory.pairs:
-            raise ConfigError(f"{path} has no pair from {direction.source} to {direction.target}")
-        return memory
 
 
 def _words(assistance: Assistance, glossary: Path | None, memory: Path | None) -> list[str]:

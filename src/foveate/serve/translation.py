@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.requests import Request
 
 from foveate.documents.html import html_passage
-from foveate.documents.languages import Detected, Detector, Direction
+from foveate.documents.languages import Detected, Direction, most_probable
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
@@ -107,7 +107,7 @@ class Service:
     ) -> None:
         """``rules`` protect spans in all texts; ``glossaries`` is a folder."""
         self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
-        self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
+        self.metrics, self.buckets = Metrics(pool), TokenBuckets()
         self.glossaries = GlossaryStore(limits.glossaries, glossaries)
         self.usage = Counts[str]()  # characters by the owners of keys
         self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
@@ -390,7 +390,7 @@ def check_size(
         raise RequestError(413, f"{len(texts):,} texts at once; at most {items:,}")
     if size > characters:
         raise RequestError(413, f"{size:,} characters at once; at most {characters:,}")
-    client.record.add(texts=len(texts), characters=size)
+    client.record.numbers.update(texts=len(texts), characters=size)
     service.metrics.characters.inc(size)
     service.usage[client.owner] += size
 
@@ -414,7 +414,7 @@ async def find_routes(
         return Route(*served, detected)
 
     if source == AUTO:
-        best = partial(service.detector.best, among=list(dict.fromkeys((*sources, target))))
+        best = partial(most_probable, among=list(dict.fromkeys((*sources, target))))
         languages = await service.computed(lambda: list(map(best, texts)))
         return [route(detected.language, detected) for detected in languages]
     if source not in sources and not same:
@@ -445,7 +445,7 @@ def submit(service: Service, pending: Sequence[PendingTranslation], client: Clie
             for text in group:
                 text.first = len(lines)
                 lines += text.passage.sentences
-            client.record.add(sentences=len(lines))
+            client.record.numbers.update(sentences=len(lines))
             answers = service.pool.runs[name].batcher.submit(client.name, operation, lines)
             for text in group:
                 text.answers = answers
@@ -460,7 +460,7 @@ async def translate_lines(
 ) -> list[str]:
     """Return the best translation of each line; truncated tokens are counted."""
     assert route.run is not None
-    client.record.add(sentences=len(lines))
+    client.record.numbers.update(sentences=len(lines))
     operation = await service.computed(lambda: operation_of(route, options))
     answers = await results(route.run.batcher.submit(client.name, operation, lines))
     both = lambda: (sum(a.cut for a in answers), [a.hypotheses[0] for a in answers])  # noqa: E731
@@ -471,7 +471,7 @@ async def translate_lines(
 
 def _count_cut(service: Service, client: Client, tokens: int) -> None:
     if tokens:
-        client.record.add(cut=tokens)
+        client.record.numbers.update(cut=tokens)
         service.metrics.cut.inc(tokens)
 
 

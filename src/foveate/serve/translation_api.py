@@ -25,7 +25,7 @@ from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.documents.formats import ENDINGS
-from foveate.documents.languages import name_of
+from foveate.documents.languages import detected, most_probable, name_of
 from foveate.engine.answers import PairScore
 from foveate.serve import deepl, deepl_glossaries
 from foveate.serve.assistance import options_of
@@ -147,7 +147,7 @@ class TranslationGuard(Guard):
         return most, self.known if known else self.unknown
 
     def error_body(self, path: str, error: RequestError) -> JsonObject | None:
-        return deepl.error_body(path, error)
+        return {"message": error.message} if path.startswith(deepl.PREFIXES) else None
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
         """Count the request, and write a log line."""
@@ -190,10 +190,10 @@ async def detect(request: Request) -> Response:
     service, body, client = await request_body(request, DetectBody)
     limits = service.limits
     check_size(service, [body.q], client, limits.characters, limits.items)
-    ranked = await service.computed(lambda: service.detector.rank(body.q))
+    ranked = await service.computed(lambda: detected(body.q))
     likely = [best for best in ranked[:MOST_DETECTED] if best.confidence >= LEAST_CONFIDENCE]
-    likely = likely or [service.detector.best("", list(service.pool.table()))]
-    return JSONResponse([detected.json() for detected in likely])
+    likely = likely or [most_probable("", list(service.pool.table()))]
+    return JSONResponse([language.json() for language in likely])
 
 
 @router.get("/languages", tags=["about"])
@@ -272,7 +272,7 @@ async def translate_file(request: Request) -> Response:
     if (suffix := PurePath(upload.name).suffix.lower()) not in ENDINGS:
         message = f"file: {suffix or 'no ending'} is not supported; there are: "
         raise RequestError(400, message + ", ".join(ENDINGS))
-    client.record.add(bytes=len(upload.data))
+    client.record.numbers.update(bytes=len(upload.data))
     work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
     translated, untranslated = await service.for_client(request, work)
     own = PurePath(upload.name.replace("\\", "/"))
@@ -399,8 +399,8 @@ async def _events(
             await join(service, [pending], client)
         response: JsonObject = {"translatedText": pending.versions[0]}
         response |= await service.computed(lambda: losses([pending]))
-        detected = pending.route.detected
-        response |= {"detectedLanguage": detected.json()} if detected else {}
+        language = pending.route.detected
+        response |= {"detectedLanguage": language.json()} if language else {}
         yield _event("done", response)
     except Exception as error:
         yield _event("error", {"error": refusal(error, public=True).message})

@@ -330,7 +330,9 @@ class FairQueue:
             answers.taken, answers.waiting = answers.taken + 1, answers.waiting - cost
             size += cost
         left = max(0, min(turn.characters - size, answers.waiting)) if not answers.over else 0
-        self._leave_line(turn, queue, turn.characters - left)
+        self._in_line -= turn.characters - left
+        queue.in_line -= turn.characters - left
+        turn.characters = left
         self._count(queue, -size)
         if not left:
             if answers.over:
@@ -355,11 +357,6 @@ class FairQueue:
         size = min(self._turn, answers.waiting)
         queue.in_line, self._in_line = queue.in_line + size, self._in_line + size
         return Turn(client, answers, size, self.clock())
-
-    def _leave_line(self, turn: Turn, queue: ClientQueue, characters: int) -> None:
-        turn.characters -= characters
-        queue.in_line -= characters
-        self._in_line -= characters
 
     def done(self, items: Sequence[QueuedItem], answered: bool = True) -> None:
         """Remove finished items; those ``answered`` count for the rate."""

@@ -166,7 +166,10 @@ class StudioGuard(Guard):
             raise RequestError(403, self.wrong_origin)
         if self.token is not None:
             tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
-            tokens += [_query_token(scope), *self._cookies(headers)]
+            # browsers send the cookies of all programs on a host, some of them malformed
+            parts = ";".join(headers.getlist("cookie")).split(";")
+            pairs = (part.strip().partition("=") for part in parts)
+            tokens += [_query_token(scope), *(x for name, _, x in pairs if name == self.cookie)]
             if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
                 ask = "open the address that `foveate studio` printed"
                 raise RequestError(401, f"this studio requires a token: {ask}")
@@ -178,15 +181,6 @@ class StudioGuard(Guard):
             return self.headers
         cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
         return {**self.headers, "Set-Cookie": cookie}
-
-    def _cookies(self, headers: Headers) -> list[str]:
-        """Return the values of the studio's cookie.
-
-        Browsers send those of all programs on a host, whatever their port; some are malformed.
-        """
-        parts = ";".join(headers.getlist("cookie")).split(";")
-        pairs = (part.strip().partition("=") for part in parts)
-        return [value for name, _, value in pairs if name == self.cookie]
 
 
 def _query_token(scope: Scope) -> str:
@@ -260,7 +254,7 @@ async def run_examples(run: str, state: State, compute: Compute, most: int = 12)
     response_model=CompleteAnswer,
     responses=_streamed("AnswerEvent", "all events at once, or one by one"),
 )
-async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -> Any:
+async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -> object:
     """The answer of a run: as events where ``text/event-stream`` is accepted, else all together.
 
     The computation stops where the reader leaves.
@@ -295,7 +289,7 @@ async def evaluation(
     request: Request,
     split: Literal["train", "valid", "test"] = "test",
     most: Annotated[int, Query(ge=1, le=5000)] = 200,
-) -> Any:
+) -> object:
     """Scores of examples from all over a split; they are computed once.
 
     Where ``text/event-stream`` is accepted, events of progress come before them.
@@ -453,12 +447,11 @@ async def lecture_drawings(
 ) -> Drawings:
     """What the command of a step draws; browsers keep it for a minute, for a second window."""
     _check_length(command)
-    drawing = lectures.parsed(command)
-    view, options = drawing.name, drawing.options
+    view, named, options = lectures.parsed(command)
     response.headers["Cache-Control"] = "private, max-age=60"
     if isinstance(options, Question):
         _check_view(view, options)
-        runs = lectures.present(drawing.runs, state.runs.stored)
+        runs = lectures.present(named, state.runs.stored)
         return await compute(lambda: state.view(view, runs, options))
     return await demo(view, options.model_dump(exclude_unset=True), state, compute)
 

@@ -188,9 +188,11 @@ def answer_scoring(
 
     def row(i: int, answer: Answer) -> EvaluatedExample:
         output, own = str(answer), references[i]
-        score = answer.probabilities.get if isinstance(answer, LabelAnswer) else None
-        score = score or partial(_chrf, output)
-        scores = {text: score(text) for text in ([own] if isinstance(own, str) else own)}
+        texts = [own] if isinstance(own, str) else own
+        if isinstance(answer, LabelAnswer):
+            scores = {text: answer.probabilities.get(text) for text in texts}
+        else:
+            scores = {text: figures_of([output], [text], ("chrf",))[0]["chrf"] for text in texts}
         best = max(scores, key=lambda text: scores[text] or 0.0)
         return EvaluatedExample(
             i=i,
@@ -291,7 +293,3 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
         better=by.better,
         rows=rows,
     )
-
-
-def _chrf(output: str, reference: str) -> float:
-    return figures_of([output], [reference], ("chrf",))[0]["chrf"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 Module = Any  # a module of PyTorch, of whatever family a task builds
 Batch = TypeVar("Batch")
+S = TypeVar("S")
+T = TypeVar("T")
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "words", "forecast"]
 
@@ -60,7 +63,7 @@ class DecoderBatch:
 
 
 def spread(count: int, most: int) -> range:
-    """At most so many numbers from 0 to ``count``, evenly."""
+    """Return at most ``most`` numbers below ``count``, from 0, evenly spaced."""
     return range(0, count, max(1, count // max(1, most)))[:most]
 
 
@@ -125,6 +128,19 @@ class Task(Configurable, ABC, Generic[Batch]):
     own_outputs: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
+
+    @staticmethod
+    def by_split(method: Callable[[S, str], T]) -> Callable[[S, str], T]:
+        """Let a task keep what a method gives for each split: it is read or computed once."""
+
+        @wraps(method)
+        def kept(task: S, split: str) -> T:
+            known: dict[object, T] = vars(task).setdefault("_by_split", {})
+            if (method, split) not in known:
+                known[method, split] = method(task, split)
+            return known[method, split]
+
+        return kept
 
     def __init__(self, config: Config, data: TextData) -> None:
         """``data`` says how text is read and divided."""

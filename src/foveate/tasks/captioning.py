@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
-from foveate.data.text import TextData
 from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
 from foveate.decode.engine import Engine, Picture, SearchRequest
 from foveate.decode.search import DecodingBatch, Search, token_log_probabilities
@@ -106,10 +105,6 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
     own_outputs = True
     config: Config
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self._pairs: dict[str, list[tuple[int, Ids]]] = {}
-
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.tokenizer
@@ -124,14 +119,13 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
         self.restore_pixels(folder)
         self.tokenizer = Tokenizer.load(folder / TOKENIZER)
 
+    @PictureTask.by_split
     def pairs(self, split: str) -> list[tuple[int, Ids]]:
         """Every caption of a split with the number of its picture."""
-        if split not in self._pairs:
-            texts = self.album(split).texts
-            rows = [row for row, captions in enumerate(texts) for _ in captions]
-            ids = self.tokenizer.encode_ids([text for captions in texts for text in captions])
-            self._pairs[split] = list(zip(rows, ids, strict=True))
-        return self._pairs[split]
+        texts = self.album(split).texts
+        rows = [row for row, captions in enumerate(texts) for _ in captions]
+        ids = self.tokenizer.encode_ids([text for captions in texts for text in captions])
+        return list(zip(rows, ids, strict=True))
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         """Tokens of each caption, its end included; a picture counts nothing."""

@@ -137,6 +137,7 @@ class TorchEngine(Engine):
     """A task and its model, or several models together."""
 
     name, can = "torch", ALL
+    substituted = True  # whether `substitutes` may answer in its place
 
     def __init__(self, task: Any, model: Module) -> None:
         self.task, self._model = task, model
@@ -149,7 +150,7 @@ class TorchEngine(Engine):
     def search(self, sources: Sequence[Source], request: SearchRequest) -> Iterator[Result]:
         task: Generates[Any] = self.task
         check_lists(len(sources), request.prefixes, request.required)
-        for substitute in substitutes:
+        for substitute in substitutes if self.substituted else ():
             if (sooner := substitute(self, request)) is not None:
                 yield from sooner.search(sources, request)
                 return

@@ -311,7 +311,6 @@ class Forecasting(Task[SeriesBatch]):
         self.scaling: Scaling = config.scaling.build()
         self.naive: NDArray[np.float64] = np.zeros(0)
         self._table: SeriesTable | None = None
-        self._windows: dict[str, Windows] = {}
 
     def prepare(self, folder: Path, seed: int) -> None:
         table = self.table()
@@ -349,14 +348,12 @@ class Forecasting(Task[SeriesBatch]):
             self._table = read_table(self.config.series)
         return self._table
 
+    @Task.by_split
     def windows(self, split: str) -> Windows:
         """The windows of a split of the run's own series. Raises ``ConfigError`` for another."""
         if split not in SPLITS:
             raise ConfigError(f"no split {split!r} of a series; there are: {', '.join(SPLITS)}")
-        if split not in self._windows:
-            rows = divide(len(self.table()), self.config.series)[split]
-            self._windows[split] = self.cut(self.table(), rows)
-        return self._windows[split]
+        return self.cut(self.table(), divide(len(self.table()), self.config.series)[split])
 
     def cut(self, table: SeriesTable, rows: tuple[int, int]) -> Windows:
         """The windows whose horizon lies in some rows of a table."""

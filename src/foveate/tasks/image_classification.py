@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from foveate.tasks.classification import (
     sorted_labels,
 )
 from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.text import parts_of as parts_of
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
@@ -69,13 +70,11 @@ class PictureTask(Task[Batch]):
         self.augmentation: Augmentation = config.augmentation.build()
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
         self.shape = (0, 0, 0)  # channels, height, width of what the model reads
-        self._albums: dict[str, Album] = {}
 
+    @Task.by_split
     def album(self, split: str) -> Album:
         """The pictures of a split, read once."""
-        if split not in self._albums:
-            self._albums[split] = self.pictures.album(split)
-        return self._albums[split]
+        return self.pictures.album(split)
 
     def digest(self, split: str) -> str:
         album = self.album(split)
@@ -167,7 +166,6 @@ def place_labels(encoder: nn.Module) -> list[str]:
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
-Item = TypeVar("Item")
 PictureModel = Classifier | Glimpse
 
 
@@ -256,8 +254,3 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
             log_p.append(scores.cpu().numpy())
         return np.concatenate(log_p)
-
-
-def parts_of(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """A sequence in pieces of at most ``size``."""
-    return (many[start : start + size] for start in range(0, len(many), size))

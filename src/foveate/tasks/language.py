@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -28,7 +29,7 @@ from foveate.data.corpus import (
     read_text_split,
     sample,
 )
-from foveate.data.text import TextData, taken
+from foveate.data.text import taken
 from foveate.data.tokenizer import BOS, BPE, END_OF_LINE, EOS, PAD, UNK, Tokenizer, lines_of
 from foveate.decode.beam import another
 from foveate.decode.engine import SearchRequest
@@ -42,22 +43,13 @@ from foveate.tasks.abilities import Generates, Vocabulary
 from foveate.tasks.base import DecoderBatch, Loss, Measures, Task, ValidationSample, of_nll
 from foveate.tasks.engine import TorchEngine, members_of, steps_of
 from foveate.tasks.objectives import CrossEntropy, token_loss
-from foveate.tasks.text import OneTokenizer, namer, vocabulary_line
+from foveate.tasks.text import OneTokenizer, by_length, namer, parts_of, vocabulary_line
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
 SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how samples are drawn
 LENGTH = 100  # tokens that are added at most where no search says how many
 TEXTS_A_BATCH = 64  # texts continued together
-
-
-def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Rows whose prompts are as long: no prompt is padded, so that none changes another."""
-    lengths: dict[int, list[int]] = {}
-    for row, prompt in enumerate(ids):
-        lengths.setdefault(len(prompt), []).append(row)
-    for rows in lengths.values():
-        yield from (rows[n : n + TEXTS_A_BATCH] for n in range(0, len(rows), TEXTS_A_BATCH))
 
 
 # Language modelling: every token of a text predicted from those before it.
@@ -109,11 +101,6 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     own_outputs = True
     config: Config
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self._texts: dict[str, Text] = {}
-        self._streams: dict[str, Stream] = {}
-
     def prepare(self, folder: Path, seed: int) -> None:
         lines = self.text("train").lines
         some = taken(lines, sample(len(lines), self.data.tokenizer_sample, seed))
@@ -126,11 +113,9 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     def pieces(self) -> dict[str, list[str]]:
         return {"decoder": self.tokenizer.pieces, "output": self.tokenizer.pieces}
 
+    @Task.by_split
     def text(self, split: str) -> Text:
-        if split not in self._texts:
-            shares = self.config.shares
-            self._texts[split] = read_text_split(self.config.text, shares, split, self.data)
-        return self._texts[split]
+        return read_text_split(self.config.text, self.config.shares, split, self.data)
 
     def stream(self, text: Text) -> Stream:
         """The ids of a text; those of one in files are in files as well."""
@@ -143,11 +128,10 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)
         return Stream(ids if text.ended else ids[:-1], starts, text)
 
+    @Task.by_split
     def stream_of(self, split: str) -> Stream:
         """Return the ids of a split, read once."""
-        if split not in self._streams:
-            self._streams[split] = self.stream(self.text(split))
-        return self._streams[split]
+        return self.stream(self.text(split))
 
     def digest(self, split: str) -> str:
         folder = self.text(split).folder
@@ -294,8 +278,9 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     def decoding_batches(
         self, model: LanguageModel, sources: Sequence[list[int]], request: SearchRequest
     ) -> Iterator[DecodingBatch]:
-        """Prompts of one length at a time."""
-        for rows in _alike(sources):
+        """Prompts of one length at a time: none is padded, so that none changes another."""
+        parts = (parts_of(alike, TEXTS_A_BATCH) for alike in by_length(sources).values())
+        for rows in chain.from_iterable(parts):
             prompt = torch.tensor([sources[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
             steps = steps_of(model, partial(self._steps, prompt))

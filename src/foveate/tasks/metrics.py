@@ -47,8 +47,7 @@ def bleu(
     (`tokenizer_for`); the signature names it. Warns where it cuts at blanks and most references
     have none. Raises `UserError` for a tokenizer whose packages are not installed.
     """
-    metric = _bleu(references, tokenizer, lowercase)
-    return _corpus_figure(metric, outputs, references)
+    return _corpus_figure(_bleu(references, tokenizer, lowercase), outputs, references)
 
 
 def _bleu(

@@ -40,7 +40,7 @@ class Objective(Configurable):
         self.step = 0
 
     def advance(self, step: int) -> None:
-        """Say which step of training comes next, from 1, for what changes in its course."""
+        """Set the number of the next training step, from 1, for what depends on it."""
         self.step = step
 
     @cached_property
@@ -57,11 +57,11 @@ class Objective(Configurable):
         return self.teacher_forcing.read(own(), inputs, self.step)
 
     def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
-        """Return the loss of a batch of training.
+        """Return the loss of a training batch.
 
-        `Trainer.backward` calls it (by `Parallel.loss`, which knows task and model), and this calls
-        the task, which makes the model's outputs and calls the objective with them. An objective
-        that compares several passes calls the task for each.
+        `Trainer.backward` calls it through `Parallel.loss` (`foveate.train.fit` binds the task),
+        and this calls the task, which makes the model's outputs and calls the objective with them.
+        An objective that compares several passes calls the task for each.
         """
         return task.loss(model, batch, self)
 
@@ -76,14 +76,11 @@ class CrossEntropy(Objective):
         """Share of the probability that is spread evenly over all tokens."""
 
     config: Config
-    fused: ClassVar[bool] = True
-    """Whether a kernel computes the loss without all scores; false for a class that derives from
-    this and has `of_scores` of its own."""
 
-    def __init_subclass__(cls, kind: str | None = None, **kwargs: object) -> None:
-        super().__init_subclass__(kind=kind, **kwargs)
-        if "of_scores" in vars(cls) and "fused" not in vars(cls):
-            cls.fused = False
+    @property
+    def fused(self) -> bool:
+        """True unless a class overrides `of_scores`: a kernel computes the loss in parts."""
+        return type(self).of_scores is CrossEntropy.of_scores
 
     def of_scores(self, scores: Float[Tensor, "N V"], target: Int[Tensor, "N"]) -> Loss:
         """Return the loss of N targets, from their scores."""
@@ -129,14 +126,14 @@ def token_loss(model: Writer, batch: DecoderBatch, objective: CrossEntropy) -> L
 
 
 def outputs_of(model: Writer, ids: TargetIds, memory: Memory | None) -> Float[Tensor, "B T D"]:
-    """Return the vectors of which the output layer makes scores, or a model's own scores."""
+    """Return the vectors that the output layer turns into scores, or a model's own scores."""
     return model.decode(ids, memory) if model.scores_are_product else model.predict(ids, memory)
 
 
 def loss_at(
     model: Writer, outputs: Float[Tensor, "B T D"], batch: DecoderBatch, objective: CrossEntropy
 ) -> Loss:
-    """Return the loss of the positions that count, from the outputs at all."""
+    """Return the loss of the positions that count, given the outputs of all."""
     outputs, target = outputs.flatten(0, 1), batch.targets.flatten()  # (B, T, D) -> (B·T, D)
     if batch.counted is not None:
         outputs, target = outputs[batch.counted], target[batch.counted]

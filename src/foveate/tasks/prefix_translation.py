@@ -26,7 +26,7 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.spec import Tokens
 from foveate.tasks.base import DecoderBatch, TensorBatch
 from foveate.tasks.engine import steps_of
-from foveate.tasks.text import Ids
+from foveate.tasks.text import Ids, by_length, parts_of
 from foveate.tasks.text_to_text import TextToText
 
 
@@ -93,13 +93,8 @@ class PrefixTranslation(TextToText[PrefixBatch]):
         """Sources of one length at a time: a prompt is not padded."""
         device = model.output.weight.device
         budget = max(1, request.batch_tokens // request.search.width)
-        by_length: dict[int, list[int]] = {}
-        for i, ids in enumerate(sources):
-            by_length.setdefault(len(ids), []).append(i)
-        for length, rows in sorted(by_length.items()):
-            most = max(1, budget // (length + 2))
-            for start in range(0, len(rows) if length else 0, most):
-                some = rows[start : start + most]
+        for length, rows in sorted(by_length(sources).items()):
+            for some in parts_of(rows, max(1, budget // (length + 2))) if length else ():
                 prompts = torch.tensor([[*sources[i], EOS] for i in some], device=device)
                 begin = partial(LanguageSteps, prompts=prompts, never=(PAD, BOS))
                 yield DecodingBatch(some, steps_of(model, begin), [length] * len(some))

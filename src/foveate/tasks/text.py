@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +40,7 @@ from foveate.tasks.abilities import Vocabulary
 from foveate.tasks.base import Batch, Task, TensorBatch
 
 Ids = list[int]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,19 @@ def sizes_of(texts: Sequence[Ids]) -> NDArray[np.int64]:
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
+def by_length(rows: Sequence[Sequence[int]]) -> dict[int, list[int]]:
+    """Return the numbers of the rows of each length: together they need no padding."""
+    alike: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        alike.setdefault(len(row), []).append(number)
+    return alike
+
+
+def parts_of(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """A sequence in pieces of at most ``size``."""
+    return (many[start : start + size] for start in range(0, len(many), size))
+
+
 def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
     """Return a function that gives the text of an id, or the name of a special one."""
     return lambda i: tokenizer.decode([i], skip_special=False) or tokenizer.name(i)
@@ -104,25 +119,18 @@ EXTRA = 2  # the start and the end that stand around each text
 class TextTask(Vocabulary[Batch]):
     """Lines of text in, read from files."""
 
-    _read: dict[str, Corpus]  # by split
-
     @abstractmethod
     def readings(self, split: str) -> list[Reading]:
         """Return the readings of a split, one for each of its corpora."""
 
+    @Task.by_split
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.
 
         Those of the training split stay in files and are read when they are needed.
         """
-        if split not in self._read:
-            readings = self.readings(split)
-            self._read[split] = (
-                prepare_texts(readings)
-                if split == "train"
-                else joined(list(map(collect, readings)))
-            )
-        return self._read[split]
+        readings = self.readings(split)
+        return prepare_texts(readings) if split == "train" else joined(list(map(collect, readings)))
 
     def encoded(self, split: str, sides: dict[str, Tokenizer]) -> list[Sequence[Ids]]:
         """The ids of the texts of `corpus` by the tokenizers of "source" and "target"."""
@@ -200,11 +208,6 @@ class SingleText(OneTokenizer, TextTask[Batch]):
 
     config: Config
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self._read = {}
-        self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
-
     def prepare(self, folder: Path, seed: int) -> None:
         if not hasattr(self, "tokenizer"):
             corpus = self.corpus("train")
@@ -228,17 +231,16 @@ class SingleText(OneTokenizer, TextTask[Batch]):
         other = None if is_table(file_of(source, split, self.data)) else source
         return [Reading(source, other, split, self.data)]
 
+    @Task.by_split
     def tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:
         """Texts and their ids; in training without empty and too long ones, which are counted."""
-        if split not in self._encoded:
-            corpus = self.corpus(split)
-            (ids,) = self.encoded(split, {"source": self.tokenizer})
-            if split == "train":
-                rows, dropped = keep(lengths_of(ids), self.data)
-                dropped = {reason.replace("side", "text"): n for reason, n in dropped.items()}
-                corpus, ids = corpus.take(rows, dropped), taken(ids, rows)
-            self._encoded[split] = corpus, ids
-        return self._encoded[split]
+        corpus = self.corpus(split)
+        (ids,) = self.encoded(split, {"source": self.tokenizer})
+        if split == "train":
+            rows, dropped = keep(lengths_of(ids), self.data)
+            dropped = {reason.replace("side", "text"): n for reason, n in dropped.items()}
+            corpus, ids = corpus.take(rows, dropped), taken(ids, rows)
+        return corpus, ids
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         return lengths_of(self.tokens(split)[1]) + np.int32(EXTRA)

@@ -161,14 +161,8 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
 
     figures = ("loss", "perplexity", *(name for name in METRICS if name not in SLOW))
     config: Config
-    tokenizers: tuple[Tokenizer, ...] = ()  # of sources and of targets, from `prepare` or `restore`
-
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self._read = {}
-        self.folder = Path()  # of the run
-        self._encoded: dict[str, Sides] = {}
-        self._examples: dict[str, Examples] = {}
+    folder = Path()  # of the run, from `prepare` or `restore`
+    tokenizers: tuple[Tokenizer, ...] = ()  # of sources and of targets, from there too
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -240,19 +234,17 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     def readings(self, split: str) -> list[Reading]:
         return [Tagged(part, split, self.data) for part in self.config.parts()]
 
+    @TextTask.by_split
     def _ids(self, split: str) -> Sides:
         """The ids of both sides of the pairs of `corpus`."""
-        if split not in self._encoded:
-            self._encoded[split] = tuple(self.encoded(split, self.tokenizers_by_name()))
-        return self._encoded[split]
+        return tuple(self.encoded(split, self.tokenizers_by_name()))
 
+    @TextTask.by_split
     def tokens(self, split: str) -> Examples:
         """The pairs of a split with their ids, in training without those of bad lengths."""
-        if split not in self._examples:
-            sources, targets = self._ids(split)
-            examples = Examples(self.corpus(split), sources, targets)
-            self._examples[split] = examples.trainable(self.data) if split == "train" else examples
-        return self._examples[split]
+        sources, targets = self._ids(split)
+        examples = Examples(self.corpus(split), sources, targets)
+        return examples.trainable(self.data) if split == "train" else examples
 
     def read_sources(self, examples: Examples) -> Sequence[Ids]:
         """Return what the model reads of some examples."""

@@ -1,7 +1,7 @@
 """Translation by an encoder–decoder: text in, text out.
 
 Files, tokenizers, loss and measures are those of all tasks from text to text (its base,
-`foveate.tasks.text_to_text`); here is what an encoder–decoder makes of their batches.
+`foveate.tasks.text_to_text`); this module adds the model, and what it reads and predicts.
 """
 
 from __future__ import annotations

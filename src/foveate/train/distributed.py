@@ -212,7 +212,14 @@ class RankGroup(Ranks):
         self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
         gpu = torch.cuda.is_available()
         if gpu:
-            torch.cuda.set_device(_own_gpu())
+            local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+            if local >= count:
+                raise TrainError(
+                    f"rank {local} of this host has no GPU of its own: the host has {count}; start "
+                    "fewer ranks a host (torchrun --nproc-per-node), or hide them "
+                    "(CUDA_VISIBLE_DEVICES=)"
+                )
+            torch.cuda.set_device(local)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if gpu else "gloo",
             store=network.PrefixStore("collectives", self._store),
@@ -323,16 +330,6 @@ def _until(holds: Callable[[], bool], end: float, what: str) -> None:
         if time.monotonic() > end:
             raise TrainError(f"{what} within train.hang_minutes: has their host started?")
         time.sleep(0.02)
-
-
-def _own_gpu() -> int:
-    local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if local >= count:
-        raise TrainError(
-            f"rank {local} of this host has no GPU of its own: the host has {count}; start fewer "
-            "ranks a host (torchrun --nproc-per-node), or hide them (CUDA_VISIBLE_DEVICES=)"
-        )
-    return local
 
 
 @contextlib.contextmanager

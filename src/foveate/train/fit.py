@@ -129,13 +129,18 @@ def _set_up(
     optimizer = config.optimizer.build(job.model)
     state, messages = resume(job, config, folder, plan, optimizer, ranks)
     newest = checkpoint.path_of(folder, state.step)
-    paces = {} if job.changes else _paces(folder, state.step, ranks)  # before the log is cut
+    log = ranks.on_rank_zero("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
+    # the seconds that the schedule took to be over, by the steps that are done again
+    paces = {x["step"]: x["seconds"] for x in log if x["step"] > state.step and not job.changes}
     mean = None
     if config.ema is not None:
         mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
     files = run_files(folder, newest)  # refused before the journal is opened
     precision = _precision(config, state, device, ranks)
-    total = _total_steps(config, plan, state.batches)
+    ends = [] if config.max_steps is None else [config.max_steps]
+    if config.max_epochs is not None:  # epochs are taken to be alike
+        ends.append(-(-config.max_epochs * len(plan.epoch(0)) // state.batches))
+    total = min(ends, default=None)
     limit = None if config.max_minutes is None else 60 * config.max_minutes
     board = config.tensorboard and ranks.is_rank_zero
     journal = Journal(folder, state.step, board, LOG if ranks.is_rank_zero else os.devnull)
@@ -219,7 +224,12 @@ def resume(
         )
     if step is None or checkpoint.is_imported(folder):
         state = TrainState(seed=job.seed, plan=order, data=data)
-        messages += _first_weights(job, folder, step)
+        if step is None:
+            checkpoint.refuse_lost(folder)
+        else:
+            imported = checkpoint.path_of(folder, step)
+            load_weights(job.model, imported / WEIGHTS)
+            messages.append(f"starts from the weights of {imported}")
         return state, messages + share_out(config, state, ranks)
     verify_run(folder, checkpoint.with_state(folder, step))
     state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
@@ -259,16 +269,6 @@ def choose_anew(config: TrainConfig, state: TrainState, changed: Sequence[str]) 
     return [why]
 
 
-def _first_weights(job: Job, folder: Path, step: int | None) -> list[str]:
-    """Load imported weights, of a ``step``, into the model; return a message that says so."""
-    if step is None:
-        checkpoint.refuse_lost(folder)
-        return []
-    imported = checkpoint.path_of(folder, step)
-    load_weights(job.model, imported / WEIGHTS)
-    return [f"starts from the weights of {imported}"]
-
-
 def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]:
     """Set how many batches make a step; gives a message where some ranks get fewer.
 
@@ -296,20 +296,6 @@ def _precision(
     if begun:
         why = f"precision {state.precision}, as when this run began"
     return Precision(name, device.type, why)
-
-
-def _paces(folder: Path, step: int, ranks: Ranks) -> dict[int, float]:
-    """The seconds that the schedule took to be over, by the steps after a checkpoint."""
-    lines = ranks.on_rank_zero("the log", lambda: [x for x in read(folder) if x["event"] == "pace"])
-    return {line["step"]: line["seconds"] for line in lines if line["step"] > step}
-
-
-def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:
-    """Steps until max_steps or max_epochs, whichever is first; epochs are taken to be alike."""
-    limits = [] if config.max_steps is None else [config.max_steps]
-    if config.max_epochs is not None:
-        limits.append(-(-config.max_epochs * len(plan.epoch(0)) // batches))
-    return min(limits, default=None)
 
 
 @contextlib.contextmanager

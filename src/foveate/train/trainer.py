@@ -52,8 +52,8 @@ class Job:
 
     ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
     from lengths, ``batch_tokens`` and the seed, ``snapshots`` what records attention. ``changes``
-    are those of the config since the run was last trained; with ``changed_data`` it goes on though
-    its data are others.
+    are those of the config since the run was last trained; with ``changed_data`` the run resumes
+    although its data have changed.
     """
 
     task: AnyTask
@@ -134,7 +134,7 @@ class Trainer:
         return "interrupted" if self.stop else str(reason)
 
     def launch(self, step: TrainingStep) -> None:
-        """One step along Σ ∇totals / Σ counts of the batches, clipped to the norm allowed.
+        """Take a step against Σ ∇totals / Σ counts of the batches, clipped to the norm allowed.
 
         Its numbers are checked now, or `settle` checks them later; if they are not finite, neither
         this step nor those in flight after it change the weights.

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.cells import Gates, principal
 from foveate.look.draw.charts import (
     BarsDrawing,
     Curve,
@@ -27,6 +26,7 @@ from foveate.look.flow import by_distance
 from foveate.look.hooks import ForcedPass, calls_of
 from foveate.look.perturbations import layers_of, shuffled, side_of, without_positions
 from foveate.look.records import block_of, spaced
+from foveate.look.stages import Gates
 from foveate.nn.positions import Position
 
 Figures = NDArray[np.float64]
@@ -60,6 +60,20 @@ def gates(
     ]  # fmt: skip
     caption = f"{len(shown)} of {len(lively)} units, those that change most over the text"
     return SheetGrid(sheets=drawn, title=title, across=1, caption=caption)
+
+
+def principal(states: Floats) -> tuple[Figures, Figures]:
+    """Return the principal components of states (T, H) and their shares of the variance.
+
+    The coordinates are (T, min(T, H)). The largest of each component is positive, for equal
+    pictures.
+    """
+    centred = states - states.mean(axis=0, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    path = left * sizes
+    signs = np.sign(path[np.abs(path).argmax(axis=0), np.arange(path.shape[1])])
+    squares = sizes**2
+    return path * np.where(signs == 0, 1, signs), squares / max(squares.sum(), 1e-12)
 
 
 SHOWN = 3  # components
@@ -290,8 +304,6 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
         "shuffled input: " + "; ".join(lost),
     )  # fmt: skip
 
-
-# Learning-rate curves of the schedules (`foveate.train.optim`).
 
 POINTS = 400  # steps at which a curve is evaluated
 

@@ -27,13 +27,12 @@ from torch import Tensor, nn
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.config import Config, Configurable
-from foveate.look.cells import backwards
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Text, visible
 from foveate.look.draw.terminal import cut
 from foveate.look.hooks import Call, ForcedPass
 from foveate.look.records import LAYERS, block_of
-from foveate.look.stages import Trace, over_steps, traced
+from foveate.look.stages import Trace, backwards, over_steps, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import ResidualBlock
@@ -193,7 +192,7 @@ def picture(
 
     Without one, blocks are in order of construction.
     """
-    trace = trace or (Trace() if forced is None else traced(forced))
+    trace = trace or (Trace() if forced is None else traced(forced, kinds=(Cell,)))
     modules = blocks_of(model)
     owners = {name: _owner(name, modules) for name, _ in model.named_modules()}
     first: dict[str, int] = {}  # the number of the first call in each block
@@ -290,7 +289,7 @@ def _block(
         weights=[f"{name} {_shape(p)}" for name, p in tensors.items()],
         output=_shape(gave[0]) if gave else "", calls=len(calls), steps=steps,
         states="" if not isinstance(module, Cell) else "h" if module.states == 1 else "h, c",
-        backwards=isinstance(module, Cell) and backwards(name), walk=_walk(name, module, model),
+        backwards=isinstance(module, Cell) and backwards(name), walk=_walk(name, model),
     )  # fmt: skip
 
 
@@ -344,13 +343,11 @@ def _layer(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _walk(name: str, module: nn.Module, model: nn.Module) -> tuple[str, int] | None:
+def _walk(name: str, model: nn.Module) -> tuple[str, int] | None:
     """Return block and layer for the view `steps`; None if it is neither attention nor cell."""
-    if not isinstance(module, BaseAttention | Cell):
-        return None
-    block = block_of(name)
-    kinds = {n: m for n, m in model.named_modules() if isinstance(m, BaseAttention | Cell)}
-    return block, [n for n in kinds if block_of(n) == block].index(name)
+    parts = [n for n, m in model.named_modules() if isinstance(m, BaseAttention | Cell)]
+    alike = [n for n in parts if block_of(n) == block_of(name)]
+    return (block_of(name), alike.index(name)) if name in alike else None
 
 
 @cache

@@ -274,12 +274,10 @@ def _label_points(ax: Axes, points: NDArray[np.float64], labels: Sequence[str]) 
     places = ax.transData.transform(points) / inch  # in points
     covered = [Bbox.from_bounds(px - 3, py - 3, 6, 6) for px, py in places]
     for (px, py), point, label in zip(places, points, map(visible, labels), strict=True):
-        wide, boxes = 0.6 * size * cell_len(label), []
-        for side, edge in CORNERS:
-            left, low = px + 4 if side == "left" else px - 4 - wide, py + 4
-            boxes.append(
-                Bbox.from_bounds(left, low if edge == "bottom" else py - 4 - size, wide, size)
-            )
+        wide = 0.6 * size * cell_len(label)
+        lefts = {"left": px + 4, "right": px - 4 - wide}
+        lows = {"bottom": py + 4, "top": py - 4 - size}
+        boxes = [Bbox.from_bounds(lefts[side], lows[edge], wide, size) for side, edge in CORNERS]
         shared = [[Bbox.intersection(box, other) for other in covered] for box in boxes]
         areas = [sum(b.width * b.height for b in each if b is not None) for each in shared]
         best = int(np.argmin(areas))

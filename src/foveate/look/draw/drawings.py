@@ -7,6 +7,7 @@ import html
 import io
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ class Drawing(DrawingPart):
 
     def webp(self) -> bytes:
         """Return the drawing as a WebP picture; a film as an animated one."""
-        return _picture("webp")(self)
+        return _picture("webp", self)
 
     def html(self) -> str:
         """Return the drawing as one page that needs no network, library or other file."""
@@ -113,8 +114,7 @@ class Drawing(DrawingPart):
     def __repr__(self) -> str:
         return self.text()
 
-    def __str__(self) -> str:
-        return self.text()
+    __str__ = __repr__
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return the notebook formats: the page in a frame if it is small enough, a PNG, a text.
@@ -122,7 +122,7 @@ class Drawing(DrawingPart):
         The page works without a kernel or a network: saved notebooks show it too.
         """
         bundle = {"text/plain": self.text(color=False)}
-        bundle["image/png"] = base64.b64encode(_picture("png")(self)).decode()
+        bundle["image/png"] = base64.b64encode(_picture("png", self)).decode()
         document = self.html()
         if len(document.encode()) <= NOTEBOOK_LIMIT:
             bundle["text/html"] = (
@@ -132,12 +132,8 @@ class Drawing(DrawingPart):
         return bundle
 
 
-def _picture(form: str) -> Callable[[Drawing], bytes]:
-    def write(drawing: Drawing) -> bytes:
-
-        return picture_bytes(drawing.figure(), form)
-
-    return write
+def _picture(form: str, drawing: Drawing) -> bytes:
+    return picture_bytes(drawing.figure(), form)
 
 
 def finite(value: object) -> object:
@@ -162,9 +158,9 @@ def _npz(drawing: Drawing) -> bytes:
 
 
 WRITERS: dict[str, Callable[[Drawing], bytes]] = {
-    ".png": _picture("png"),
-    ".svg": _picture("svg"),
-    ".pdf": _picture("pdf"),
+    ".png": partial(_picture, "png"),
+    ".svg": partial(_picture, "svg"),
+    ".pdf": partial(_picture, "pdf"),
     ".webp": lambda drawing: drawing.webp(),
     ".html": lambda drawing: drawing.html().encode(),
     ".json": _json,

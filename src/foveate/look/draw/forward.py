@@ -333,11 +333,9 @@ def _frame(
 
 def _places(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[str]]:
     """Return the words of each part's positions, else its labels in attention, else numbers."""
-    places: dict[str, list[str]] = {}
-    for part in dict.fromkeys(frame.rows for frame in film if frame.rows):
-        count = next(frame.values.shape[1] for frame in film if frame.rows == part)
-        places[part] = forced.words(part, count, _labels(forced, film, part))
-    return places
+    counts = {frame.rows: frame.values.shape[1] for frame in reversed(film) if frame.rows}
+    parts = dict.fromkeys(frame.rows for frame in film if frame.rows)
+    return {part: forced.words(part, counts[part], _labels(forced, film, part)) for part in parts}
 
 
 def _produced(forced: ForcedPass, words: Sequence[str]) -> list[str]:

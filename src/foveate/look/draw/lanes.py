@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -138,8 +138,8 @@ def _write_node(ax: Axes, node: Node, place: tuple[int, int], chosen: bool) -> N
     }  # fmt: skip
     text = f"{word}{mark} {score_text(node, 1)}".replace("-", "−")
     weight = "bold" if chosen else "normal"
-    style: Any = {"size": figures.FONT_SIZE - 1.5, "weight": weight, "bbox": box}
-    figures.write(ax, *place, text, figures.NOTE if dropped else "black", ha="center", **style)
+    size, ink = figures.FONT_SIZE - 1.5, figures.NOTE if dropped else "black"
+    figures.write(ax, *place, text, ink, ha="center", size=size, weight=weight, bbox=box)
 
 
 def _lane_cell(node: Node, chosen: bool) -> str:

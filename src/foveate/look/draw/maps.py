@@ -35,8 +35,6 @@ LINK_STEP = 0.24  # inches from word to word
 LEAST_LINK = 0.05  # a figure draws no line for weights below this
 HEAD_SIDE = 1.25  # inches of one small matrix
 
-# All maps of a record, limited to what a browser can process.
-
 MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
 LONGEST_SIDE = 256  # words along a side before neighbours are drawn together
 MOST_SENTENCES = 200

@@ -93,8 +93,6 @@ def asset(name: str) -> str:
     return resources.files("foveate.look.draw").joinpath(name).read_text("utf-8")
 
 
-# Live drawings in a notebook (anywidget), drawn by the same code as pages and the studio.
-
 DRAWINGS = TypeAdapter(list[SerializeAsAny[DrawingPart]])
 
 

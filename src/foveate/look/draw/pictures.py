@@ -229,11 +229,10 @@ def over_picture(
     others = [i for i in range(len(columns)) if i not in cells]
     caption, panels = matrix.caption, list(zip(matrix.rows, matrix.array, strict=True))
     if matrix.rows == columns:
-        panels = []
-        for number in range(len(record.names(matrix.block))):
-            weights = record.select(matrix.block, number, head)
-            row = weights[others[0]] if others else weights.mean(axis=0)
-            panels.append((f"layer {number}", row))
+        layers = range(len(record.names(matrix.block)))
+        maps = [record.select(matrix.block, number, head) for number in layers]
+        rows = [each[others[0]] if others else each.mean(axis=0) for each in maps]
+        panels = [(f"layer {number}", row) for number, row in zip(layers, rows, strict=True)]
         seen_by = columns[others[0]] if others else "mean of all positions"
         which = "mean of all heads" if head is None else f"head {head}"
         caption = f"{spaced(matrix.block)} · seen by {seen_by} · {which}"

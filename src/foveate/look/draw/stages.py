@@ -11,20 +11,27 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from pydantic import Field
 from rich.cells import cell_len
 
 import foveate.look.draw.figures as figures
 from foveate.config import ConfigError
-from foveate.look.cells import backwards
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.terminal import cut
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import spaced
-from foveate.look.stages import Stage, attention_stages, cell_stages, joined, traced
+from foveate.look.stages import (
+    Stage,
+    attention_stages,
+    backwards,
+    capture_stages,
+    cell_stages,
+    joined,
+)
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 
@@ -143,7 +150,8 @@ def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0
     Raises ``ConfigError`` for an unknown head or query.
     """
     module = forced.model.get_submodule(name)
-    calls = traced(forced).stages.get(name, {})
+    with torch.inference_mode(), capture_stages(module) as calls:
+        forced.run()
     if isinstance(module, BaseAttention):
         if not 0 <= head < module.num_heads:
             raise ConfigError(f"--head {head}: {name} has {module.num_heads}, counting from 0")
@@ -153,7 +161,7 @@ def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0
         title = f"{spaced(name)}, head {head}"
     elif isinstance(module, Cell):
         stages, columns, title = cell_stages(module, calls, forced.row), [], spaced(name)
-        rows = forced.steps_of(name, len(stages[0].values))
+        rows = forced.words(name, len(stages[0].values), produced=True)
         rows = rows[::-1] if backwards(name) else rows
     else:
         raise ConfigError(f"{name} is neither an attention nor a recurrent cell")
@@ -247,7 +255,7 @@ def film_figure(film: SheetGrid) -> Figure:
     made.align_titles()
     made.suptitle(film.title, size=figures.FONT_SIZE + 2, parse_math=False)
     note = textwrap.fill(film.caption, int(13 * made.get_figwidth()))
-    made.supxlabel(note, size=figures.FONT_SIZE - 1, color=figures.NOTE, parse_math=False)
+    made.supxlabel(note, parse_math=False, **figures.SMALL)
     return made
 
 

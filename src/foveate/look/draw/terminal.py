@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TextIO
 
@@ -50,19 +51,14 @@ def _percent(weight: float, width: int) -> str:
     return number if weight >= 0.05 and len(number) < width else ""
 
 
-def _true_color(weight: float, level: float, width: int) -> str:
-    red, green, blue = (int(c) for c in colors.table()[colors.indices(np.array(level))])
-    ink = "38;2;0;0;0" if level > 0.55 else "38;2;255;255;255"
-    field = f"{_percent(weight, width):^{width}}"
-    return f"\x1b[48;2;{red};{green};{blue};{ink}m{field}\x1b[0m"
-
-
-def _few_colors(weight: float, level: float, width: int) -> str:
-    """Return a cell in the nearest of the 6 × 6 × 6 colours of 256-colour terminals."""
-    color = colors.table()[colors.indices(np.array(level))]
-    red, green, blue = (round(int(c) / 51) for c in color)
-    code, ink = 16 + 36 * red + 6 * green + blue, 16 if level > 0.55 else 231
-    return f"\x1b[48;5;{code};38;5;{ink}m{_percent(weight, width):^{width}}\x1b[0m"
+def _colored(few: bool, weight: float, level: float, width: int) -> str:
+    """Return a cell in colour, in the nearest of 6 × 6 × 6 for terminals with ``few`` (256)."""
+    red, green, blue = map(int, colors.table()[colors.indices(np.array(level))])
+    code = f"2;{red};{green};{blue};38;2;" + ("0;0;0" if level > 0.55 else "255;255;255")
+    if few:
+        red, green, blue = (round(each / 51) for each in (red, green, blue))
+        code = f"5;{16 + 36 * red + 6 * green + blue};38;5;{16 if level > 0.55 else 231}"
+    return f"\x1b[48;{code}m{_percent(weight, width):^{width}}\x1b[0m"
 
 
 def _shades(signs: str) -> InkCell:
@@ -76,8 +72,8 @@ def _shades(signs: str) -> InkCell:
 
 
 INKS = {
-    "truecolor": Ink(_true_color, "numbers: percent"),
-    "256": Ink(_few_colors, "numbers: percent"),
+    "truecolor": Ink(partial(_colored, False), "numbers: percent"),
+    "256": Ink(partial(_colored, True), "numbers: percent"),
     "shades": Ink(_shades(SHADES), "least · ░ ▒ ▓ █ most"),
     "ascii": Ink(_shades(".:+#@"), "least . : + # @ most", stem="|", cut="~"),
 }

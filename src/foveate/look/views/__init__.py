@@ -193,7 +193,7 @@ VIEWS = ViewEntry.table(
     ("forward", "inside", "The whole forward pass, stage by stage, in numbers."),
     ("gradients", "inside", "How far back language models can learn."),
     ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
-    ("exposure", "exposure", "Errors by position, after the reference and after own output."),
+    ("exposure", "series", "Errors by position, after the reference and after own output."),
     ("horizon", "series", "Forecast errors at each step ahead."),
     ("forecast", "series", "One forecast with its quantiles and attention."),
     ("curves", "training", "How training went: loss, learning rate, scores, speed."),

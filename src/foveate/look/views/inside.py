@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import foveate.look.cells as cells
 import foveate.look.draw.analyses as analyses
 import foveate.look.draw.forward as film
 import foveate.look.draw.stages as stages
@@ -26,6 +25,7 @@ from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.records import block_of, suffixes
+from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
 from foveate.look.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
@@ -67,8 +67,8 @@ def states(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> StatesDrawing:
     """Draw the states of a cell, in the order of the text."""
-    name, steps, words = _cell(run, ready(run, text, target, image), layer)
-    return analyses.states(steps.states[0].numpy(), words, f"{cells.called(name)}: {run.path.name}")
+    name, path, _, words = _cell(run, ready(run, text, target, image), layer)
+    return analyses.states(path, words, f"{called(name)}: {run.path.name}")
 
 
 @view(needs.explains, needs.recurs)
@@ -76,36 +76,36 @@ def gates(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> SheetGrid:
     """Draw the gates of a cell, in the order of the text."""
-    name, steps, words = _cell(run, ready(run, text, target, image), layer)
+    name, _, opened, words = _cell(run, ready(run, text, target, image), layer)
     try:
-        title = f"{cells.called(name)}: {run.path.name}"
-        return analyses.gates(steps.gates, words, title=title)
+        title = f"{called(name)}: {run.path.name}"
+        return analyses.gates(opened, words, title=title)
     except UserError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
-@torch.inference_mode()
-def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, cells.CellSteps, Sequence[str]]:
-    """Return a recurrent cell by number: its name, its steps (1, T, H), and its input at each.
+def _cell(
+    run: Run, forced: ForcedPass, layer: int
+) -> tuple[str, analyses.Floats, Gates, Sequence[str]]:
+    """Return a recurrent cell by number: its name, states (T, H), gates, and its input at each.
 
     Steps are in the order of the text; they are numbered if words and steps differ in number.
     Raises ``ConfigError`` if there are fewer cells.
     """
-    with cells.capture_cells(run.model) as captured:
+    with torch.inference_mode(), capture_cells(run.model) as captured:
         forced.run()
     names = list(captured)
     if not -len(names) <= layer < len(names):
         raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counting from 0")
     name = names[layer]
-    steps = captured[name]
 
     def of_example(values: Tensor) -> Tensor:
-        row = values[[min(forced.row, len(values) - 1)]].cpu()
-        return row.flip(1) if cells.backwards(name) else row
+        row = values[[min(forced.row, len(values) - 1)]]
+        return row.flip(1) if backwards(name) else row
 
-    states = of_example(steps.states)
-    gates = {gate: of_example(values) for gate, values in steps.gates.items()}
-    return name, cells.CellSteps(states, gates), forced.words(name, states.shape[1])
+    states = of_example(captured[name].states)[0].numpy()
+    gates = {gate: of_example(values) for gate, values in captured[name].gates.items()}
+    return name, states, gates, forced.words(name, len(states))
 
 
 @view(needs.explains, needs.steps_through)

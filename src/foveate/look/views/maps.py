@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 import foveate.look.draw.maps as drawn_maps
 import foveate.look.flow as flow
@@ -212,12 +212,8 @@ def masks(
                 f"queries ({record.row_means(names[0])})", "keys", ColorScale(0.0, 1.0, ALLOWED),
             )
         )  # fmt: skip
-    return SheetGrid(
-        sheets=sheets,
-        title=f"Who can attend to whom: {run.path.name}",
-        caption=MASKS_CAPTION,
-        across=1,
-    )
+    title = f"Who can attend to whom: {run.path.name}"
+    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=1)
 
 
 @torch.inference_mode()
@@ -231,19 +227,18 @@ def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
     batch = collate([ids, longer[0]], [output_ids, longer[1]]).to(run.model.output.weight.device)
     with capture(run.model) as weights:
         run.model.decode(batch.inputs, run.model.encode(batch.source, batch.source_mask))
-    read = [_name_or_pad(task.source_tokenizer, i) for i in batch.source[0].tolist()]
-    before = [_name_or_pad(task.target_tokenizer, i) for i in batch.inputs[0].tolist()]
-    produced = [_name_or_pad(task.target_tokenizer, i) for i in batch.targets[0].tolist()]
+
+    def names(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
+        return ["<pad>" if i == PAD else token_name(tokenizer, i) for i in ids[0].tolist()]
+
+    read = names(task.source_tokenizer, batch.source)
+    before, produced = (names(task.target_tokenizer, x) for x in (batch.inputs, batch.targets))
     queries = {n: read if n.startswith("encoder") else produced for n in weights}
     rows = {n: words[: len(words) - words.count("<pad>")] for n, words in queries.items()}
     own = {n: n.startswith("decoder") and n.endswith("self_attention") for n in weights}
     columns = {n: before[: len(rows[n])] if own[n] else read for n in weights}
     maps = {n: w[0, :, : len(rows[n]), : len(columns[n])].cpu().numpy() for n, w in weights.items()}
     return AttentionRecord(maps, rows, columns, text)
-
-
-def _name_or_pad(tokenizer: Tokenizer, i: int) -> str:
-    return "<pad>" if i == PAD else token_name(tokenizer, i)
 
 
 @view(needs.crosses, needs.aligns)

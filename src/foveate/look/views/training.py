@@ -78,11 +78,10 @@ def panel(
     places = common_places([x for x, _ in points.values()])
     drawn, hues = [], list(logs)
     for run, (x, y) in points.items():
-        smooth = event == "train" and name != "lr" and len(y) >= FEWEST
-        look = {"hue": hues.index(run)}
-        drawn.append(Curve(name=run, y=at(places, x, y), faint=smooth, **look))
+        smooth, hue = event == "train" and name != "lr" and len(y) >= FEWEST, hues.index(run)
+        drawn.append(Curve(name=run, y=at(places, x, y), faint=smooth, hue=hue))
         if smooth:
-            drawn.append(Curve(name=f"{run}, smoothed", y=at(places, x, smoothed(y)), **look))
+            drawn.append(Curve(name=f"{run}, smoothed", y=at(places, x, smoothed(y)), hue=hue))
     spoken = name.replace("_", " ")
     up, log_axes = LOGGED.get(name, (spoken, "")) if event == "train" else (spoken, "")
     return LinesDrawing(

@@ -97,8 +97,8 @@ def check(target: str, seconds: float = 20.0) -> list[KindReport]:
     defined = set(map(id, vars(module).values()))
     own = [
         config
-        for family, members in sorted(kinds().items(), key=lambda item: _rank(item[0]))
-        for config in members.values()
+        for family in dict.fromkeys((*FAMILIES, *kinds()))  # those with laws first
+        for config in kinds().get(family, {}).values()
         if config.__module__ == module.__name__ and id(config.owner) in defined
     ]
     if not own:
@@ -109,11 +109,6 @@ def check(target: str, seconds: float = 20.0) -> list[KindReport]:
         )
     limit = time.monotonic() + seconds
     return [_tried(config, registered, limit, seconds, target) for config in own]
-
-
-def _rank(family: str) -> int:
-    """Return the position of a family in the report: families with laws first, in their order."""
-    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def write_exercises(folder: Path) -> list[Path]:

@@ -336,17 +336,17 @@ def is_long(queries: Tensor, keys: Tensor) -> bool:
 
 
 def fused_is_faster(
-    queries: Tensor, keys: Tensor, values: Tensor, context: AttentionContext, trains: bool
+    queries: Tensor, keys: Tensor, values: Tensor, context: AttentionContext, trains_whole: bool
 ) -> bool:
     """Return whether `fused_attention` can compute the sum, and is faster than forming the weights.
 
     On a CPU it cannot if a query may attend to no key. Long sequences, and all on other devices,
-    take PyTorch's fused kernel. Short ones on a CPU take the native kernel if the layer ``trains``
-    without dropout: its sums have another order, and outside of training a tap must not change a
-    bit of the output.
+    take PyTorch's fused kernel. Short ones on a CPU take the native kernel if the layer trains
+    without dropout (``trains_whole``): its sums have another order, and outside of training a tap
+    must not change a bit of the output.
     """
     long = is_long(queries, keys)
-    short = trains and queries.shape[2] > 1 and context.hypotheses == 1
+    short = trains_whole and queries.shape[2] > 1 and context.hypotheses == 1
     short = short and not context.position.biases and attends(queries, keys, values)
     if not (long or short):
         return False

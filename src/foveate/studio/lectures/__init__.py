@@ -11,7 +11,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import get_origin
@@ -101,15 +100,6 @@ class LectureFile(StudioResponse):
 
     name: str
     text: str
-
-
-@dataclass(frozen=True)
-class DrawingCommand:
-    """A parsed command: a view with its runs and its question, or a demo with its options."""
-
-    name: str
-    runs: list[str]
-    options: Config
 
 
 @cache
@@ -214,9 +204,10 @@ def save(lecture: Lecture, folder: Path | None) -> Lecture:
     return read(file).model_copy(update={"own": True})
 
 
-def parsed(command: str) -> DrawingCommand:
+def parsed(command: str) -> tuple[str, list[str], Config]:
     """Parse a command such as ``foveate look heads runs/en-fr --text 'A dog.' --layer 1``.
 
+    Returns the name of a view, its runs and its question, or of a demo, no runs, and its options.
     Raises `UserError` for another command, an unknown view or demo, and an unknown option.
     """
     try:
@@ -246,6 +237,6 @@ def parsed(command: str) -> DrawingCommand:
     several = {field for field, x in form.model_fields.items() if get_origin(x.annotation) is tuple}
     values = {field: x if field in several else x[-1] for field, x in fields.items()}
     try:
-        return DrawingCommand(name, runs, form.model_validate(values, strict=False))
+        return name, runs, form.model_validate(values, strict=False)
     except ValidationError as error:
         raise RequestError(422, f"foveate {verb} {name}: {invalid_field(error)}") from None

@@ -104,7 +104,7 @@ DEMOS = DemoEntry.table(
     ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
     ("bottleneck", "text", "BLEU by source length: three models on the same data, measured."),
     ("block", "layer", "Each part of a Transformer layer as matrices of small numbers."),
-    ("pixels", "pixels", "A picture as patches for a Transformer, or as one glimpse."),
+    ("pixels", "layer", "A picture as patches for a Transformer, or as one glimpse."),
     ("targets", "text", "What a model reads in training, and what it predicts."),
     ("angle", "formulas", "Dot product and cosine of two vectors against their angle."),
     ("activations", "formulas", "Activations and their slopes: sigmoid, tanh, ReLU, GELU."),

@@ -1,21 +1,25 @@
-"""A Transformer layer in small numbers: the matrices of each of its parts."""
+"""A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.stages import attention_stages, capture_stages
 from foveate.look.views.demos import demo
+from foveate.models.vision import Retina
 from foveate.nn.attention import Attention
+from foveate.nn.embedding import PatchStem
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
 from foveate.nn.normalizers import Hardmax
+from foveate.nn.spec import Pixels
 
 WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")
 NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
@@ -26,6 +30,7 @@ Part = Literal[
     "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "order",
     "feed-forward", "dropout",
 ]  # fmt: skip
+Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 PARTS = {  # the matrices of each part, and what they show
     "queries": ("X", "× W_Q", "= Q", "A row of X times W_Q is the query of its word; keys and "
                 "values have their own matrices."),
@@ -126,7 +131,7 @@ def block(
     part: Annotated[Part, Field(description="part of the layer")] = "queries",
     activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
-    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 98,
+    seed: Seed = 98,
 ) -> SheetGrid:
     """Draw three words of three numbers in one part of a layer with two heads of size two."""
     torch.manual_seed(seed)
@@ -140,9 +145,7 @@ def block(
 
 @demo
 @torch.no_grad()
-def mixing(
-    seed: Annotated[int, Field(ge=0, description="seed of inputs and matrices")] = 2,
-) -> SheetGrid:
+def mixing(seed: Seed = 2) -> SheetGrid:
     """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
 
     The states H of three words have two numbers each, as have s and x. No key is read: row i of
@@ -167,9 +170,59 @@ def mixing(
         ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
     ]
     return SheetGrid(
-        sheets=[numbers(*each) for each in made],
-        across=3,
+        sheets=[numbers(*each) for each in made], across=3,
         title="Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",
+    )  # fmt: skip
+
+
+SIDE, FEATURES, SCALES = 16, 8, 3
+Place = Annotated[float, Field(ge=-1, le=1, description="centre of the glimpse, −1 to 1")]
+
+
+def nine() -> Tensor:
+    """Return a 9 in 16 × 16 pixels: a ring and a stem."""
+    down, across = torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")
+    ring = 1.6 - ((across - 7).float().hypot((down - 5).float()) - 3).abs()
+    stem = (1.6 - (across - 10.0).abs()) * ((down >= 5) & (down <= 13))
+    return torch.maximum(ring, stem).clamp(0, 1)
+
+
+@demo
+@torch.no_grad()
+def pixels(
+    part: Annotated[Literal["patches", "glimpses"], Field(description="what to show")] = "patches",
+    patch_size: Annotated[int, Field(ge=2, le=8, description="pixels per side of a patch")] = 4,
+    x: Place = 0.3,
+    y: Place = -0.4,
+) -> SheetGrid:
+    """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
+    torch.manual_seed(0)
+    picture, grey = nine(), partial(sheet, scale=SHARES)
+    whole = grey("picture, 16 × 16", picture.numpy())
+    if part == "glimpses":
+        retina = Retina(patch_size, SCALES)
+        seen = retina(retina.pyramid(picture[None, None]), torch.tensor([[x, y]]))[0, :, 0]
+        patches = [grey(f"{patch_size * 2**k} pixels wide", v.numpy()) for k, v in enumerate(seen)]
+        middle = ((y + 1) / 2 * SIDE - 0.5, (x + 1) / 2 * SIDE - 0.5)
+        return SheetGrid(
+            sheets=[whole.model_copy(update={"dots": [middle]}), *patches], across=4,
+            title=f"One glimpse at ({x:g}, {y:g})",
+            caption="The patches around the dot have equally many numbers, but each is twice as "
+            "wide as the one before: sharp in the middle, coarse around it. The next location is "
+            "chosen from what was seen (Mnih et al., 2014).",
+        )  # fmt: skip
+    stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
+    rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
+    rows = rows.flatten(2).flatten(0, 1)  # (T, P·P)
+    tokens = sheet(
+        f"× E: tokens of size {FEATURES}", stem(picture[None, None])[0].numpy(), aspect=0.5
     )
+    return SheetGrid(
+        sheets=[whole, grey(f"{len(rows)} patches as rows", rows.numpy()), tokens], across=3,
+        title="A picture as a sequence of patches",
+        caption="The picture is cut into patches, row by row; each is a row of numbers, which E "
+        "maps to a token. The encoder reads these tokens with positions (Dosovitskiy et al., "
+        "2020). Here E is random.",
+    )  # fmt: skip

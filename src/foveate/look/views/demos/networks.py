@@ -111,18 +111,15 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
         config = Model.Config.parse(
             {"kind": TRANSLATORS[family], "encoder": sides, "decoder": sides}
         )
-        model = config.build(Tokens(100), Tokens(100)).eval()
-        return influence(lambda: model.decode(text, model.encode(text)), model.encoder.stem)
+        pair = config.build(Tokens(100), Tokens(100)).eval()
+        return influence(lambda: pair.decode(text, pair.encode(text)), pair.encoder.stem)
     if family == "bag":
         bag = encoder(BagEncoder.Config.parse(NARROW))
         return attends(bag, lambda: bag(text).mean()[:, None].expand(-1, text.shape[1], -1))
-    if family in ("bi-gru", "bert"):
-        reader = bidirectional()
-        if family == "bi-gru":
-            both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
-            reader = encoder(RecurrentEncoder.Config.parse(both))
-        return attends(reader, lambda: reader(text).values)
-    causal: dict[str, Callable[[], Decoder]] = {
+    both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
+    made: dict[str, Callable[[], Encoder | Decoder]] = {
+        "bi-gru": lambda: encoder(RecurrentEncoder.Config.parse(both)),
+        "bert": bidirectional,
         "window": lambda: decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
         "elman": lambda: recurrent("rnn"),
         "lstm": lambda: recurrent("lstm", forget),
@@ -130,8 +127,10 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
         "local": lambda: transformer(attention=LocalAttention.Config(window=3)),
         "mamba": lambda: decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
     }
-    writer = causal[family]()
-    return attends(writer, partial(writer, text, None))
+    model = made[family]()
+    if isinstance(model, Encoder):
+        return attends(model, lambda: model(text).values)
+    return attends(model, partial(model, text, None))
 
 
 @demo

@@ -22,11 +22,10 @@ from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
+from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
-from foveate.look.stages import attention_stages, capture_stages
 from foveate.look.views.demos import demo
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.attention import Attention
 from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
 from foveate.run import load
@@ -112,14 +111,15 @@ def loss_of(model: nn.Module) -> float:
 def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
     """Return the loss on the spirals before each step, with all points in one batch."""
     points, classes = spirals()
-    losses = []
-    for _ in range(steps):
-        loss = F.cross_entropy(model(points), classes)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return [learn(F.cross_entropy(model(points), classes), optimizer) for _ in range(steps)]
+
+
+def learn(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
+    """Take a step against the gradient of a loss, and return the loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
 
 
 def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Planes:
@@ -248,10 +248,7 @@ def train_coreference(steps: int = 300) -> Coreference:
     random, places = torch.Generator().manual_seed(1), torch.tensor(known)
     for _ in range(steps):
         batch = places[torch.randint(len(known), (64,), generator=random)]
-        loss = F.cross_entropy(output(model(ids[batch]).values[:, IT]), nouns[batch])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        learn(F.cross_entropy(output(model(ids[batch]).values[:, IT]), nouns[batch]), optimizer)
     model.eval()
     with torch.no_grad():
         right = (output(model(ids[held]).values[:, IT]).argmax(-1) == nouns[held]).double().mean()
@@ -270,15 +267,13 @@ def train_coreference(steps: int = 300) -> Coreference:
 @torch.no_grad()
 def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
     """Return the weights (S,) of the query at "it", for each head of each layer."""
-    result = {}
-    parts = [part for part in model.modules() if isinstance(part, Attention)]
-    for layer, part in enumerate(parts):
-        with capture_stages(part) as calls:
-            model(ids)
-        for head in range(part.num_heads):
-            (stage,) = (s for s in attention_stages(part, calls, head) if s.name == "weights")
-            result[f"{layer}.{head}"] = rounded(stage.values[IT])
-    return result
+    with capture(model) as maps:
+        model(ids)
+    return {
+        f"{layer}.{head}": rounded(weights[IT].numpy())
+        for layer, heads in enumerate(maps.values())
+        for head, weights in enumerate(heads[0])
+    }
 
 
 @demo

@@ -1,7 +1,5 @@
 """Files that are replaced atomically, never half written; locks; the cache folder."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import glob

@@ -3,8 +3,6 @@
 The meaning of a field is the comment after it or the docstring below it, read from the source.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import functools

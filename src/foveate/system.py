@@ -1,7 +1,5 @@
 """Differences between machines: processors, loaded libraries, system files, the C compiler."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

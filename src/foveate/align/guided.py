@@ -7,8 +7,6 @@ other heads stay free; the model, its attention and the trainer are as ever: the
 the head's tap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which cross-attention head of a run aligns words best."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

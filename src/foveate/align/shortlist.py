@@ -1,7 +1,5 @@
 """Learn a shortlist (`foveate.tasks.shortlist`) from the training data, by IBM Model 1."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain

@@ -1,7 +1,5 @@
 """The verbs of measuring: ``foveate bench train | decode | memory``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

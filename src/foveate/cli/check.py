@@ -1,7 +1,5 @@
 """``foveate check``: the laws on kinds of the user's own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

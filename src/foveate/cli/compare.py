@@ -1,7 +1,5 @@
 """The verb ``foveate compare``: models trained with an equal budget, side by side on one page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

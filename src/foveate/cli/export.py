@@ -1,7 +1,5 @@
 """The verbs ``foveate pack``, ``foveate publish``, ``foveate export`` and ``foveate import``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

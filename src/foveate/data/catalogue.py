@@ -1,7 +1,5 @@
 """Data sets by name: their descriptions, checksums and download."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gzip

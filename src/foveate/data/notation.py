@@ -3,8 +3,6 @@
 An ambiguous text is resolved by all cells of its column, or rejected with both meanings.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

@@ -3,8 +3,6 @@
 They are recognised by their names, else by what they hold; what neither shows may be asked.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from itertools import islice

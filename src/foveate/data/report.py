@@ -1,7 +1,5 @@
 """Anomalies in data before training: counts, duplicates, lengths, shifted sides."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

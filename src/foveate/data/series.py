@@ -1,7 +1,5 @@
 """Series: reading tables of numbers, scaling, and cutting windows."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence

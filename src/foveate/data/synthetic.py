@@ -7,8 +7,6 @@ with gold word alignments (tools/embedded_corpus.py): ``short`` sentences of 3 t
 pairs of words, an adjective or a verb with its noun, that never occur in training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path

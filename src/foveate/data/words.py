@@ -3,8 +3,6 @@
 The subwords that a model reads are those of `foveate.data.tokenizer`.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Outputs that are valid UTF-8: the automaton's state after each token of a vocabulary."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

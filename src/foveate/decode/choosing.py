@@ -4,8 +4,6 @@ Every engine takes its search from here, so these are functions of plain values:
 configs of searches (`foveate.config.Config.tree`), whose classes need PyTorch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """Phrases that outputs must or must not contain, and the tokens that spell or complete them."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache

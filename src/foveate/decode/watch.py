@@ -1,7 +1,5 @@
 """The record of a search: its partial hypotheses, and the alternatives to each of their tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

@@ -8,8 +8,6 @@ writes each file atomically, so that it can resume after an interruption at any 
     OUT/.foveate/done.jsonl   one line per finished file
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ with the translation of each passage. Everything else in the document stays unch
 registered by `document_format`, also one in a user's file (``foveate --import``).
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """gettext PO catalogues, in which only the translations change, and the formats of messages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

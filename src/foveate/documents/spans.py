@@ -1,7 +1,5 @@
 """Spans of text that a translation must preserve: URLs, numbers, placeholders, markup."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """A document translated by a run or a packed file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from foveate.documents.base import Document, DocumentOptions

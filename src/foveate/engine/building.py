@@ -3,8 +3,6 @@
 Nothing is imported from foveate: the build of a wheel reads this file before the package exists.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path

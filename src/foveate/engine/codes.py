@@ -1,7 +1,5 @@
 """The numbers that Python and the engine in C share: each enum is the one of the same name in C."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 NormKind = IntEnum("NormKind", "NO_NORM LAYER_NORM RMS_NORM AFFINE", start=0)

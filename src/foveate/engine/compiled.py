@@ -4,8 +4,6 @@ Nothing in this module needs PyTorch. Every call releases the interpreter's lock
 threads may each run their own search; a model is only read.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

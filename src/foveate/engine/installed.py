@@ -1,7 +1,5 @@
 """Installed models: the packed files of the package foveate-models, by name."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

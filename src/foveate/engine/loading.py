@@ -4,8 +4,6 @@
 with its flags: a wheel has it in the package; elsewhere it is built at first use.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -4,8 +4,6 @@ A part is written as `LAYOUTS` lists it, or by the function that `write` has for
 order in which the functions ``read_…`` of ``model.h`` read it.
 """
 
-from __future__ import annotations
-
 import re
 from functools import singledispatch
 from operator import attrgetter

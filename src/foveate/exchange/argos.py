@@ -5,8 +5,6 @@ sentencepiece.model. Argos splits sentences itself, with a model that it downloa
 It computes in eight bits unless ``ARGOS_COMPUTE_TYPE=default`` leaves the weights as they are.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import zipfile

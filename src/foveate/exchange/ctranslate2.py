@@ -1,7 +1,5 @@
 """Export to CTranslate2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast

@@ -10,8 +10,6 @@ beam retains, the search is the same. If more outputs end than the beam is wide,
 n-best list may differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path

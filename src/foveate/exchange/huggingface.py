@@ -1,7 +1,5 @@
 """Export to, and import from, Hugging Face folders."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The families of Hugging Face models: decoders, encoders, encoder–decoders, vision."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A Hugging Face family as a config of ours, a table of keys and a table of names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A folder that `transformers` or Marian wrote becomes a run; a vocabulary of CTra
 OpenNMT-py (text, a piece per line, counts after a tab) a tokenizer of pieces separated by spaces.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Marian's own files: model.npz with its options inside, decoder.yml and vocab.spm."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

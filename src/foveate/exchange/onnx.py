@@ -10,8 +10,6 @@ number of tokens read before; at 0 the state has no positions yet, T = 0.
 The searches of `foveate.decode` run on the graphs with onnxruntime as on any other model.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterable, Iterator

@@ -6,8 +6,6 @@ then the others; a piece that is two has two rows. Everything else of foveate (s
 C, packed files, pages) needs to know nothing of it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 This supports any task and any model.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Tokenizers for other libraries: tokenizer.json and SentencePiece models."""
 
-from __future__ import annotations
-
 import io
 import json
 import tempfile

@@ -7,8 +7,6 @@ Changes use the hook points of `capture`; a capture inside the context records t
 They apply to forced passes and to searches alike, step by step and with beams.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How input flows into output: rollout, relevance, gradients over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial

@@ -6,8 +6,6 @@ weights of a fused product are computed beside it. Outputs stay the same, bit fo
 tap returns other weights. These packages are not imported.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ computed between two modules (a sum with positions, tanh, a concatenation) gets 
 if its numbers identify it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Capture what a model computes in a forward pass: attention weights, hidden states."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Measures of attention maps, and the kind of each head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a model loses when it is changed: heads silenced, input shuffled, weights moved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

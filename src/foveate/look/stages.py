@@ -5,8 +5,6 @@ for bit. A *derived* one is computed here, in double precision, from captured st
 compared with the captured stage that it leads to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Train models on equal terms: the same examples, tokenizers and budget; runs can be resumed."""
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

@@ -1,7 +1,5 @@
 """The comparison as one offline page, one JSON file and one Markdown file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ sentences and batches of 32 are timed over batches of the test data, short and l
 the whole corpus is passed to the task at once, as ``foveate translate`` does.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

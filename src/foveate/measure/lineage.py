@@ -3,8 +3,6 @@
 The models, their sizes, their budget and the texts are in ``lineage.toml`` beside this module.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

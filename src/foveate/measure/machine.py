@@ -1,7 +1,5 @@
 """The machine: processor, threads, memory, and the speed of its matrix products."""
 
-from __future__ import annotations
-
 import math
 import os
 import platform

@@ -6,8 +6,6 @@ are the memory of the process before the model is built. The rest of the peak is
 tensors, and memory that the allocator holds.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Quality, length effects and losses of several models on the same examples, with drawings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Training speed on this machine, and the workloads that are measured."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 A preset is a kind whose fields have other defaults; it is written like a config.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The inputs and outputs of a model, as far as the data determine them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

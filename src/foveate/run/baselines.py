@@ -1,7 +1,5 @@
 """Methods of seconds whose figures stand beside those of a model: what training has to beat."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

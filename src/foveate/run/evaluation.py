@@ -6,8 +6,6 @@ Each function is registered for the class of a task; a task of one's own has tho
 derives from, and registers others by ``@evaluate.register(MyTask)``.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

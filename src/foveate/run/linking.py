@@ -3,8 +3,6 @@
 links_of_pairs(task, model, [(source, target)]) -> [{(0, 0), (1, 2)}]
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

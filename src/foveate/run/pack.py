@@ -1,7 +1,5 @@
 """A run as a packed file, which the engine runs without PyTorch (`foveate.engine.packed`)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

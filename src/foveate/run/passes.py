@@ -6,8 +6,6 @@
 derives from, and registers another by ``@forced_pass.register(MyTask)``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial, singledispatch
 

@@ -1,7 +1,5 @@
 """The corpora and configs of the quickstart, and why its translations may be poor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path

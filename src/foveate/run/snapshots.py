@@ -1,7 +1,5 @@
 """Attention to one example at steps of a training: the frames of the film of `look learning`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -9,8 +9,6 @@ weights of the named parts; all other weights begin as they would without it. Th
 run is loaded by `foveate.run.training`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Train a config into a run, or resume it; average checkpoints; distil a run into data."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

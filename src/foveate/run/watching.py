@@ -4,8 +4,6 @@ Each `foveate.decode.search.SearchPosition` is recorded by a `foveate.decode.wat
 tokens become text is up to the task (`foveate.tasks.abilities.Generates`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Assistance that a request provides: terms, a memory, phrases, texts to leave unchanged."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence

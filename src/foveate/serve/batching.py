@@ -4,8 +4,6 @@ An `Operation` is a computation for a list of items, a `Batcher` the queue of a 
 (`foveate.serve.waiting`) and the threads that empty it. `foveate.serve.runs` chooses the run.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from abc import ABC, abstractmethod

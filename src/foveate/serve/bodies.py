@@ -1,7 +1,5 @@
 """Requests of the translation API: bodies in any encoding, keys, clients and their rates."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import ipaddress

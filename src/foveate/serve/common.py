@@ -1,7 +1,5 @@
 """Common parts of both APIs: refused requests, the guard, events, OpenAPI, sockets, logs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

@@ -1,7 +1,5 @@
 """Connections of the translation server: time limits for clients, and a lossless shutdown."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

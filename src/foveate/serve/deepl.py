@@ -1,7 +1,5 @@
 """DeepL's routes for texts, languages and usage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

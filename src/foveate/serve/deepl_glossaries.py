@@ -1,7 +1,5 @@
 """DeepL's routes for glossaries: those of one language pair (v2), and of several (v3)."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice

@@ -6,8 +6,6 @@ need links, and the `WRITTEN` bytes. No step depends on an earlier one: a proces
 processed another document reads the file again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -4,8 +4,6 @@ A key has 256 random bits, so one round of SHA-256 is enough: a slow hash protec
 secrets. The file is JSON lines: name, the first characters of the key, its hash, its rate.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """The translation API: LibreTranslate's routes, and scores, alignments, streams under /v1."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Schemas of the translation API: its limits, the bodies of its requests, its responses."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -4,8 +4,6 @@ A request is refused if it would wait for too long: the characters ahead of it d
 recent rate. `foveate.serve.batching` answers what waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -4,8 +4,6 @@ The task's ``reads`` determines the fields of a request, its ``gives`` the form 
 texts token by token, labels with their probabilities, forecasts and masked words as drawings.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

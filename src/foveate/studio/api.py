@@ -1,7 +1,5 @@
 """The studio's API, its page and its program: runs, their answers and views, training runs."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

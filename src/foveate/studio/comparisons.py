@@ -1,7 +1,5 @@
 """Comparisons that ``foveate compare`` has written beside the runs of the studio."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

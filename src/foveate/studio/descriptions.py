@@ -3,8 +3,6 @@
 All of it comes from the configs, logs, tasks and models themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 

@@ -4,8 +4,6 @@ Corpus figures are those of ``foveate evaluate``; the field ``scored`` is the na
 a single example.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

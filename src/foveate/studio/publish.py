@@ -5,8 +5,6 @@ gzipped, in base64; in a folder these are separate scripts, which browsers also 
 Its policy allows only its own script, and no requests to other sites.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import json

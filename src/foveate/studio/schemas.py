@@ -1,7 +1,5 @@
 """Schemas of the studio's API: its requests, the events of its streams, its responses."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field

@@ -1,7 +1,5 @@
 """State of the studio: its runs, the queue of computations, the most recently drawn arrays."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

@@ -3,8 +3,6 @@
 `foveate.train.journal` writes the logs.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@
 of runs need not load them.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

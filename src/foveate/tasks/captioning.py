@@ -1,7 +1,5 @@
 """Captioning: from a picture to a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

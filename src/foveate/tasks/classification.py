@@ -1,7 +1,5 @@
 """Classification of text, and the figures of labels."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections import Counter

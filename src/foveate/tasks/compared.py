@@ -1,7 +1,5 @@
 """Objectives that compare several passes over a batch: R-Drop and distillation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

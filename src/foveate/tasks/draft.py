@@ -1,7 +1,5 @@
 """Draft a config for files: its task and data by what they hold, its model and training by size."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ An engine that computes the same sooner registers itself in `substitutes`: on a 
 `foveate.run` searches in C over the weights of the model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast

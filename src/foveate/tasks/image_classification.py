@@ -1,7 +1,5 @@
 """Classification of pictures."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Language modelling and generation."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator, Sequence

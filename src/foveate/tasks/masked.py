@@ -6,8 +6,6 @@ Of each text 15 % of the tokens are chosen; of the chosen 80 % are hidden, 10 % 
 token and 10 % stay as they are, so that no place can be trusted (Devlin et al., 2019).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ loss   = −Σ_t log p(y_t | x, y_<t): the tokens of the source are read and not
 answer = search for what goes on after ``<s> x </s>``
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ lacks have the ids |V|, |V| + 1, … in their order, in the source and in its ta
 pointer-generator (`foveate.models.pointer`) can so write a word that training has never shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Self
 

@@ -1,7 +1,5 @@
 """What tasks on text share: batches of tokens, labels of axes, a single text as input."""
 
-from __future__ import annotations
-
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence

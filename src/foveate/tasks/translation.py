@@ -4,8 +4,6 @@ Files, tokenizers, loss and measures are those of all tasks from text to text (i
 `foveate.tasks.text_to_text`); this module adds the model, and what it reads and predicts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """After the last step: the mean of the last checkpoints, tried against the best single one."""
 
-from __future__ import annotations
-
 import json
 
 from foveate.files import write_text

@@ -11,8 +11,6 @@ manifest.json           size and sha256 of the others; written last
 RUN/best.json               names the folder whose weights are the best so far
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The [train] table of a config, and the precision of a training."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

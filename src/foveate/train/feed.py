@@ -4,8 +4,6 @@ Batches are functions of the plan alone, and made in a thread. A GPU computes wh
 launched; a host that reads a number waits for it, and the GPU then waits for the next launches.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import deque

@@ -1,7 +1,5 @@
 """A whole training: set-up, steps, validation, checkpoints, the end."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

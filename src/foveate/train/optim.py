@@ -1,7 +1,5 @@
 """Optimizers, learning-rate schedules, and averages of weights."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from abc import ABC, abstractmethod

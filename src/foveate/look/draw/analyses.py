@@ -1,7 +1,5 @@
 """Pictures of analyses: gates, states, gradients, lens, heads, loss surface, positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 

@@ -4,8 +4,6 @@ The table is cividis, which reads the same with and without colour vision (Nuñe
 Lines have the hues of Okabe & Ito (2008), which remain distinct without red or green vision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache

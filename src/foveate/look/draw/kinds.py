@@ -1,7 +1,5 @@
 """All kinds of drawings, used to read JSON again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

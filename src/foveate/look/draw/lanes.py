@@ -1,7 +1,5 @@
 """A beam search, step by step."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Literal

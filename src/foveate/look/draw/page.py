@@ -1,7 +1,5 @@
 """Drawings as an offline HTML page and as a notebook widget."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html as markup

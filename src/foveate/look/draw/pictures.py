@@ -1,7 +1,5 @@
 """Pictures, and the attention to them: weights on their cells, or a path of glimpses."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Sequence

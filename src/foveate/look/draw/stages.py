@@ -3,8 +3,6 @@
 The browser's renderer is ``web/src/core/steps.ts``.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from math import ceil

@@ -1,7 +1,5 @@
 """Shared parts of terminal texts: labels, lines, and matrices in the available colours."""
 
-from __future__ import annotations
-
 import os
 import sys
 import textwrap

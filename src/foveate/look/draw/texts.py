@@ -1,7 +1,5 @@
 """Coloured words, and tables."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Literal

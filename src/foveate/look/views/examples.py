@@ -1,7 +1,5 @@
 """The example that a view draws, and its requirements: each returns why not, or None."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

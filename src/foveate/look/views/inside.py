@@ -1,7 +1,5 @@
 """Views between input and answer: silenced heads, layers, states, gates, gradients, the loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

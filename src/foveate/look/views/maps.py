@@ -1,7 +1,5 @@
 """Views of attention: a map, all heads, weights over a picture, masks, flow through layers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack

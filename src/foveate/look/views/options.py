@@ -1,7 +1,5 @@
 """The options of views: their parameters by type, and all of them together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """All views that fit a run, on one page that needs no network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Views of forecasts and of errors by position: horizon, exposure bias, a forecast and its past."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast

@@ -1,7 +1,5 @@
 """Views of what a model writes: probabilities, the n best, the beam, scores by length."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Views of training runs: figures from their files, position encodings, learning rates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal

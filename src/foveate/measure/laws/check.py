@@ -1,7 +1,5 @@
 """Test the laws on the kinds in a file, from small sizes to large, within a time limit."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.util

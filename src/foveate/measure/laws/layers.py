@@ -1,7 +1,5 @@
 """Laws of the layers of a model: scores, normalizers, positions, cells and attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """Laws of whole parts and models: encoders, decoders and models of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import cast

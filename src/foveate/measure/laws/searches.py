@@ -1,7 +1,5 @@
 """Laws of search, tested on models that are tables of probabilities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

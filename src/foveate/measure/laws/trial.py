@@ -1,7 +1,5 @@
 """Laws, the sizes at which they are tested, and counterexamples: matrices that break a law."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar

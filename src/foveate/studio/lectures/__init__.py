@@ -4,8 +4,6 @@ A lecture is a TOML file with ``title``, ``after``, ``about`` and ``[[steps]]``.
 its ``command``, ``foveate look NAME RUN… --option value`` or ``foveate demo NAME --option value``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Demos of equations: scores, normalizers, positions, learning rates, path lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Literal
 

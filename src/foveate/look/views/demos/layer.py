@@ -1,7 +1,5 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Demos of untrained networks: the effects of their structure alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal

@@ -3,8 +3,6 @@
 Results are stored in ``packaged`` by ``python tools/packaged_runs.py``; ``--anew`` retrains.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import partial

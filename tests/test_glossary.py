@@ -20,8 +20,9 @@ BANNED_WORD = re.compile(
     r"|visit|way|asked|looked|aids|hears|foreteller|filler|underway|unseen"
 )
 TERMS = frozenset(
-    # the last is a field of the studio's API
+    # "wanted" is a field of the studio's API, "found_inf" an attribute of PyTorch's optimizers
     [
+        "found_inf",
         "one_hot",
         "not_found",
         "one_line",

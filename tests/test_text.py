@@ -420,7 +420,7 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
     kinds = task.source_tokenizer.config.kind, task.target_tokenizer.config.kind
     assert kinds == ("character", "symbol")
     [ids] = task.target_tokenizer.encode_ids(["AH0 M"])
-    assert task.batch("train", [0]).target.tolist() == [[*ids, 3]]
+    assert task.batch("train", [0]).targets.tolist() == [[*ids, 3]]
     read = read_examples(task, dictionary)  # the user's own dictionary is read as the run's
     assert read.references[1] == ("R EH1 D", "R IY1 D")
     with pytest.raises(ValueError, match="joint = false"):

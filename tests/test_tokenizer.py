@@ -332,13 +332,13 @@ def test_training_sees_it_and_nothing_else_does(tmp_path: Path) -> None:
     )
     task = config.build(TextData())
     task.prepare(tmp_path, seed=1)
-    item, same, other = (task.batch("train", [0, 1, 2], noise=n).read.tolist() for n in (5, 5, 6))
+    item, same, other = (task.batch("train", [0, 1, 2], noise=n).inputs.tolist() for n in (5, 5, 6))
     assert item == same != other
-    plain = task.batch("valid", [0], noise=5).read[0, 1:].tolist()
+    plain = task.batch("valid", [0], noise=5).inputs[0, 1:].tolist()
     assert plain == task.target_tokenizer.encode_ids([LINES[1]])[0]
     again = config.build(TextData())
     again.restore(tmp_path)  # the merges come back from the file
-    assert again.batch("train", [0, 1, 2], noise=5).read.tolist() == item
+    assert again.batch("train", [0, 1, 2], noise=5).inputs.tolist() == item
 
 
 # ---- Several corpora in one task: tags are pieces of their own, and say what to translate to

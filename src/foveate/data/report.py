@@ -289,7 +289,7 @@ def report(
             same = kind == "pairs" or check_name in _CHARACTERS
             title = check_name if same else _TITLES[kind].get(check_name)
             if title is not None:
-                findings += _found(title, check(traits), corpus)
+                findings += _finding(title, check(traits), corpus)
         texts = (corpus.sources, corpus.targets)[sides]
         languages = [
             language_of(side, name)
@@ -405,7 +405,7 @@ def _swapped_sides(
     if train is not None and source != target and languages == train.languages[::-1]:
         titles.append(f"sides seem swapped: in train {target} → {source}")
     every = [True] * len(corpus)
-    return [finding for title in titles for finding in _found(title, every, corpus)]
+    return [finding for title in titles for finding in _finding(title, every, corpus)]
 
 
 def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> list[Finding]:
@@ -414,7 +414,7 @@ def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> li
         return []
     pairs = zip(corpus.sources, corpus.targets, strict=True)
     odd = [language(s) == target and language(t) == source for s, t in pairs]
-    return _found(f"pair the other way round, {target} → {source}", odd, corpus)
+    return _finding(f"pair the other way round, {target} → {source}", odd, corpus)
 
 
 def are_labels(values: Sequence[str]) -> bool:
@@ -428,16 +428,16 @@ def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | Non
     """Return columns that seem swapped, and labels that never occur in training."""
     plain = Counter(" ".join(label.split()).casefold() for label in counts)
     same = [plain[" ".join(label.split()).casefold()] > 1 for label in corpus.targets]
-    findings = _found("labels that differ in blanks or case alone", same, corpus)
+    findings = _finding("labels that differ in blanks or case alone", same, corpus)
     if are_labels(corpus.sources) and not are_labels(corpus.targets):
         title = (
             f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "
             "exchange data.columns, data.keys or the files"
         )
-        findings += _found(title, [True] * len(corpus), corpus)
+        findings += _finding(title, [True] * len(corpus), corpus)
     elif train is not None:
         new = [label not in train.labels for label in corpus.targets]
-        findings += _found("label that train does not have", new, corpus)
+        findings += _finding("label that train does not have", new, corpus)
     return findings
 
 
@@ -502,7 +502,7 @@ def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> 
     return dropped | keep(lengths[~identical & ~again], config)[1]
 
 
-def _found(title: str, odd: Mask | list[bool], corpus: Corpus) -> list[Finding]:
+def _finding(title: str, odd: Mask | list[bool], corpus: Corpus) -> list[Finding]:
     """Return the finding of odd pairs, none without any."""
     few = corpus.take(np.flatnonzero(odd)[:EXAMPLES])
     sides = zip(few.lines, few.sources, few.targets, strict=True)

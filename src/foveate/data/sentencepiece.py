@@ -1,6 +1,6 @@
 """SentencePiece models of other libraries, used as they were published.
 
-A ``.spm`` or ``.model`` file is read once, without the library, and kept as plain values: pieces,
+A ``.spm`` or ``.model`` file is read once, without the library, and places as plain values: pieces,
 scores and the replacements of its normalizer. What text becomes which pieces is as before; only the
 ids are ours, so that the four special pieces are 0 to 3 here as in every vocabulary of foveate.
 """
@@ -57,7 +57,7 @@ class SentencePieceModel:
             parts = {number: dict(fields(each)) for number, each in message if number in (2, 3)}
             listed = [(str(p[1], "utf-8"), float(p.get(2, 0)), int(p.get(3, 1))) for p in pieces]
             trainer, normalizer = parts.get(2, {}), parts.get(3, {})
-            charsmap = bytes(normalizer.get(2, bytes(4)))
+            charsmap = bytes(normalizer.get(2) or bytes(4))
         except (ValueError, LookupError, TypeError, struct.error) as error:
             raise UserError(f"{path}: not a SentencePiece model ({error!r})") from None
         kinds = {kind for _, _, kind in listed}
@@ -118,21 +118,21 @@ class Charsmap:
 
     def longest(self, text: str, start: int) -> tuple[int, str]:
         """Return how many characters are replaced at a position, 0 if none are, and by what."""
-        units, found = self._units, (0, "")
+        units, longest = self._units, (0, "")
         if not units:
-            return found
+            return longest
         node = _offset(units[0])
         for count, character in enumerate(islice(text, start, None), start=1):
             for byte in character.encode():
                 node ^= byte
                 if node >= len(units) or units[node] & 0x800000FF != byte:
-                    return found
+                    return longest
                 unit = units[node]
                 node ^= _offset(unit)
             if unit >> 8 & 1:
                 begin = units[node] & 0x7FFFFFFF
-                found = count, self._texts[begin : self._texts.index(b"\0", begin)].decode()
-        return found
+                longest = count, self._texts[begin : self._texts.index(b"\0", begin)].decode()
+        return longest
 
     def replaced(self, text: str) -> tuple[str, list[int]]:
         """Return a text after all replacements; where each of its characters was, and its end."""
@@ -201,17 +201,17 @@ class SentencePiece(Tokenizer):
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
         normal = [self._normal(text) for text in texts]
-        found = self._rust.encode_batch([text for text, _ in normal], add_special_tokens=False)
+        encodings = self._rust.encode_batch([text for text, _ in normal], add_special_tokens=False)
         ids = self._ids
         return [
             Encoded([int(ids[i]) for i in each.ids], [(at[a], at[b]) for a, b in each.offsets])
-            for each, (_, at) in zip(found, normal, strict=True)
+            for each, (_, at) in zip(encodings, normal, strict=True)
         ]
 
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
         normal = [self._normal(text)[0] for text in texts]
-        found = self._rust.encode_batch_fast(normal, add_special_tokens=False)
-        return [self._ids[each.ids].tolist() for each in found]
+        encodings = self._rust.encode_batch_fast(normal, add_special_tokens=False)
+        return [self._ids[each.ids].tolist() for each in encodings]
 
     def _normal(self, text: str) -> tuple[str, Sequence[int]]:
         """Return the text that is split, and where each of its characters begins in the original.
@@ -222,10 +222,10 @@ class SentencePiece(Tokenizer):
         whole, at = self._charsmap.replaced(text)
         if _SPACES.search(whole):
             later = (whole := whole.rstrip(" " + SPACE))[1:] + " "
-            kept = [n for n, c in enumerate(whole) if c != " " or later[n] != " "]
-            kept = kept[len(kept) > 0 and whole[kept[0]] == " " :]
-            whole = "".join(whole[n] for n in kept)
-            at = [*(at[n] for n in kept), at[kept[-1] + 1] if kept else 0]
+            places = [n for n, c in enumerate(whole) if c != " " or later[n] != " "]
+            places = places[len(places) > 0 and whole[places[0]] == " " :]
+            whole = "".join(whole[n] for n in places)
+            at = [*(at[n] for n in places), at[places[-1] + 1] if places else 0]
         return (" " + whole, [at[0], *at]) if whole else (whole, at)
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:

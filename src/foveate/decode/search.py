@@ -247,8 +247,8 @@ class Search(Configurable):
         ``max_extra`` tokens after a prefix. ``vocabulary`` are the ids of the tokens that the steps
         know, None for all. Raises `NoOutputError` for a source without an output.
         """
-        found = self.positions(steps, lengths, start, end, numbers, constraints, vocabulary)
-        return result_of(found)
+        positions = self.positions(steps, lengths, start, end, numbers, constraints, vocabulary)
+        return result_of(positions)
 
     @torch.no_grad()
     def positions(

@@ -23,7 +23,7 @@ from foveate.exchange.huggingface import (
 from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
 from foveate.exchange.marian import FAMILY, marian_search, options_of, read_marian
 from foveate.exchange.published import (
-    Vocabulary,
+    PublishedVocabulary,
     marian_vocabulary,
     piece_vocabulary,
     renumbered,
@@ -40,7 +40,7 @@ from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 VERSION = 1  # of how folders are read: a later one reads them again
-Opened = tuple[EncoderDecoder, Vocabulary, Search.Config]
+Opened = tuple[EncoderDecoder, PublishedVocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
 
@@ -134,7 +134,7 @@ def opened(source: Path) -> Opened:
             f"{len(model.output.weight)}: take both from the same folder"
         )
     _check_ends(source)
-    own = Vocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
+    own = PublishedVocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
     return model, own, Greedy.Config()
 
 

@@ -31,7 +31,7 @@ TABLES = {  # with a row for each piece
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class PublishedVocabulary:
     """The tokenizers of both sides, and the published id of each of ours."""
 
     source: Tokenizer
@@ -39,7 +39,7 @@ class Vocabulary:
     order: Sequence[int]
 
 
-def marian_vocabulary(folder: Path, settings: Settings) -> Vocabulary:
+def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
     """Read source.spm, target.spm and vocab.json, as transformers saves a Marian model.
 
     Raises `ExchangeError` for files that do not fit each other or config.json.
@@ -70,10 +70,10 @@ def marian_vocabulary(folder: Path, settings: Settings) -> Vocabulary:
         SentencePiece.of_model(SentencePieceModel.read(folder / name), ids, order)
         for name in ("source.spm", "target.spm")
     )
-    return Vocabulary(source, target, order)
+    return PublishedVocabulary(source, target, order)
 
 
-def piece_vocabulary(path: Path, settings: Settings) -> Vocabulary:
+def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
     """Read a SentencePiece model whose pieces are numbered as the rows of a Marian model.
 
     Raises `ExchangeError` if there are not as many as config.json says.
@@ -91,7 +91,7 @@ def piece_vocabulary(path: Path, settings: Settings) -> Vocabulary:
         )
     order = in_our_order(ids | {"<pad>": pad}, unknown, pad, pad, settings["eos_token_id"])
     tokenizer = SentencePiece.of_model(model, ids | {"<pad>": pad}, order)
-    return Vocabulary(tokenizer, tokenizer, order)
+    return PublishedVocabulary(tokenizer, tokenizer, order)
 
 
 def in_our_order(ids: Mapping[str, int], unk: int, pad: int, start: int, end: int) -> list[int]:

@@ -190,7 +190,7 @@ def steps_ahead(device: torch.device, ranks: Ranks, optimizer: torch.optim.Optim
     return AHEAD if device.type == "cuda" and type(ranks) is Ranks and skips else 0
 
 
-class Numbers:
+class StepNumbers:
     """The loss and other sums of a step, and the norm of its gradient; `read` waits for them.
 
     ``failed`` is 1 on the device once the loss or gradient of this step, or of one in flight

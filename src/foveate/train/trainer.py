@@ -22,9 +22,9 @@ from foveate.train.distributed import Interrupt, Parallel
 from foveate.train.feed import (
     Feed,
     MicroBatch,
-    Numbers,
     Plan,
     PlanFactory,
+    StepNumbers,
     TrainingStep,
     TrainObjective,
     scale_of,
@@ -100,8 +100,8 @@ class Trainer:
         self.agree()
         self._earlier, self._begun = self.state.seconds, self._now
         self._last_save, self._last_log = self._now, self.state.step
-        self._in_flight = deque[Numbers]()
-        self._failed: Tensor | None = None  # `Numbers.failed` of the newest step in flight
+        self._in_flight = deque[StepNumbers]()
+        self._failed: Tensor | None = None  # `StepNumbers.failed` of the newest step in flight
         self._times: list[float] | None = []  # of the first steps, until their pace is known
 
     def run(self) -> str:
@@ -144,7 +144,7 @@ class Trainer:
         losses = [self.backward(micro) for micro in step.micro_batches]
         gradients = self.parallel.gradients()
         norm = self.parallel.norm(gradients)
-        numbers = Numbers(step, losses, norm, self._failed)
+        numbers = StepNumbers(step, losses, norm, self._failed)
         numbers.rate = self.rate(step.number)
         if not self.ahead:
             self.check(numbers)
@@ -214,7 +214,7 @@ class Trainer:
             self.journal.write("pace", step, seconds=seconds)
         return paced
 
-    def check(self, numbers: Numbers) -> None:
+    def check(self, numbers: StepNumbers) -> None:
         """Raise `TrainError` with the cause if the numbers of a step are not finite."""
         if numbers.read(self.ranks):
             return
@@ -248,7 +248,7 @@ class Trainer:
         """Return what ends the training now, a limit or a signal, or None."""
         return "interrupted" if self.stop else self.state.ended(self.config, self.seconds())
 
-    def log(self, numbers: Numbers, spent: float) -> None:
+    def log(self, numbers: StepNumbers, spent: float) -> None:
         """Count a step of ``spent`` seconds; at the end of a window write a line of its means."""
         state, step, sums, count = self.state, numbers.step, numbers.sums, numbers.count
         state.seconds = self.seconds()

@@ -170,7 +170,7 @@ export class CompiledSearch {
     fields.setBigUint64(72, BigInt(sampling?.seed ?? 0), true);
     [never, own.never.length, after].forEach((field, k) => fields.setInt32(80 + 4 * k, field, true));
     this.#address = engine.lend([settings], (address) => engine.functions.new_search(model.address, address));
-    if (!this.#address) throw new Error("a setting of this search is out of bounds");
+    if (!this.#address) throw new Error("a search setting is out of bounds");
   }
 
   free(): void {

@@ -30,7 +30,7 @@ function normalizer(charsmap: string): (text: string) => string {
       }
       out += replaced;
     }
-    return out.replace(/^ +|[ ▁]+$/g, "").replace(/ {2,}/g, " ");
+    return out.replace(/^ +|[ ▁]+$|(?<= ) +/g, "");
   };
 }
 

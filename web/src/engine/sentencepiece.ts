@@ -13,7 +13,7 @@ function normalizer(charsmap: string): (text: string) => string {
   const blob = bytesOf(charsmap), size = new Uint32Array(blob.buffer, 0, 1)[0]!, units = new Uint32Array(blob.buffer, 4, size / 4);
   const below = (node: number) => node ^ ((units[node]! >>> 10) << ((units[node]! & 0x200) >>> 6));
   return (text) => {
-    const letters = Array.from(text);
+    const letters = [...text];
     let out = "";
     for (let at = 0, next = 1; at < letters.length; at = next++) {
       let node = below(0), replaced = letters[at]!;
@@ -46,7 +46,7 @@ export function sentencePiece({ pieces, model, ids, charsmap }: SentencePieceTre
     surfaces: pieces.map((piece, id) => utf8.encode(id ? piece.replaceAll(SPACE, " ") : "")),
     /** The split of the highest sum of scores; unknown characters in a row are one piece. */
     encode(line) {
-      const text = normal(line), letters = text ? Array.from(` ${text}`.replaceAll(" ", SPACE)) : [];
+      const text = normal(line), letters = text ? [...` ${text}`.replaceAll(" ", SPACE)] : [];
       const best = [[0, 0, 0]]; // up to each letter: score, id of the last piece, where that begins
       letters.forEach((letter, from) => {
         const [before] = best[from]!;
@@ -57,7 +57,7 @@ export function sentencePiece({ pieces, model, ids, charsmap }: SentencePieceTre
       });
       const found: number[] = [];
       for (let at = letters.length; at; at = best[at]![2]!) if (best[at]![1]! >= 0 || found[0] !== -1) found.unshift(best[at]![1]!);
-      return found.map((id) => Math.max(id, 0));
+      return found.map((id) => id < 0 ? 0 : id);
     },
   };
 }

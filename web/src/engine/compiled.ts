@@ -141,7 +141,7 @@ export class CompiledModel {
     const isCopied = (n: number) => !engine.view(structs + n * TENSOR, TENSOR).getInt32(12, true); // the model refers to the others
     addresses.forEach((both, n) => (isCopied(n) ? both.forEach((address) => functions.free(address)) : this.#weights.push(...both)));
     functions.free(structs);
-    if (!this.address) throw new Error("this model's program does not fit the engine");
+    if (!this.address) throw new Error("the program does not fit the engine");
   }
 
   free(): void {
@@ -170,7 +170,7 @@ export class CompiledSearch {
     fields.setBigUint64(72, BigInt(sampling?.seed ?? 0), true);
     [never, own.never.length, after].forEach((field, k) => fields.setInt32(80 + 4 * k, field, true));
     this.#address = engine.lend([settings], (address) => engine.functions.new_search(model.address, address));
-    if (!this.#address) throw new Error("a search setting is out of bounds");
+    if (!this.#address) throw new Error("a setting is out of bounds");
   }
 
   free(): void {

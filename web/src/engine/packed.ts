@@ -62,7 +62,7 @@ function tensor(name: string, { dtype, shape, data_offsets: [from, to] }: Entry,
 /** Header and weights of a packed file. Throws an error that says what is wrong with it. */
 export function read(file: ArrayBuffer): Packed {
   const length = file.byteLength < 8 ? Infinity : Number(new DataView(file).getBigUint64(0, true));
-  if (length > Math.min(LARGEST, file.byteLength - 8)) throw new Error("not a packed file, or cut off");
+  if (length > Math.min(LARGEST, file.byteLength - 8)) throw new Error("not a packed file, or is cut off");
   const { __metadata__: metadata, ...entries } = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 8, length))) as
     Record<string, Entry> & { __metadata__?: Record<string, string> };
   if (!metadata?.[KEY]) throw new Error("the file does not hold a foveate model");

@@ -42,8 +42,8 @@ int main(int count, char **arguments) {
     Model *model = read_model(program, is[NUMBERS], tensors, is[TENSORS]);
     const int best = is[WIDTH_OF_BEAM];
     const Settings settings = {.width = best, .start = is[START], .end = is[END], .best = best,
-                               .room = 64, .length_penalty = 0.6f, .temperature = 1, .top_p = 1,
-                               .repetition_penalty = 1};
+                               .room = 64, .length_penalty = 0.6f, .length_offset = 5, .temperature = 1,
+                               .top_p = 1, .repetition_penalty = 1};
     Search *search = model ? new_search(model, &settings) : NULL;
     if (!search) return 3;
     for (int i = 0; i < is[SOURCES]; i++) {

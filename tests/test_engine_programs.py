@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from fuzz_engine import Marked, marked
 
+from foveate.decode.choosing import STOPS
 from foveate.engine import codes
 from foveate.engine.building import FOLDER
 from foveate.engine.compiled import (
@@ -71,7 +72,7 @@ def test_the_numbers_of_parts_are_those_of_the_engine_in_c() -> None:
         name: [member.strip() for member in members.split(",")]
         for members, name in re.findall(r"typedef enum {([^}]*)} (\w+);", text)
     }
-    stages, refusals = enums.pop("Stage"), enums.pop("Refusal")
+    stages, refusals, stops = (enums.pop(name) for name in ("Stage", "Refusal", "Stop"))
     del enums["How"]  # no number of a program
     own = {name: each for name, each in vars(codes).items() if isinstance(each, type(IntEnum))}
     del own["IntEnum"]
@@ -79,6 +80,7 @@ def test_the_numbers_of_parts_are_those_of_the_engine_in_c() -> None:
     assert [stage.replace("_", " ").lower() for stage in stages] == [*STAGES, "stages"]
     numbers = {int(refusal.split("=")[1]) for refusal in refusals}
     assert numbers == {*REFUSALS, -2}
+    assert [stop.lower() for stop in stops] == list(STOPS)
 
 
 def test_a_unit_of_decoders_in_an_encoder() -> None:

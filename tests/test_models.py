@@ -60,7 +60,7 @@ def test_an_unknown_name_lists_what_is_installed(installed: Path, call: Call) ->
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert "en-de: no run or file" in answer.err and "en-fr, fr-en" in answer.err
     assert "foveate_models-*.whl" in answer.err or "foveate[models]" in answer.err
-    assert "folder/en-de is not a run" in call("translate", "folder/en-de", text=b"a\n").err
+    assert "folder/en-de: no such folder" in call("translate", "folder/en-de", text=b"a\n").err
 
 
 def test_models_lists_them(installed: Path, call: Call) -> None:

@@ -49,16 +49,34 @@ _LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # in a script with spaces between w
 def whole_words(phrases: Iterable[str]) -> str:
     """Return a pattern that matches the longest of several phrases as whole words.
 
-    A neighbouring character may belong to a script without spaces. A look-around takes 1 ms to
-    compile: there is one for all phrases of a kind.
+    A neighbouring character may belong to a script without spaces. The pattern is a trie of
+    characters, so that one path is tried at each position, however many phrases there are. A
+    look-around takes 1 ms to compile: there is one for all phrases of a kind.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for phrase in sorted((" ".join(phrase.split()) for phrase in phrases), key=len, reverse=True):
+    groups: dict[tuple[str, str], _Tree] = {}
+    for phrase in phrases:
         before = "" if UNSPACED.match(phrase[:1]) else f"(?<!{_LETTER})"
         after = "" if UNSPACED.match(phrase[-1:]) else f"(?!{_LETTER})"
-        words = r"\s++".join(map(re.escape, phrase.split()))
-        groups.setdefault((before, after), []).append(words)
-    return "|".join(f"{a}(?:{'|'.join(each)}){b}" for (a, b), each in groups.items())
+        node = groups.setdefault((before, after), {})
+        for character in " ".join(phrase.split()):
+            node = node.setdefault(r"\s++" if character == " " else re.escape(character), {})
+        node[""] = {}
+    return "|".join(f"{a}(?:{_pattern(tree)}){b}" for (a, b), tree in groups.items())
+
+
+_Tree = dict[
+    str, "_Tree"
+]  # patterns of characters and what follows each; "" at the end of a phrase
+
+
+def _pattern(tree: _Tree) -> str:
+    """Return the pattern of a tree, with the longest phrases first."""
+    begin = ""
+    while len(tree) == 1 and "" not in tree:
+        [(character, tree)] = tree.items()
+        begin += character
+    branches = "|".join(each + _pattern(child) for each, child in tree.items() if each)
+    return begin + (f"(?:{branches})" + "?" * ("" in tree) if branches else "")
 
 
 def folded(text: str) -> str:

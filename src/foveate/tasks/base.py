@@ -134,13 +134,13 @@ class Task(Configurable, ABC, Generic[Batch]):
         """Let a task keep what a method gives for each split: it is read or computed once."""
 
         @wraps(method)
-        def cached(task: S, split: str) -> T:
+        def of_split(task: S, split: str) -> T:
             known: dict[object, T] = vars(task).setdefault("_by_split", {})
             if (method, split) not in known:
                 known[method, split] = method(task, split)
             return known[method, split]
 
-        return cached
+        return of_split
 
     def __init__(self, config: Config, data: TextData) -> None:
         """``data`` says how text is read and divided."""

@@ -76,8 +76,8 @@ class ConfigPlan:
             same = {key: line for line in before.get(name, []) for key in tomllib.loads(line)}
             for key, value in fields.items():
                 line = same.get(key, "")
-                unchanged = tomllib.loads(line) == {key: value}
-                lines.append(line if unchanged else toml_line(key, value))
+                equal = tomllib.loads(line) == {key: value}
+                lines.append(line if equal else toml_line(key, value))
 
     def text(self) -> str:
         """The document."""

@@ -102,6 +102,19 @@ class Measures:
     samples: list[ValidationSample] = field(default_factory=list)
 
 
+def by_split(method: Callable[[S, str], T]) -> Callable[[S, str], T]:
+    """Let a task keep what a method gives for each split: it is read or computed once."""
+
+    @wraps(method)
+    def of_split(task: S, split: str) -> T:
+        known: dict[object, T] = vars(task).setdefault("_by_split", {})
+        if (method, split) not in known:
+            known[method, split] = method(task, split)
+        return known[method, split]
+
+    return of_split
+
+
 class Task(Configurable, ABC, Generic[Batch]):
     """A problem: data in, batches and losses out, and words for what the model did."""
 
@@ -128,19 +141,6 @@ class Task(Configurable, ABC, Generic[Batch]):
     own_outputs: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
-
-    @staticmethod
-    def by_split(method: Callable[[S, str], T]) -> Callable[[S, str], T]:
-        """Let a task keep what a method gives for each split: it is read or computed once."""
-
-        @wraps(method)
-        def of_split(task: S, split: str) -> T:
-            known: dict[object, T] = vars(task).setdefault("_by_split", {})
-            if (method, split) not in known:
-                known[method, split] = method(task, split)
-            return known[method, split]
-
-        return of_split
 
     def __init__(self, config: Config, data: TextData) -> None:
         """``data`` says how text is read and divided."""

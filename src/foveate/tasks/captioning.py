@@ -28,7 +28,15 @@ from foveate.tasks.attention_losses import (
     drawn_by_position,
     watched,
 )
-from foveate.tasks.base import DecoderBatch, Loss, Measures, TensorBatch, ValidationSample, spread
+from foveate.tasks.base import (
+    DecoderBatch,
+    Loss,
+    Measures,
+    TensorBatch,
+    ValidationSample,
+    by_split,
+    spread,
+)
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.metrics import BleuTokenizer
@@ -117,7 +125,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
         self.restore_pixels(folder)
         self.tokenizer = Tokenizer.load(folder / TOKENIZER)
 
-    @PictureTask.by_split
+    @by_split
     def pairs(self, split: str) -> list[tuple[int, Ids]]:
         """Every caption of a split with the number of its picture."""
         texts = self.album(split).texts

@@ -40,7 +40,7 @@ from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.models.forecaster import After, Forecaster, Outlook
 from foveate.nn.spec import Series
-from foveate.tasks.base import Loss, Measures, Task, TensorBatch, ValidationSample, spread
+from foveate.tasks.base import Loss, Measures, Task, TensorBatch, ValidationSample, by_split, spread
 from foveate.tasks.objectives import Objective
 from foveate.tasks.teacher_forcing import Predictions, Scheduled
 
@@ -348,7 +348,7 @@ class Forecasting(Task[SeriesBatch]):
             self._table = read_table(self.config.series)
         return self._table
 
-    @Task.by_split
+    @by_split
     def windows(self, split: str) -> Windows:
         """The windows of a split of the run's own series. Raises ``ConfigError`` for another."""
         if split not in SPLITS:

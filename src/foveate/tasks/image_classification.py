@@ -28,7 +28,7 @@ from foveate.nn.normalizers import choices
 from foveate.nn.spec import Labels, Pixels
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.attention_losses import add_choices
-from foveate.tasks.base import Batch, Loss, Measures, Task, TensorBatch
+from foveate.tasks.base import Batch, Loss, Measures, Task, TensorBatch, by_split
 from foveate.tasks.classification import (
     FIGURES,
     LogP,
@@ -69,7 +69,7 @@ class PictureTask(Task[Batch]):
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
         self.shape = (0, 0, 0)  # channels, height, width of what the model reads
 
-    @Task.by_split
+    @by_split
     def album(self, split: str) -> Album:
         """The pictures of a split, read once."""
         return self.pictures.album(split)

@@ -38,7 +38,15 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import DecoderState
 from foveate.nn.spec import Tokens
 from foveate.tasks.abilities import Generates, Vocabulary
-from foveate.tasks.base import DecoderBatch, Loss, Measures, Task, ValidationSample, of_nll
+from foveate.tasks.base import (
+    DecoderBatch,
+    Loss,
+    Measures,
+    Task,
+    ValidationSample,
+    by_split,
+    of_nll,
+)
 from foveate.tasks.engine import TorchEngine, members_of, steps_of
 from foveate.tasks.objectives import CrossEntropy, token_loss
 from foveate.tasks.text import OneTokenizer, by_length, namer, parts_of, vocabulary_line
@@ -111,7 +119,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
     def pieces(self) -> dict[str, list[str]]:
         return {"decoder": self.tokenizer.pieces, "output": self.tokenizer.pieces}
 
-    @Task.by_split
+    @by_split
     def text(self, split: str) -> Text:
         return read_text_split(self.config.text, self.config.shares, split, self.data)
 
@@ -126,7 +134,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)
         return Stream(ids if text.ended else ids[:-1], starts, text)
 
-    @Task.by_split
+    @by_split
     def stream_of(self, split: str) -> Stream:
         """Return the ids of a split, read once."""
         return self.stream(self.text(split))

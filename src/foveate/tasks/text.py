@@ -35,7 +35,7 @@ from foveate.data.text import (
 from foveate.data.tokenizer import BOS, BPE, EOS, Tokenizer
 from foveate.errors import UserError
 from foveate.tasks.abilities import Vocabulary
-from foveate.tasks.base import Batch, Task, TensorBatch
+from foveate.tasks.base import Batch, Task, TensorBatch, by_split
 
 Ids = list[int]
 Item = TypeVar("Item")
@@ -121,7 +121,7 @@ class TextTask(Vocabulary[Batch]):
     def readings(self, split: str) -> list[Reading]:
         """Return the readings of a split, one for each of its corpora."""
 
-    @Task.by_split
+    @by_split
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.
 
@@ -229,7 +229,7 @@ class SingleText(OneTokenizer, TextTask[Batch]):
         other = None if is_table(file_of(source, split, self.data)) else source
         return [Reading(source, other, split, self.data)]
 
-    @Task.by_split
+    @by_split
     def tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:
         """Texts and their ids; in training without empty and too long ones, which are counted."""
         corpus = self.corpus(split)

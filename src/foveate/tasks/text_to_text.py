@@ -29,7 +29,7 @@ from foveate.decode.search import Search
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Writer
 from foveate.tasks.abilities import Generates, Scores
-from foveate.tasks.base import Batch, Loss, Measures, ValidationSample, of_nll, spread
+from foveate.tasks.base import Batch, Loss, Measures, ValidationSample, by_split, of_nll, spread
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.metrics import (
     LOWER_IS_BETTER,
@@ -234,12 +234,12 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     def readings(self, split: str) -> list[Reading]:
         return [Tagged(part, split, self.data) for part in self.config.parts()]
 
-    @TextTask.by_split
+    @by_split
     def _ids(self, split: str) -> Sides:
         """The ids of both sides of the pairs of `corpus`."""
         return tuple(self.encoded(split, self.tokenizers_by_name()))
 
-    @TextTask.by_split
+    @by_split
     def tokens(self, split: str) -> Examples:
         """The pairs of a split with their ids, in training without those of bad lengths."""
         sources, targets = self._ids(split)

@@ -234,7 +234,7 @@ def test_my_lecture_is_made_saved_and_opened_again(visit, tmp_path) -> None:
     titles = [STEPS[HOPS].title, "Retrieval", STEPS[HOPS - 1].title]
     assert [step.title for step in lecture.steps] == titles
     for step in (lecture.steps[0], lecture.steps[2]):
-        assert parsed(step.command).options.text == "It's a dog."  # type: ignore[attr-defined]
+        assert parsed(step.command)[2].text == "It's a dog."  # type: ignore[attr-defined]
     page.get_by_test_id("keep").click()
     page.get_by_test_id("line").get_by_text("an-hour.toml").wait_for()
     page.get_by_test_id("remove").click()

@@ -19,7 +19,7 @@ from foveate.models.presets import PRESETS
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.positions import Rotary
 from foveate.nn.spec import Tokens
-from parity.library import quietly, read_back, transformers
+from parity.hub import quietly, read_back, transformers
 from tolerances import MODEL, rounding
 
 VOCABULARY, PAD = 40, 1

@@ -12,7 +12,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.positions import Sinusoidal
 from foveate.nn.spec import Tokens
-from parity.library import quietly, transformers
+from parity.hub import quietly, transformers
 from tolerances import MODEL, close
 
 SIZE, HEADS, LAYERS, FFN, VOCABULARY, PLACES = 32, 4, 2, 48, 40, 64

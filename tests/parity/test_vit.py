@@ -15,7 +15,7 @@ from foveate.exchange.huggingface import from_huggingface, to_huggingface
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.presets import PRESETS
 from foveate.nn.spec import Labels, Pixels
-from parity.library import quietly, read_back, transformers
+from parity.hub import quietly, read_back, transformers
 from pictures import vit
 from tolerances import MODEL, rounding
 

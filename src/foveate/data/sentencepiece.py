@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from tokenizers import models, pre_tokenizers
 
 from foveate.data.tokenizer import (
-    SILENT,
     SPECIALS,
     UNK,
     Encoded,
+    SpacedPieces,
     Tokenizer,
     bounded,
 )
@@ -154,7 +154,7 @@ def _offset(unit: int) -> int:
     return (unit >> 10) << ((unit & 0x200) >> 6)
 
 
-class SentencePiece(Tokenizer):
+class SentencePiece(SpacedPieces):
     """The pieces of a published unigram model (Kudo, 2018), split as SentencePiece splits text.
 
     ``published`` are the ids of our pieces in the vocabulary that they come from, for comparison
@@ -227,16 +227,6 @@ class SentencePiece(Tokenizer):
             whole = "".join(whole[n] for n in places)
             at = [*(at[n] for n in places), at[places[-1] + 1] if places else 0]
         return (" " + whole, [at[0], *at]) if whole else (whole, at)
-
-    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
-        surface = super()._surface(ids, skip_special)
-        first = next((n for n, i in enumerate(ids) if i not in SILENT), None)
-        if first is not None:
-            surface[first] = surface[first].removeprefix(b" ")
-        return surface
-
-    def _label(self, text: str) -> str:
-        return text.replace(" ", SPACE)
 
     def _vocabulary(self) -> object:
         return self._tree | {"pieces": self.pieces, "published": self.published}

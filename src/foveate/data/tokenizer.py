@@ -384,7 +384,21 @@ _CHUNK = "|".join(
 REMEMBERED = 100_000  # texts whose chunks BPE-dropout keeps in memory
 
 
-class Subword(Tokenizer):
+class SpacedPieces(Tokenizer):
+    """Pieces that bring the space before a word; the first of a text brings none."""
+
+    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
+        surface = super()._surface(ids, skip_special)
+        first = next((n for n, i in enumerate(ids) if i not in SILENT), None)
+        if first is not None:
+            surface[first] = surface[first].removeprefix(b" ")
+        return surface
+
+    def _label(self, text: str) -> str:
+        return text.replace(" ", "▁")  # like SentencePiece's space before a word
+
+
+class Subword(SpacedPieces):
     """Pieces of words, over the 256 bytes: no text is unknown and ``decode(encode(x)) == x``.
 
     A space is put before the text and removed after decoding, so that a word has the same pieces at
@@ -442,16 +456,6 @@ class Subword(Tokenizer):
             encoding.ids
             for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)
         ]
-
-    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
-        surface = super()._surface(ids, skip_special)
-        first = next((n for n, i in enumerate(ids) if i not in SILENT), None)
-        if first is not None:
-            surface[first] = surface[first].removeprefix(b" ")
-        return surface
-
-    def _label(self, text: str) -> str:
-        return text.replace(" ", "▁")  # like SentencePiece's space before a word
 
     def _vocabulary(self) -> object:
         return json.loads(self._rust.to_str())  # like Hugging Face's tokenizer.json

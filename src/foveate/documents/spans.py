@@ -176,4 +176,4 @@ class Rules:
         """Count the occurrences of each span, and of ordered spans at each index."""
         spans = [t[a:b] for t in texts for (a, b), _ in self.spans(t)]
         ordered = [span for span in spans if _IN_ORDER.match(span)]
-        return Counter(spans) + Counter(f"{n} {span}" for n, span in enumerate(ordered))
+        return Counter([*spans, *(f"{n} {span}" for n, span in enumerate(ordered))])

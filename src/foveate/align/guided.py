@@ -124,8 +124,7 @@ class GuidedTranslation(Translation):
         ]
         aligner = self.config.aligner.build()
         aligner.train(pairs)
-        made: list[Links] = aligner.align(pairs)
-        return made
+        return aligner.align(pairs)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         plain = super().batch(split, indices, noise)

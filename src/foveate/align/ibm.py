@@ -40,8 +40,7 @@ class PairGroup:
 
     def keys(self, width: int) -> Ints:
         """Return one number for each pair of words (f_j, e_i): (B, T, S + 1)."""
-        keys: Ints = self.source[:, None, :] * width + self.target[:, :, None]
-        return keys
+        return self.source[:, None, :] * width + self.target[:, :, None]
 
 
 class WordIds:
@@ -90,8 +89,7 @@ class Lexicon:
         """Return the entries of the words of a group in the table; N for those it lacks."""
         keys = group.keys(self.width)
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        positions: Ints = np.where(self.keys[places] == keys, places, len(self.keys))
-        return positions
+        return np.where(self.keys[places] == keys, places, len(self.keys))
 
     def alike(self, numbers: WordIds) -> NDArray[np.bool_]:
         """Return whether the words of each entry begin alike: names, numbers, cognates (N,)."""
@@ -100,8 +98,7 @@ class Lexicon:
             np.array([known.setdefault(word[:STEM].lower(), len(known)) for word in side])
             for side in (["", *numbers.source], numbers.target)  # NULL is like no word
         )
-        same: NDArray[np.bool_] = source[self.source] == target[self.keys % self.width]
-        return same
+        return source[self.source] == target[self.keys % self.width]
 
     def learn(self, counts: Floats, concentration: float, extra: Floats | None = None) -> None:
         """Set t(f | e) = c(f, e) / Σ_f' c(f', e); with a Dirichlet prior its variational mean.
@@ -209,8 +206,7 @@ class WordAligner(Aligner):
 
     def emissions(self, group: PairGroup) -> Floats:
         """Return t(f_j | e_i): (B, T, S + 1)."""
-        probabilities: Floats = self.lexicon.probability[self.lexicon.places(group)]
-        return probabilities
+        return self.lexicon.probability[self.lexicon.places(group)]
 
     @abstractmethod
     def expect(self, emissions: Floats) -> Expectation:

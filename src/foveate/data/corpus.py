@@ -232,8 +232,7 @@ class Workers:
 
 def _made(module: str, name: str, values: Values) -> Work:
     import_own()
-    work: Work = getattr(importlib.import_module(module), name)(values)
-    return work
+    return getattr(importlib.import_module(module), name)(values)
 
 
 def serve() -> None:

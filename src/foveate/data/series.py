@@ -385,8 +385,7 @@ def _open_days(days: Dates) -> NDArray[np.bool_]:
     weekdays = (days.astype(np.int64) + 3) % 7
     span = (days[-1] - days[0]).astype(int)
     passed = np.bincount((weekdays[0] + np.arange(span + 1)) % 7, minlength=7)
-    open_days: NDArray[np.bool_] = np.isin(np.arange(7), weekdays) | (passed < 2)
-    return open_days
+    return np.isin(np.arange(7), weekdays) | (passed < 2)
 
 
 def _leap_days(first: np.datetime64, last: np.datetime64) -> tuple[Dates, Dates]:

@@ -237,8 +237,7 @@ def to_words(
     columns = np.zeros((width, len(column_words)))
     for word, group in enumerate(column_words):
         columns[list(group), word] = 1
-    merged: NDArray[np.float32] = (rows @ weights @ columns).astype(np.float32)
-    return merged
+    return (rows @ weights @ columns).astype(np.float32)
 
 
 def pieces_of(offsets: Sequence[Span | None], words: Sequence[Span]) -> list[list[int]]:

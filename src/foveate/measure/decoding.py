@@ -133,5 +133,4 @@ def forced(beam_size: int, length: int = LENGTH) -> Search:
     rules = [{"kind": "min_length", "length": length}]
     limits: Tree = {"max_ratio": 0.0, "max_extra": length, "rules": rules}
     wide = {"beam_size": beam_size} if beam_size > 1 else {}
-    search: Search = (Beam if wide else Greedy).Config.parse({**wide, **limits}).build()
-    return search
+    return (Beam if wide else Greedy).Config.parse({**wide, **limits}).build()

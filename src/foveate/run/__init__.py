@@ -277,8 +277,7 @@ class Run(Translator):
         num_hypotheses: int = 1,
     ) -> Search:
         config = with_beam(self.config.decode, beam_size, length_penalty)
-        search: Search = config.giving(num_hypotheses).build()
-        return search
+        return config.giving(num_hypotheses).build()
 
     def decoding(self, kind: str | None = None, **fields: object) -> Run:
         """The same run with another search: other ``fields`` of its own, or another ``kind``.

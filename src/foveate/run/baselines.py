@@ -74,8 +74,7 @@ def logistic_regression(
 
     optimizer.step(closure)
     scores = torch.sparse.mm(tf_idf([terms(text) for text in queries], idf), weight) + bias
-    log_p: NDArray[np.float32] = scores.log_softmax(dim=-1).numpy()
-    return log_p
+    return scores.log_softmax(dim=-1).numpy()
 
 
 def ridge_regression(train: Windows, queries: Windows) -> Floats:

@@ -510,8 +510,7 @@ def _with_options(run: Trained, options: EvaluateOptions) -> Task.Config:
         changes["metrics"] = metrics.signed_metrics(getattr(config, "metrics", ()), signature)
     if not changes:
         return config
-    changed: Task.Config = type(config).parse(config.tree() | changes, ("task",))
-    return changed
+    return type(config).parse(config.tree() | changes, ("task",))
 
 
 def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> Evaluation:

@@ -218,8 +218,7 @@ def anonymous(client: str) -> str:
 
 def service_of(request: Request) -> Service:
     """Return the service of an application; as a dependency it would cost a tenth of a request."""
-    service: Service = request.app.state.service
-    return service
+    return request.app.state.service
 
 
 def body_of(model: type[BaseModel], *kinds: str) -> OpenApi:

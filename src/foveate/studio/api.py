@@ -186,8 +186,7 @@ def _query_token(scope: Scope) -> str:
 
 
 def _state(request: Request) -> StudioState:
-    state: StudioState = request.app.state.studio
-    return state
+    return request.app.state.studio
 
 
 class Computing(Protocol):

@@ -67,8 +67,7 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     cells = sums.reshape(count, channels * SIDE * SIDE)
     cells -= cells.mean(axis=1, keepdims=True)
     length = np.maximum(np.linalg.norm(cells, axis=1, keepdims=True), 1e-6)
-    unit: NDArray[np.float32] = cells / length
-    return unit
+    return cells / length
 
 
 # Captioning: a picture in, a sentence out.

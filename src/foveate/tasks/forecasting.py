@@ -142,8 +142,7 @@ def figures_of(
 
 def middle(levels: NDArray[F]) -> NDArray[F]:
     """The forecast (…) among the levels (…, Q): the median, or the only one."""
-    forecast: NDArray[F] = levels[..., levels.shape[-1] // 2]
-    return forecast
+    return levels[..., levels.shape[-1] // 2]
 
 
 def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
@@ -158,8 +157,7 @@ def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
 
 def by_window(forecast: Floats, windows: Windows) -> Floats:
     """Mean (ŷ − y)² of each window, over steps and channels."""
-    errors: Floats = np.square(forecast - windows.targets()).mean(axis=(1, 2))
-    return errors
+    return np.square(forecast - windows.targets()).mean(axis=(1, 2))
 
 
 def by_step(forecast: Floats, windows: Windows) -> list[float]:

@@ -462,8 +462,7 @@ def slope(x: Floats, y: Floats) -> tuple[float, float, float]:
 
     def of(x: Floats, y: Floats) -> Floats:
         centred = x - x.mean(axis=-1, keepdims=True)
-        steepness: Floats = (centred * y).sum(axis=-1) / (centred**2).sum(axis=-1)
-        return steepness
+        return (centred * y).sum(axis=-1) / (centred**2).sum(axis=-1)
 
     if np.ptp(x) == 0:
         return np.nan, np.nan, np.nan

@@ -273,8 +273,7 @@ def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimize
     folder = path_of(run, step)
     stored.load_weights(model, folder / (TRAINED if (folder / TRAINED).is_file() else WEIGHTS))
     _load_optimizer(model, optimizer, folder)
-    record: Record = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    return record
+    return json.loads((folder / STATE).read_text(encoding="utf-8"))
 
 
 def folder_of(run: Path, which: str) -> Path:

@@ -84,8 +84,7 @@ def _decoded(trial: Trial) -> list[LayerOutput]:
     shape = rows, length, decoder.output_size
 
     def forward(x: Tensor) -> Tensor:
-        output: Tensor = decoder(_ids(x), memory)
-        return output
+        return decoder(_ids(x), memory)
 
     return on_x(trial.draw(rows, length), decoder, forward, shape, "(B, T, D)", PAST)
 

@@ -32,7 +32,6 @@ from foveate.data.text import (
     lines_of,
     read_lines,
     read_pairs,
-    smallest,
     taken,
 )
 from foveate.data.tokenizer import Character, Symbol
@@ -523,7 +522,7 @@ def test_texts_come_back_whatever_they_hold(texts, size, data) -> None:
 def test_ids_are_kept_in_the_smallest_integers(ids: list[list[int]]) -> None:
     largest = max((i for row in ids for i in row), default=0)
     with TemporaryDirectory() as folder:
-        with ColumnWriter(Path(folder), "ids", smallest(largest)) as writer:
+        with ColumnWriter(Path(folder), "ids", np.min_scalar_type(largest)) as writer:
             for row in ids:
                 writer.add(np.array(row, dtype=np.int64), np.array([len(row)]))
         column = TokenIds.open(Path(folder), "ids")

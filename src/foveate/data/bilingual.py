@@ -76,11 +76,6 @@ class Message:
         """True for the header of the catalogue."""
         return not self.texts["msgid"] and "msgctxt" not in self.texts
 
-    @property
-    def is_translated(self) -> bool:
-        """True if it has all its translations."""
-        return all(self.texts[key] for key in self.forms)
-
 
 def messages_of(text: str, where: str) -> Iterator[Message]:
     """Yield the messages of a catalogue, including its header.

@@ -52,7 +52,6 @@ from foveate.data.text import (
     ending_of,
     is_table,
     mapped,
-    smallest,
 )
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.errors import UserError
@@ -388,7 +387,7 @@ def prepare_texts(readings: Sequence[Reading]) -> Corpus:
     folder = stored({"texts": parts}, lambda folder: _write_texts(folder, readings))
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     sizes = facts["sizes"]
-    numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
+    numbers = np.arange(len(sizes), dtype=np.min_scalar_type(len(sizes)))
     return Corpus(
         sources=MappedTexts.open(folder, "source"),
         targets=MappedTexts.open(folder, "target"),
@@ -524,7 +523,9 @@ def _write_ids(new: Path, values: Values, sizes: Mapping[str, int], processes: i
     with ExitStack() as stack:
         meter = stack.enter_context(Meter("making tokens", rows, "lines"))
         writers = {
-            side: stack.enter_context(ColumnWriter(new, f"{side}.ids", smallest(size - 1)))
+            side: stack.enter_context(
+                ColumnWriter(new, f"{side}.ids", np.min_scalar_type(size - 1))
+            )
             for side, size in sizes.items()
         }
         results = in_order(encoder, values, spans, processes)
@@ -550,7 +551,7 @@ def encoder(values: Values) -> Work:
             ids = tokenizer.encode_ids(texts[first:stop])
             ids = [row + end for row in ids] if end else ids
             lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-            dtype = smallest(tokenizer.vocab_size - 1)
+            dtype = np.min_scalar_type(tokenizer.vocab_size - 1)
             arrays[side] = np.fromiter(chain.from_iterable(ids), dtype, lengths.sum())
             arrays[f"{side} lengths"] = lengths
         return arrays

@@ -225,7 +225,7 @@ def forms_of(cells: Sequence[str], name: str) -> list[str | None]:
             named = WHEN.fullmatch(name) and len(digits) == 1
             return [form for size, form in numbers.items() if named and size in digits]
         forms = ["%Y%m%d"]
-    return [form for form in forms if _are_dates(cells, form)]
+    return [form for form in forms if all(is_date(cell, form) for cell in cells)]
 
 
 def is_date(cell: str, form: str | None) -> bool:
@@ -235,10 +235,6 @@ def is_date(cell: str, form: str | None) -> bool:
     except DataError:
         return False
     return True
-
-
-def _are_dates(cells: Iterable[str], form: str | None) -> bool:
-    return all(is_date(cell, form) for cell in cells)
 
 
 def ascends(cells: Iterable[str], form: str | None) -> bool:

@@ -388,14 +388,13 @@ def _open_days(days: Dates) -> NDArray[np.bool_]:
     return np.isin(np.arange(7), weekdays) | (passed < 2)
 
 
-def _leap_days(first: np.datetime64, last: np.datetime64) -> tuple[Dates, Dates]:
+def _leap_days(first: np.datetime64, last: np.datetime64) -> list[Dates]:
     """Return 29 February and 31 December of leap years: one is left out of 365-day years."""
     years = np.arange(first.astype("M8[Y]"), last.astype("M8[Y]") + 1)
     days = years.astype("M8[D]") + 59  # 1 March if the year is not a leap year
     leap = days.astype("M8[M]") == years.astype("M8[M]") + 1
     both = days[leap], (years[leap] + 1).astype("M8[D]") - 1
-    february, december = (same[(first < same) & (same < last)] for same in both)
-    return february, december
+    return [same[(first < same) & (same < last)] for same in both]
 
 
 def _most_common(numbers: NDArray[np.int64]) -> int:

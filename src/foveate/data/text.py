@@ -226,7 +226,6 @@ class BadLine:
 
 
 Record = TypeVar("Record")  # a record of a file: a line, the cells of a row, a JSON object
-Parser = Callable[[str], tuple[str, str]]
 # an empty list: a line without a row, such as a header; a text: why a pair is left out
 PairRow = tuple[str, str] | list[BadLine] | str
 
@@ -390,7 +389,7 @@ def _aligned(source: Path, target: Path) -> Iterator[PairRow]:
         yield bad or cast(tuple[str, str], pair)
 
 
-def _parsed(path: Path, parse: Parser) -> Iterator[PairRow]:
+def _parsed(path: Path, parse: Callable[[str], tuple[str, str]]) -> Iterator[PairRow]:
     for number, line in enumerate(_lines(path), start=1):
         yield _row(path, number, line, parse)
 
@@ -1154,11 +1153,6 @@ def mapped(file: Path, dtype: np.dtype[Number]) -> NDArray[Number]:
 def indices_for(count: int) -> np.dtype[np.generic]:
     """Return the smallest dtype for indices below ``count``: 4 bytes up to 4 billion."""
     return np.dtype(np.uint32 if count <= 1 << 32 else np.int64)
-
-
-def smallest(largest: int) -> np.dtype[np.generic]:
-    """Return the smallest unsigned integer dtype that holds ``largest``."""
-    return np.dtype(np.min_scalar_type(largest))
 
 
 def taken(rows: Sequence[Row], chosen: Sequence[int] | NDArray[np.integer]) -> Sequence[Row]:

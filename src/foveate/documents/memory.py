@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar, Unpack
 
@@ -18,14 +17,13 @@ from foveate.documents.formats import rows_of
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Aligner
 from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
-from foveate.engine.links import Head
 
 T = TypeVar("T")
 Variants = tuple[str, ...]  # alternative translations of a term
 
 
-def aligner(run: Translator, head: Head | None = None, to: str | None = None) -> Aligner:
-    """Return an aligner by ``head``, else by the run's own (``foveate align RUN … --save``).
+def aligner(run: Translator, to: str | None = None) -> Aligner:
+    """Return an aligner by the run's own head (``foveate align RUN … --save``).
 
     ``to`` is the target language if the run supports several. A run that cannot align gives no
     links; elements are then placed in proportion.
@@ -36,7 +34,7 @@ def aligner(run: Translator, head: Head | None = None, to: str | None = None) ->
     def linked(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
         sources = run.addressed([source for source, _ in pairs], to)
         read = [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
-        return list(map(sorted, run.links(read, head)))
+        return list(map(sorted, run.links(read)))
 
     return linked
 
@@ -64,9 +62,8 @@ def whole_words(phrases: Iterable[str]) -> str:
     return "|".join(f"{a}(?:{_pattern(tree)}){b}" for (a, b), tree in groups.items())
 
 
-_Tree = dict[
-    str, "_Tree"
-]  # patterns of characters and what follows each; "" at the end of a phrase
+# patterns of characters and what follows each; "" at the end of a phrase
+_Tree = dict[str, "_Tree"]
 
 
 def _pattern(tree: _Tree) -> str:
@@ -127,6 +124,7 @@ class Glossary:
 
     def __init__(self, terms: Mapping[str, Variants]) -> None:
         self.terms = {folded(term): v for term, v in terms.items()}
+        self._index = PhraseIndex(self.terms)
 
     @classmethod
     def read(cls, path: Path) -> Glossary:
@@ -134,10 +132,6 @@ class Glossary:
         return cls(
             terms_of(entries_of_lines(decoded(_content(path, "glossary"), str(path)), str(path)))
         )
-
-    @cached_property
-    def _index(self) -> PhraseIndex:
-        return PhraseIndex(self.terms)
 
     def variants(self, line: str) -> list[Variants]:
         """Return the variants of each term of a line, each term once."""

@@ -152,7 +152,7 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
                 f"msgstr[0] to msgstr[{plurals - 1}]"
             )
     own = [m for m in messages if not m.is_header]
-    chosen = [m for m in own if options.again or not m.is_translated]
+    chosen = [m for m in own if options.again or not all(m.texts[key] for key in m.forms)]
     catalogue = _Catalogue(text, plurals, many, options)
     passages = [passage for message in chosen for passage in catalogue.passages(message)]
 

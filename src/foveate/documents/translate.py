@@ -106,11 +106,6 @@ class Element:
         """The direct child elements, in order."""
         return [kid for kid in self.kids if isinstance(kid, Element)]
 
-    @property
-    def leaves(self) -> list[Leaf]:
-        """The direct child leaves, in order."""
-        return [kid for kid in self.kids if isinstance(kid, Leaf)]
-
 
 def overlapped(cuts: Sequence[Span], kid: Element) -> list[Span]:
     """Return those cuts, in order and disjoint, that overlap an element."""
@@ -267,7 +262,7 @@ class Placing:
         """Write the words from gap ``low`` to ``high``, and an element's content among them."""
         inner = self._intervals(element.elements, low, high)
         events: list[tuple[int, int, Element | Leaf]] = []
-        for piece in element.leaves:
+        for piece in (kid for kid in element.kids if isinstance(kid, Leaf)):
             if piece.span is not None and self.there[piece.span] > 0:
                 self.there[piece.span] -= 1  # the model wrote it
             else:

@@ -147,12 +147,8 @@ def run_server(
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
     server = DrainingServer(uvicorn_config(app, head_seconds, drain, proxy))
     server.ends_by = drain + FORCED
-
-    def end(number: int, frame: FrameType | None) -> None:
-        server.handle_exit(number, frame)
-
     # before uvicorn handles signals, and after: it raises the signal that ended it again
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, server.handle_exit)
     sys.setswitchinterval(SWITCH)
     warnings.simplefilter("ignore", UnspelledTerms)  # a request gets these as its missing terms
     gc.collect()

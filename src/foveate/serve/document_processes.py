@@ -25,7 +25,6 @@ from foveate.errors import UserError, innermost, message_of
 from foveate.serve.common import JsonValue, RequestError
 
 PROCESSES = 2  # each file may take hundreds of MiB while it is read or written
-SECONDS = 20.0  # for a step
 File = dict[str, str]
 Step = Literal["sentences", "pairs", "written"]
 log = logging.getLogger("foveate.serve")
@@ -90,11 +89,11 @@ def _bytes(content: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 class DocumentProcesses:
     """Processes that read and write documents, each started when it is needed."""
 
-    def __init__(self, count: int = PROCESSES, seconds: float = SECONDS) -> None:
-        """``seconds`` is the time limit of a step."""
-        self.seconds = seconds
+    seconds = 20.0  # for a step
+
+    def __init__(self) -> None:
         self._idle: list[Worker] = []
-        self._free = asyncio.Semaphore(count)
+        self._free = asyncio.Semaphore(PROCESSES)
 
     async def sentences(self, file: File) -> list[str]:
         """Return all passages' sentences. Raises `RequestError` (413) for too many characters."""

@@ -45,9 +45,7 @@ class ServerOptions:
     languages: Sequence[str] = ()  # "en:fr", or NAME=en:fr if there are several runs
     keys: Path | None = None
     auth: bool = True
-    allow_host: Sequence[
-        str
-    ] = ()  # names under which it may be reached, beside those of this machine
+    allow_host: Sequence[str] = ()  # names that it may be reached by, beside this machine's
     cors: Sequence[str] = ()  # origins of pages that may use it
     behind_proxy: str | None = None
     weights: int | None = None  # MiB of them in memory

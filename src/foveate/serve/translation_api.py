@@ -92,9 +92,8 @@ from foveate.serve.translation_schemas import (
 ALWAYS = ("/health", "/ready", "/metrics")  # paths that are answered under any load
 FILE_PATHS = ("/translate_file",)  # whose bodies contain a file
 HOME = ("/api/", "/assets/", "/icon.svg")  # paths of the studio, in addition to its page
-METHODS = frozenset(
-    ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-)  # counted by name; clients invent others
+# counted by name; clients invent others
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 FILE_SAMPLE = 4096  # characters from which the language of a file is detected
 MOST_DETECTED, LEAST_CONFIDENCE = 5, 1.0  # languages that /detect returns, and their per cent
 ERRORS: Responses = {

@@ -162,8 +162,7 @@ def by_window(forecast: Floats, windows: Windows) -> Floats:
 
 def by_step(forecast: Floats, windows: Windows) -> list[float]:
     """Mean (ŷ − y)² of each step ahead, over windows and channels."""
-    error = np.square(forecast - windows.targets(), dtype=np.float64).mean(axis=(0, 2))
-    return [float(e) for e in error]
+    return np.square(forecast - windows.targets(), dtype=np.float64).mean(axis=(0, 2)).tolist()
 
 
 # What forecasts minimise: squared, absolute, or quantile error.

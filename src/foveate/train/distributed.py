@@ -30,7 +30,7 @@ from foveate.config import ConfigError
 from foveate.tasks.base import Loss
 from foveate.train.config import TrainConfig
 from foveate.train.optim import MovingMean
-from foveate.train.stored import TrainError, own_part, own_tensors, whole
+from foveate.train.stored import TrainError, is_shard, own_tensors, whole
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket, Store
@@ -389,7 +389,8 @@ class Parallel:
 
     def gradients(self) -> list[Tensor]:
         """Return this rank's part of the gradients."""
-        return [own_part(p.grad) for p in self.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        return [g.to_local() if is_shard(g) else g for g in gradients]
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """‖g‖ of the gradients of all weights, wherever they are; on their device."""

@@ -272,11 +272,6 @@ def is_shard(tensor: Tensor) -> TypeGuard[DTensor]:
     return hasattr(tensor, "full_tensor")
 
 
-def own_part(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a tensor, as a plain tensor on the same memory."""
-    return tensor.to_local() if is_shard(tensor) else tensor
-
-
 def whole(tensor: Tensor) -> Tensor:
     """All of a tensor; for a shard every rank must call it, and each gets a copy of its own."""
     return tensor.full_tensor() if is_shard(tensor) else tensor

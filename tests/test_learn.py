@@ -1,15 +1,18 @@
 """Two models that learn in C: gradients are PyTorch's, and the same seed gives the same run."""
 
+import base64
+import importlib.util
 import math
 from collections.abc import Iterator
 
+import learn_wasm
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from learner import Floats, Ids, Learner, Settings
 from torch import Tensor
 
-from foveate.engine.learning import Floats, Ids, Learner, Settings
 from foveate.errors import ConfigError
 
 BOS, EOS, FIRST = 1, 2, 3
@@ -170,3 +173,10 @@ def test_a_model_or_batch_that_does_not_fit_is_one_sentence() -> None:
         Learner(Settings(29, size=50, heads=4))
     with pytest.raises(ConfigError, match="too large"):
         Learner(Settings(29)).loss(*batch(65))
+
+
+def test_the_webassembly_of_pages_is_fresh() -> None:
+    text = learn_wasm.OUT.read_text("utf-8")
+    assert f"Of {learn_wasm.stamp()}." in text, "web/src/learn/wasm.ts is stale: `npm run learn`"
+    if importlib.util.find_spec("ziglang"):
+        assert base64.b64encode(learn_wasm.packed()).decode() in text

@@ -8,10 +8,9 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foveate.engine.building import FOLDER, SETS, SIGNATURES, command, web_command
 from foveate.system import LibraryError as LibraryError
@@ -67,20 +66,14 @@ def instruction_sets() -> tuple[str, ...]:
 
 
 def _engine(name: str) -> ctypes.CDLL:
-    functions = typed(f"engine-{name}", SIGNATURES)
+    functions = _load(f"engine-{name}")
+    for function, (result, *arguments) in SIGNATURES.items():
+        getattr(functions, function).restype = result
+        getattr(functions, function).argtypes = arguments
     if (own := functions.instruction_set().decode()) != name:
         raise LibraryError(
             f"the engine for {name} was compiled for {own}; name another compiler: CC"
         )
-    return functions
-
-
-def typed(name: str, signatures: Mapping[str, Sequence[Any]]) -> ctypes.CDLL:
-    """Return a library whose functions have these results and arguments."""
-    functions = _load(name)
-    for function, (result, *arguments) in signatures.items():
-        getattr(functions, function).restype = result
-        getattr(functions, function).argtypes = arguments
     return functions
 
 

@@ -90,11 +90,11 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
   const own = h("input", { type: "text", maxlength: 100, autocomplete: "off", spellcheck: "false", input: () => read(), "data-testid": "own" });
   const wrong = h("p", { class: "fv-wrong", role: "alert", hidden: true });
   const scrub = h("input", { type: "range", min: 0, value: 0, "aria-label": "step", "data-testid": "learn-scrub", input: () => { place = Number(scrub.value) === last() ? undefined : Number(scrub.value); draw(); } });
-  const when = h("output", { class: "fv-learn-when" }), lanes = h("div", { class: "fv-learn-lanes" }), chart = h("div", { class: "fv-learn-chart" });
+  const when = h("output", { class: "fv-learn-when" }), lanes = h("div", { class: "fv-learn-lanes" }), chart = h("div", { class: "fv-learn-chart" }), about = h("p", { class: "fv-caption" });
   const element = h("section", { class: "fv-learn", "aria-label": "training" },
     h("div", { class: "fv-learn-top" }, tasks.element, h("label", { class: "fv-learn-own" }, h("span", {}, "Try your own"), own)), wrong,
-    h("div", { class: "fv-learn-bar" }, play, again, race, h("label", {}, "Seed ", seed), h("label", { class: "fv-learn-time" }, scrub, when)),
-    lanes, chart);
+    about, h("div", { class: "fv-learn-bar" }, play, again, race, h("label", {}, "Seed ", seed), h("label", { class: "fv-learn-time" }, scrub, when)),
+    h("div", { class: "fv-learn-body" }, lanes, chart));
   const frame = h("div", { class: "fv" }, element);
   host.append(frame);
   adopt(at);
@@ -117,7 +117,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
   /** One training: its switches, its map and its heads, what it makes of the text. */
   function lane(run: Run, k: number) {
     const change = (change: Partial<Settings>) => set(state.runs.map((one, i) => (i === k ? { ...one, ...change } : one)));
-    let head: number | null = null, cell: [number, number] = [0, 0], frame: Frame | undefined;
+    let head: number | null = null, cell = example.links[0] ?? [0, 0], frame: Frame | undefined;
     const settings = run.settings, isTransformer = settings.model === "transformer";
     const select = <T,>(name: string, values: readonly (readonly [T, string])[], now: T, choose: (value: T) => void) => {
       const made = h("select", { "aria-label": name, change: () => choose(values[made.selectedIndex]![0]) }, ...values.map(([value, text]) => h("option", { selected: value === now }, text)));
@@ -234,6 +234,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
     lanes.classList.toggle("fv-learn-race", runs.length > 1);
     if (from >= 0 && focused) shown[from]?.element.querySelector<HTMLElement>(`[data-testid="${focused}"], [aria-label="${focused}"]`)?.focus();
     race.textContent = runs.length > 1 ? "Stop the race" : "Race two models";
+    about.textContent = task().about;
     seed.value = String(runs[0]!.seed);
     own.value = state.text;
     own.placeholder = task().hint;

@@ -1,4 +1,7 @@
-"""Training of two small encoder-decoders in C (``learn.c``), which browsers run too."""
+"""The two models of ``learn.c``, compiled for this machine: what its tests and its film call.
+
+Pages call the same functions of its WebAssembly (``web/src/learn/model.ts``).
+"""
 
 import ctypes
 import functools
@@ -7,8 +10,9 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.engine.loading import typed
+from foveate.engine.building import FOLDER, command
 from foveate.errors import ConfigError
+from foveate.system import c_compiler, compiled
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
@@ -45,7 +49,14 @@ class Settings:
 
 @functools.cache
 def _functions() -> ctypes.CDLL:
-    return typed("learn", SIGNATURES)
+    compiler, sources = c_compiler() or ["cc"], [FOLDER / "learn.c", FOLDER / "vector.h"]
+    found = ctypes.CDLL(
+        str(compiled("learn.so", sources, lambda file: [command(compiler, "learn", file)]))
+    )
+    for name, (result, *arguments) in SIGNATURES.items():
+        getattr(found, name).restype = result
+        getattr(found, name).argtypes = arguments
+    return found
 
 
 class Learner:

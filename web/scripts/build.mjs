@@ -14,7 +14,7 @@ const ENTRIES = {
   widget: { build: one("widget", "es") },
   engine: { build: one("engine", "es") },
   publish: { plugins: [svelte()], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
-  learn: { plugins: [svelte()], build: { ...one("learn", "iife"), lib: { ...one("learn", "iife").lib, fileName: () => "publish.train.js", cssFileName: "publish" } } },
+  learn: { plugins: [svelte()], build: { ...one("learn", "iife"), lib: { ...one("learn", "iife").lib, fileName: () => "publish.train.js", cssFileName: "publish.train" } } },
   studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true } },
 };
 

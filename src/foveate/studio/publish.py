@@ -184,7 +184,7 @@ def assemble(
     page: Mapping[str, object], files: Mapping[str, str], single: bool = True, train: bool = False
 ) -> str:
     """Return the page with its files, or for a folder (not ``single``) without any."""
-    script, style = (asset(f"publish.{kind}") for kind in ("train.js" if train else "js", "css"))
+    script, style = (asset(f"publish{'.train' * train}.{kind}") for kind in ("js", "css"))
     own = "" if single else "'self' "
     policy = (
         f"default-src 'none'; script-src {own}'{digest(script)}' 'wasm-unsafe-eval'; style-src "

@@ -55,7 +55,7 @@ export function named({ model, positions, scaled, masked, attends, heads, rate }
   return `${model === "recurrent" ? "GRU" : "Transformer"}, ${own.join(", ")}, rate ${rate}`;
 }
 
-export interface Learning extends Drawn { readonly state: State; train(on: boolean): void }
+export interface Learning extends Drawn { train(on: boolean): void }
 interface Options { state?: State; onstate?: (state: State) => void }
 
 export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Options = {}): Learning {
@@ -68,7 +68,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
   }
   if (!hasSIMD()) {
     host.append(h("p", { class: "fv-wrong", role: "alert" }, "This browser has no WebAssembly with SIMD, which training needs: open the page in a current Chrome, Edge, Firefox or Safari."));
-    return { state, train: () => undefined, twin: () => ({ caption: "", columns: [], rows: [] }) };
+    return { train: () => undefined, twin: () => ({ caption: "", columns: [], rows: [] }) };
   }
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   let example = TASKS[state.runs[0]!.task].read(state.text) as Example, isOn = false, place: number | undefined, timer: ReturnType<typeof setTimeout> | undefined;
@@ -256,7 +256,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
   }
   set(state.runs);
   return {
-    state, train,
+    train,
     twin: () => ({ caption: "Loss by step", columns: ["step", ...shown.map(({ run }) => named(run.settings))], rows: shown[0]?.run.frames.map(({ step }, k) => [step, ...shown.map(({ run }) => run.frames[k]?.loss ?? null)]) ?? [] }),
     resize: () => { draw(); },
     destroy: () => { frame.remove(); clearTimeout(timer); lines.destroy(); shown.forEach(({ run }) => { run.destroy(); }); },

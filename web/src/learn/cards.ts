@@ -5,13 +5,12 @@ import type { AttentionDrawing } from "../core";
 import type { Said } from "../studio/answering.svelte";
 import type { SilencedHead } from "../studio/api";
 
-export type CardName = "silence" | "force" | "adjectives" | "wrong";
-export const CARDS: readonly (readonly [CardName, string, string])[] = [
+export const CARDS = [
   ["silence", "Silence this head", "Set the weights of the sharpest head to 0, and compare."],
   ["force", "Force another word", "Put the runner-up in place of a word; the rest follows."],
   ["adjectives", "Which head reverses adjectives?", "Look for two cells that cross: “red house” → “maison rouge”."],
   ["wrong", "Make it wrong", "Reverse the word order, which training never showed."],
-];
+] as const;
 
 /** Every head of the attention from target to source. */
 function heads(map: AttentionDrawing): [SilencedHead & { head: number }, Matrix, readonly string[]][] {

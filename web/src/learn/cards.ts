@@ -26,19 +26,20 @@ const best = <T>(list: readonly T[], score: (one: T) => number): T | undefined =
 export const sharpest = (map: AttentionDrawing): SilencedHead | undefined =>
   best(heads(map), ([, matrix]) => Array.from({ length: matrix.height }, (_, t) => Math.max(...rowOf(matrix, t))).reduce((a, b) => a + b, 0))?.[0];
 
-/** The two rows of a map, one after the other, that cross most clearly: each with most weight on a neighbour of the other's. */
-function crossing(matrix: Matrix): { row: number; weight: number } {
-  let found = { row: 0, weight: 0 };
-  for (let row = 0; row + 1 < matrix.height; row++) {
-    const a = rowOf(matrix, row), b = rowOf(matrix, row + 1), at = largest(a);
-    if (largest(b) + 1 === at && Math.min(a[at]!, b[at - 1]!) > found.weight) found = { row, weight: Math.min(a[at]!, b[at - 1]!) };
-  }
-  return found;
-}
-/** The head that crosses most clearly, and what it crosses; none below a quarter of the weight. */
+/** Whether two rows cross: the first has most weight on the word after that of the second. */
+const crosses = ({ values, height, width }: Matrix, row: number) => row + 1 < height
+  && largest(values.subarray(row * width, (row + 1) * width)) === largest(values.subarray((row + 1) * width, (row + 2) * width)) + 1;
+
+/** Of words that cross in the mean of all heads the head that crosses them most clearly; none where nothing crosses. */
 export function reversing(map: AttentionDrawing): { head: SilencedHead; row: number; words: string } | undefined {
-  const found = best(heads(map).map(([head, matrix, rows]) => ({ head, rows, ...crossing(matrix) })), ({ weight }) => weight);
-  return found && found.weight >= 0.25 ? { head: found.head, row: found.row, words: `“${found.rows[found.row]}” and “${found.rows[found.row + 1]}”` } : undefined;
+  const all = heads(map), [, { height, width }] = all[0] ?? [, { height: 0, width: 0 }];
+  const values = new Float64Array(height * width);
+  for (const [, matrix] of all) matrix.values.forEach((value, i) => { values[i]! += value / all.length; });
+  const weight = (matrix: Matrix, row: number) => (crosses(matrix, row) ? Math.min(Math.max(...rowOf(matrix, row)), Math.max(...rowOf(matrix, row + 1))) : 0);
+  const mean = { values, height, width }, row = best(Array.from({ length: height }, (_, t) => t), (t) => weight(mean, t));
+  if (row === undefined || !crosses(mean, row)) return undefined;
+  const found = best(all, ([, matrix]) => weight(matrix, row))!;
+  return { head: found[0], row, words: `“${found[2][row]}” and “${found[2][row + 1]}”` };
 }
 
 /** The word of an answer whose runner-up is most probable, and that one. */
@@ -47,6 +48,8 @@ export function runnerUp(said: readonly Said[]): [number, number] | undefined {
   const place = largest(rivals.map((rival) => rival?.p ?? -1));
   return rivals[place] && [place, rivals[place].id];
 }
+
+export const CROSSING = "Our honest cousin returned to this old library."; // notre cousin honnête
 
 /** The words of a sentence from the last to the first. */
 export const backwards = (text: string): string => text.replace(/[.?!]+$/, "").split(/\s+/).toReversed().join(" ");

@@ -22,6 +22,8 @@ BUILT = {  # what is built from web/, and what runs it
     "src/foveate/studio/static/index.html": "page of `foveate studio`",
     "src/foveate/look/draw/publish.js": "script of `foveate publish`",
     "src/foveate/look/draw/publish.css": "style of `foveate publish`",
+    "src/foveate/look/draw/publish.train.js": "script of `foveate publish --train`",
+    "src/foveate/look/draw/publish.train.css": "style of `foveate publish --train`",
     "src/foveate/look/draw/widget.js": "live views in notebooks",
 }
 BUILDING = "src/foveate/engine/building.py"

@@ -6,7 +6,7 @@
 as tools/packaged_runs.toml says. Budgets are tokens and steps: the same commit writes the same
 bytes on machines of one kind. What is trained in the folder of work stays. The chart of `foveate
 demo bottleneck` is taken from docs/results/lineage.json. The name `demos` is of what the demos
-landscape, steadiness and coreference train (a minute).
+landscape, steadiness, coreference and learn train (a minute; the last one by Node).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import gzip
 import json
 import re
 import shutil
+import subprocess
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,7 @@ from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
 
 SETTINGS = Path(__file__).with_suffix(".toml")
+WEB = Path(__file__).parent.parent / "web"
 RESULT = Path(__file__).parent.parent / "docs" / "results" / "lineage.json"
 LINEAGE = {"no-attention": "no-attention", "rnn": "bahdanau", "en-fr": "transformer"}
 EXAMPLE = (
@@ -69,6 +71,7 @@ def write_trained() -> None:
         "landscape": train_landscapes(),
         "steadiness": train_norms(),
         "coreference": train_coreference(),
+        "learn": json.loads(subprocess.check_output(["npm", "run", "-s", "film"], cwd=WEB)),
     }
     text = json.dumps(result, ensure_ascii=False).replace("], [", "],\n[").replace("}, ", "},\n")
     replace_file(STORED, f"{text}\n")

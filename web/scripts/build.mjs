@@ -1,4 +1,4 @@
-// Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [engine] [publish] [studio]
+// Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [engine] [publish] [learn] [studio]
 // into src/foveate, or with OUT=folder into that folder.
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { build } from "vite";
@@ -14,6 +14,7 @@ const ENTRIES = {
   widget: { build: one("widget", "es") },
   engine: { build: one("engine", "es") },
   publish: { plugins: [svelte()], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
+  learn: { plugins: [svelte()], build: { ...one("learn", "iife"), lib: { ...one("learn", "iife").lib, fileName: () => "publish.train.js", cssFileName: "publish.train" } } },
   studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true } },
 };
 

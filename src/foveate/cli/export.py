@@ -95,25 +95,31 @@ def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
 
 def publish(
     models: Annotated[
-        list[Path], typer.Argument(metavar="RUN|FILE...", callback=named, help="runs, packed files")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[RUN|FILE...]", callback=named, help="runs, packed files"),
+    ] = None,
     single: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="one HTML file")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="a page and its files")] = None,
     precision: Annotated[str, typer.Option(help="of runs: fp32, fp16 or int8")] = "int8",
     example: Annotated[list[str] | None, typer.Option(help="an input, of the first model")] = None,
     title: Annotated[str, typer.Option(help="of the page; default: names of the models")] = "",
     licence: Annotated[str, typer.Option(help="of the training data of runs")] = "",
+    train: Annotated[
+        bool, typer.Option("--train", help="let the page also train a small model")
+    ] = False,
 ) -> None:
-    """Write a page in which models answer, without a server."""
+    """Write a page in which models answer, or train, without a server."""
     from foveate.config import shipped
     from foveate.studio.publish import PublishedFile, examples_of, packed_run, publish
 
     target = single or out
     if target is None or (single and out):
         raise ConfigError("name one: --single PAGE.html, or --out FOLDER")
+    if not (models or train):
+        raise ConfigError("name a run or a packed file, or --train")
     with TemporaryDirectory(prefix="foveate-publish-") as folder, progress_shown() as progress:
         files = []
-        for number, path in enumerate(models):
+        for number, path in enumerate(models or ()):
             progress(f"packing {path.name}", 0, None)
             own = tuple(example or ()) if number == 0 else ()
             if path.is_file():
@@ -122,8 +128,9 @@ def publish(
             run, place = shipped(path), Path(folder) / f"{number}.safetensors"
             file = packed_run(run, place, precision, licence)
             files.append(PublishedFile(file, run.resolve().name, own or examples_of(run)))
-        size = publish(files, target, title, single is not None, progress)
-    typer.echo(f"{target}: {size / 1e6:.1f} MB, {', '.join(file.name for file in files)}")
+        size = publish(files, target, title, single is not None, progress, train)
+    names = [file.name for file in files] + ["training"] * train
+    typer.echo(f"{target}: {size / 1e6:.1f} MB, {', '.join(names)}")
 
 
 def import_(

@@ -90,7 +90,8 @@ MOST_BYTES = 20 * 2**20  # of a request's body
 IN_FLIGHT = 256 * 2**20  # bytes of all bodies that are read or answered
 MOST_CHARACTERS = 10_000  # of a text
 POLICY = (
-    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+    "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; "
+    "img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
     "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SECURITY_HEADERS = {

@@ -133,20 +133,22 @@ def publish(
     title: str = "",
     single: bool = True,
     progress: Progress = lambda what, done, total: None,
+    train: bool = False,
 ) -> int:
     """Write the page of packed files to a file or a folder; return its size in bytes.
 
+    With ``train`` the page also trains a small model in the browser; it needs no files then.
     ``progress`` gets the current action, the bytes done and all bytes (None: unknown).
     Raises ``ConfigError`` if the page cannot run a file, or its script is not built, and
     `foveate.engine.loading.LibraryError` if the engine is not compiled.
     """
-    names = [file.name for file in files]
+    names = [file.name for file in files] or ["It learns in front of you"]
     if double := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"two models are called {double}; rename one of the files")
     models = [file.described(number) for number, file in enumerate(files)]
     page = {"title": title or ", ".join(names), "models": models, "engines": ENGINES}
     parts = dict[str, Path]()
-    for name in ENGINES.values():
+    for name in ENGINES.values() if files else ():
         progress(f"compiling {name}", 0, None)
         parts[name] = web_engine(name)
     parts |= {str(model["file"]): file.path for model, file in zip(models, files, strict=True)}
@@ -156,9 +158,9 @@ def publish(
         texts[name] = packed_text(path.read_bytes(), compressed)
         done += path.stat().st_size
     if single:
-        return _written(out, assemble(page, texts))
+        return _written(out, assemble(page, texts, train=train))
     (out / "files").mkdir(parents=True, exist_ok=True)
-    size = _written(out / "index.html", assemble(page, {}))
+    size = _written(out / "index.html", assemble(page, {}, single=False, train=train))
     for name, text in texts.items():
         size += _written(out / "files" / f"{name}.js", f'foveateFiles["{name}"]="{text}"\n')
     return size
@@ -178,10 +180,12 @@ def packed_text(content: bytes, progress: Callable[[int], None] = lambda done: N
     return base64.b64encode(b"".join([*parts, packer.flush()])).decode()
 
 
-def assemble(page: Mapping[str, object], files: Mapping[str, str]) -> str:
-    """Return the page with its files, or for a folder without any."""
-    script, style = (asset(f"publish.{kind}") for kind in ("js", "css"))
-    own = "" if files else "'self' "
+def assemble(
+    page: Mapping[str, object], files: Mapping[str, str], single: bool = True, train: bool = False
+) -> str:
+    """Return the page with its files, or for a folder (not ``single``) without any."""
+    script, style = (asset(f"publish{'.train' * train}.{kind}") for kind in ("js", "css"))
+    own = "" if single else "'self' "
     policy = (
         f"default-src 'none'; script-src {own}'{digest(script)}' 'wasm-unsafe-eval'; style-src "
         f"'{digest(style)}'; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"

@@ -18,6 +18,7 @@ export function lossPoints(frames: FilmDrawing["frames"]): string {
 }
 
 export const film: Draw<FilmDrawing> = (stage, drawing) => {
+  if (drawing.live && stage.options.onlearn) return stage.options.onlearn(stage, drawing);
   const { block, layer, head } = drawing;
   let frames = drawing.frames, last = frames.length - 1, at = last, timer: ReturnType<typeof setInterval> | undefined;
   const frame = (): AttentionDrawing =>

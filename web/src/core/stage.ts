@@ -1,7 +1,7 @@
 // What a kind of drawing is given to draw on, and what it gives back.
 import type { Choice, Selection } from "./selection";
 import type { mount } from "./mount";
-import type { AnyDrawing } from "./types";
+import type { AnyDrawing, FilmDrawing } from "./types";
 
 /** Parts of attention; without a list all that belong to the drawing's form are shown. */
 export type Part = "sentences" | "links" | "matrix" | "heads" | "blocks" | "scale";
@@ -16,6 +16,8 @@ export interface Options {
   onwalk?: (block: string, layer: number, head: number) => void;
   /** A slider was let go: what its option is now. */
   ondrag?: (option: string, value: number | number[]) => void;
+  /** How a training that can be repeated here is shown, in place of its stored film. */
+  onlearn?: Draw<FilmDrawing>;
   /** Parts of attention that are shown here. */
   parts?: readonly Part[];
   /** Title, caption, notes, table and the buttons that save; they are there unless this is false. */

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of c33b1c1f76db9d9a.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 7dcb35b90e939574.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -74,6 +74,7 @@ export interface FilmDrawing {
   block: string;
   layer: number;
   head: number | null;
+  live: boolean;
 }
 /**
  * The maps of an example at a step of a training, and two losses, None where unknown.

@@ -3,6 +3,9 @@ import { hasSIMD } from "../engine/compiled";
 import type { AnyDrawing } from "../core";
 import type { Look, Request } from "../engine/answer";
 import type { AnswerEvent } from "../studio/answering.svelte";
+import type { SilencedHead } from "../studio/api";
+import type Cards from "../learn/Cards.svelte";
+import type Learn from "../learn/Learn.svelte";
 import EngineWorker from "./worker?worker&inline";
 
 /** A model as `foveate publish` describes it. */
@@ -17,6 +20,10 @@ export interface Published {
   attends: boolean; // whether it has attention
   subwords: boolean; // whether its tokens may be parts of words
 }
+/** What a page has besides answers. */
+export interface Extras { Learn: typeof Learn; Cards: typeof Cards }
+/** What of an answer a link keeps, beside its text. */
+export interface Shared { prefix: number[]; places: number[]; silent: SilencedHead[] }
 export interface PageData { title: string; models: Published[]; engines: { simd: string; scalar: string } }
 
 export type Asked = { id: number } & (

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of cc5b9bf9fa195c40.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of a169b46c5313d8cd.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -59,6 +59,7 @@ class FilmDrawing(Drawing):
     block: str = ""  # if empty the cross-attention, else the first
     layer: int = -1
     head: int | None = None
+    live: bool = False  # a browser trains such a model in place of showing frames, if it can
 
     def few(self, most: int) -> FilmDrawing:
         """Return the film with at most ``most`` frames, evenly spread, including first and last."""

@@ -120,6 +120,7 @@ DEMOS = DemoEntry.table(
     ("coreference", "trained", "What “it” attends to in a Transformer that resolves it."),
     ("sampling", "trained", "Scheduled sampling for a Transformer, in two passes."),
     ("signs", "trained", "Classification with a language model: which mark comes next."),
+    ("learn", "trained", "A small Transformer learns to reverse words; live in a browser."),
     ("growth", "trained", "Published model sizes, and hardware speed."),
     ("mixing", "layer", "Attention by position: affine, softmax, and ReLU."),
 )

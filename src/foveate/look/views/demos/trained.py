@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import Annotated, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.look.draw.parts import Floats
+from foveate.look.draw.film import FilmDrawing, Snapshot
+from foveate.look.draw.maps import Block
+from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
@@ -369,6 +371,33 @@ def signs(
         "A label is a possible next token",
         "The language model was never trained to tell questions from statements, but the mark "
         "that it would write next does. Measured with packaged/lm.",
+    )  # fmt: skip
+
+
+class LearningFilm(TypedDict):
+    """A stored training: its number of weights, its words, and frames like `Snapshot`'s."""
+
+    weights: int
+    rows: list[str]
+    columns: list[str]
+    frames: list[dict[str, Any]]
+
+
+@demo
+def learn() -> FilmDrawing:
+    """Draw how attention forms while a small Transformer learns to write words backwards."""
+    film: LearningFilm = json.loads(STORED.read_text(encoding="utf-8"))["learn"]
+    words = {"rows": film["rows"], "columns": film["columns"], "row_means": "producing"}
+    frames = []
+    for frame in film["frames"]:
+        maps = Numbers.weights(np.array(frame["weights"], np.float32))
+        block = Block(name="decoder.cross_attention", layers=[maps], **words)
+        frames.append(Snapshot(step=frame["step"], loss=frame["loss"], blocks=[block]))
+    return FilmDrawing(
+        frames=frames, live=True, title="A model learns to reverse words",
+        caption=f"Attention of {film['weights']:,} weights, mean of two heads: what is written "
+        f"(rows) and read (columns). At step {frames[-1].step} the model writes "
+        f"{film['frames'][-1]['output']}. The studio trains the model anew, in the browser.",
     )  # fmt: skip
 
 

@@ -1,0 +1,55 @@
+// Invitations of a page of translators: what can be tried, and what of an answer each of them takes.
+import { BlockMaps } from "../core/maps";
+import { largest, rowOf, type Matrix } from "../core/levels";
+import type { AttentionDrawing } from "../core";
+import type { Said } from "../studio/answering.svelte";
+import type { SilencedHead } from "../studio/api";
+
+export const CARDS = [
+  ["silence", "Silence this head", "Set the weights of the sharpest head to 0, and compare."],
+  ["force", "Force another word", "Put the runner-up in place of a word; the rest follows."],
+  ["adjectives", "Which head reverses adjectives?", "Look for two cells that cross: “red house” → “maison rouge”."],
+  ["wrong", "Make it wrong", "Reverse the word order, which training never showed."],
+] as const;
+
+/** Every head of the attention from target to source. */
+function heads(map: AttentionDrawing): [SilencedHead & { head: number }, Matrix, readonly string[]][] {
+  return map.blocks.filter(({ name }) => name.includes("cross") || map.blocks.length === 1).flatMap((block) => {
+    const maps = new BlockMaps(block, () => undefined);
+    return block.layers.flatMap((_, layer) => Array.from({ length: maps.heads(layer) }, (_, head) =>
+      [{ block: block.name, layer, head }, maps.map(layer, head)!, block.rows] as [SilencedHead & { head: number }, Matrix, readonly string[]]));
+  });
+}
+const best = <T>(list: readonly T[], score: (one: T) => number): T | undefined => list.length ? list[largest(list.map(score))] : undefined;
+
+/** The head whose rows have the largest weights. */
+export const sharpest = (map: AttentionDrawing): SilencedHead | undefined =>
+  best(heads(map), ([, matrix]) => Array.from({ length: matrix.height }, (_, t) => Math.max(...rowOf(matrix, t))).reduce((a, b) => a + b, 0))?.[0];
+
+/** Whether two rows cross: the first has most weight on the word after that of the second. */
+const crosses = ({ values, height, width }: Matrix, row: number) => row + 1 < height
+  && largest(values.subarray(row * width, (row + 1) * width)) === largest(values.subarray((row + 1) * width, (row + 2) * width)) + 1;
+
+/** Of words that cross in the mean of all heads the head that crosses them most clearly; none where nothing crosses. */
+export function reversing(map: AttentionDrawing): { head: SilencedHead; row: number; words: string } | undefined {
+  const all = heads(map), [, { height, width }] = all[0] ?? [, { height: 0, width: 0 }];
+  const values = new Float64Array(height * width);
+  for (const [, matrix] of all) matrix.values.forEach((value, i) => { values[i]! += value / all.length; });
+  const weight = (matrix: Matrix, row: number) => (crosses(matrix, row) ? Math.min(Math.max(...rowOf(matrix, row)), Math.max(...rowOf(matrix, row + 1))) : 0);
+  const mean = { values, height, width }, row = best(Array.from({ length: height }, (_, t) => t), (t) => weight(mean, t));
+  if (row === undefined || !crosses(mean, row)) return undefined;
+  const found = best(all, ([, matrix]) => weight(matrix, row))!;
+  return { head: found[0], row, words: `“${found[2][row]}” and “${found[2][row + 1]}”` };
+}
+
+/** The word of an answer whose runner-up is most probable, and that one. */
+export function runnerUp(said: readonly Said[]): [number, number] | undefined {
+  const rivals = said.map(({ token }) => token?.special ? undefined : token?.alternatives.find(({ id }) => id !== token.id));
+  const place = largest(rivals.map((rival) => rival?.p ?? -1));
+  return rivals[place] && [place, rivals[place].id];
+}
+
+export const CROSSING = "Our honest cousin returned to this old library."; // notre cousin honnête
+
+/** The words of a sentence from the last to the first. */
+export const backwards = (text: string): string => text.replace(/[.?!]+$/, "").split(/\s+/).toReversed().join(" ");

@@ -49,7 +49,7 @@ def test_progress_is_told_from_the_first_second_to_the_last_byte(tmp_path, monke
         return engine
 
     monkeypatch.setattr(published, "web_engine", compiled)
-    monkeypatch.setattr(published, "assemble", lambda page, texts: "")
+    monkeypatch.setattr(published, "assemble", lambda page, texts, **how: "")
     publish([PublishedFile(FILE, "x")], tmp_path / "a.html", progress=lambda *a: told.append(a))
     total = 2 * 3_000_000 + FILE.stat().st_size
     sizes = [done for what, done, most in told if what == "compressing" and most == total]

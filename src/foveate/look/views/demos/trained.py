@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, Literal, TypedDict, TypeVar
+from typing import Annotated, Literal, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.look.draw.film import FilmDrawing, Snapshot
-from foveate.look.draw.maps import Block
-from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.film import FilmDrawing
+from foveate.look.draw.parts import Floats
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
@@ -111,10 +110,10 @@ def loss_of(model: nn.Module) -> float:
 def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
     """Return the loss on the spirals before each step, with all points in one batch."""
     points, classes = spirals()
-    return [learn(F.cross_entropy(model(points), classes), optimizer) for _ in range(steps)]
+    return [descend(F.cross_entropy(model(points), classes), optimizer) for _ in range(steps)]
 
 
-def learn(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     """Take a step against the gradient of a loss, and return the loss."""
     optimizer.zero_grad()
     loss.backward()
@@ -248,7 +247,7 @@ def train_coreference(steps: int = 300) -> Coreference:
     random, places = torch.Generator().manual_seed(1), torch.tensor(known)
     for _ in range(steps):
         batch = places[torch.randint(len(known), (64,), generator=random)]
-        learn(F.cross_entropy(output(model(ids[batch]).values[:, IT]), nouns[batch]), optimizer)
+        descend(F.cross_entropy(output(model(ids[batch]).values[:, IT]), nouns[batch]), optimizer)
     model.eval()
     with torch.no_grad():
         right = (output(model(ids[held]).values[:, IT]).argmax(-1) == nouns[held]).double().mean()
@@ -374,31 +373,10 @@ def signs(
     )  # fmt: skip
 
 
-class LearningFilm(TypedDict):
-    """A stored training: its number of weights, its words, and frames like `Snapshot`'s."""
-
-    weights: int
-    rows: list[str]
-    columns: list[str]
-    frames: list[dict[str, Any]]
-
-
 @demo
 def learn() -> FilmDrawing:
     """Draw how attention forms while a small Transformer learns to write words backwards."""
-    film: LearningFilm = json.loads(STORED.read_text(encoding="utf-8"))["learn"]
-    words = {"rows": film["rows"], "columns": film["columns"], "row_means": "producing"}
-    frames = []
-    for frame in film["frames"]:
-        maps = Numbers.weights(np.array(frame["weights"], np.float32))
-        block = Block(name="decoder.cross_attention", layers=[maps], **words)
-        frames.append(Snapshot(step=frame["step"], loss=frame["loss"], blocks=[block]))
-    return FilmDrawing(
-        frames=frames, live=True, title="A model learns to reverse words",
-        caption=f"Attention of {film['weights']:,} weights, mean of two heads: what is written "
-        f"(rows) and read (columns). At step {frames[-1].step} the model writes "
-        f"{film['frames'][-1]['output']}. The studio trains the model anew, in the browser.",
-    )  # fmt: skip
+    return FilmDrawing.model_validate(json.loads(STORED.read_text(encoding="utf-8"))["learn"])
 
 
 Growing = Literal["models", "hardware"]

@@ -39,5 +39,7 @@ if __name__ == "__main__":
     code = base64.b64encode(packed()).decode()
     OUT.write_text(
         f"// Written by `npm run learn` from src/foveate/engine; do not edit. Of {stamp()}.\n"
-        f'export const wasm = "{code}";\n'
+        f'export const wasm = "{code}";\n',
+        encoding="utf-8",
+        newline="\n",
     )

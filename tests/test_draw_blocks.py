@@ -1,32 +1,23 @@
 """The picture of a model has every parameter once, and what the forward pass says."""
 
-import re
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from foveate.config import ConfigError
 from foveate.kinds import load_kinds
-from foveate.look.draw.blocks import ModelBlock, ModelDrawing, picture
+from foveate.look.draw.blocks import ModelBlock, ModelPart, parts_of
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import AttentionRecord
-from foveate.look.views import find
-from foveate.look.views.options import Question
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.forecaster import Forecaster, Outlook, Patch, Recurrent
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import SeriesPatches
-from foveate.nn.recurrent import Cell
 from foveate.nn.spec import Input, Labels, Pixels, Series, Tokens
-from foveate.run import Run
 from inside_toys import language, translating
 
 SOURCE, TARGET = torch.tensor([5, 6, 7]), torch.tensor([8, 9])
@@ -82,18 +73,16 @@ TOYS: dict[str, Callable[[], ForcedPass]] = {
 }
 
 
-def blocks(drawing: ModelDrawing) -> dict[str, ModelBlock]:
-    return {block.name: block for part in drawing.parts for block in part.blocks}
+def blocks(parts: list[ModelPart]) -> dict[str, ModelBlock]:
+    return {block.name: block for part in parts for block in part.blocks}
 
 
 @pytest.mark.parametrize("name", TOYS)
 def test_parameters_add_up_and_shapes_are_those_of_the_forward_pass(name: str) -> None:
     forced = TOYS[name]()
-    drawing = picture(forced.model, forced)
     total = sum(p.numel() for p in forced.model.parameters())
-    drawn = blocks(drawing)
+    drawn = blocks(parts_of(forced.model, forced))
     assert sum(block.parameters for block in drawn.values()) == total
-    assert drawing.title == f"{total:,} parameters"
     shapes: dict[str, str] = {}
 
     def note(path: str, output: object) -> None:
@@ -103,15 +92,14 @@ def test_parameters_add_up_and_shapes_are_those_of_the_forward_pass(name: str) -
     for path, block in drawn.items():
         module: nn.Module = forced.model.get_submodule(path)
         module.register_forward_hook(lambda _, __, output, path=path: note(path, output))
-        assert (block.walk is not None) == isinstance(module, BaseAttention | Cell)
-        assert block.does.startswith(type(module).__name__) and ".py:" in block.place
+        assert block.does.startswith(type(module).__name__)
     forced.scores()
     assert shapes == {path: drawn[path].output for path in shapes}
     assert "output" in shapes or "head" in shapes
 
 
 def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
-    drawn = blocks(picture((forced := TOYS["transformer"]()).model, forced))
+    drawn = blocks(parts_of((forced := TOYS["transformer"]()).model, forced))
     branches: dict[int, list[str]] = {}
     for name, block in drawn.items():
         if block.branch is not None and ".layers.0." in name:
@@ -124,11 +112,8 @@ def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
         ["decoder feed-forward 0"],
     ]
     assert drawn["decoder.layers.1.cross_attention"].reads == ["encoder"]
-    assert drawn["decoder.layers.1.cross_attention"].walk == ("decoder.cross_attention", 1)
     assert drawn["output"].reads == ["decoder"]
     assert (drawn["output"].parameters, drawn["output"].shared) == (0, 30 * 8)  # tied
-    assert drawn["encoder.layers.0.feed_forward"].widths == [8, 32, 8]
-    assert drawn["encoder.stem"].widths == [20, 8]
     assert "Σ_j exp(e_j); e_i = q · k_i / √K" in drawn["encoder.layers.0.self_attention"].equation
     ffn = "W₂ f(W₁ x + b₁) + b₂, f(x) = max(0, x)"
     assert drawn["encoder.layers.0.feed_forward"].equation == ffn
@@ -136,54 +121,19 @@ def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
 
 def test_a_recurrent_network_is_unrolled_in_the_order_of_computation() -> None:
     forced = TOYS["recurrent"]()
-    drawing = picture(forced.model, forced)
-    forwards, backwards = (block for block in drawing.parts[0].blocks if block.steps)
+    encoder, decoder, _ = parts_of(forced.model, forced)
+    forwards, backwards = (block for block in encoder.blocks if block.steps)
     assert forwards.steps == backwards.steps == ["w5", "w6", "w7", "</s>"]
     assert backwards.backwards and not forwards.backwards and forwards.output == "1 × 4 × 8"
-    labels = [block.label for block in drawing.parts[1].blocks]
+    labels = [block.label for block in decoder.blocks]
     assert labels == ["stem", "bridge", "cross-attention", "feed", "cell 0", "readout"]
-    cell, attention = drawing.parts[1].blocks[4], drawing.parts[1].blocks[2]
-    assert (cell.states, cell.steps, attention.calls) == ("h, c", ["<s>", "w8", "w9"], 3)
-    text = drawing.text()
-    assert "h: w5 ← w6 ← w7 ← </s>" in text
+    cell = decoder.blocks[4]
+    assert cell.steps == ["<s>", "w8", "w9"]
     assert "c̃ = tanh(W_c x_t + b_c + C_c a_t + U_c h_{t−1} + b′_c)" in cell.equation
-    many = TOYS["recurrent language"]()
-    assert "h: <s> → w5 → w6 → … → w13" in picture(many.model, many).text()
-
-
-def test_layers_that_are_alike_are_folded_and_files_are_written(tmp_path: Path) -> None:
-    forced = TOYS["language"]()
-    drawing = picture(forced.model, forced, "toy: ")
-    assert "layers 1 … 3: as layer 0" in drawing.text()
-    root = ET.parse(drawing.save(tmp_path / "model.svg")).getroot()
-    written = " ".join("".join(each.itertext()) for each in root.iter() if each.text)
-    assert "self-attention 4" in written and "self-attention 2" not in written
-    assert '"kind":"model"' in drawing.save(tmp_path / "model.html").read_text("utf-8")
-    assert drawing.arrays()["parameters"].sum() == sum(p.numel() for p in forced.model.parameters())
-
-
-def test_the_view_is_of_the_example_and_says_where_there_is_none(run: Run, monkeypatch) -> None:
-    drawing = find("model").draw([run], Question(text="the dog runs", target="le chien"))
-    assert isinstance(drawing, ModelDrawing) and not drawing.notes
-    shapes = {part.name: part.blocks[0].output for part in drawing.parts}
-    assert shapes == {"encoder": "1 × 4 × 24", "decoder": "1 × 3 × 24", "output": "1 × 3 × 28"}
-
-    def none(*_: object) -> ForcedPass:
-        raise ConfigError("no example: give --text")
-
-    monkeypatch.setattr("foveate.look.views.inside.ready", none)
-    without = find("model").draw([run], Question())
-    assert isinstance(without, ModelDrawing)
-    assert without.notes == ["no shapes: no example: give --text"]
-    bare = blocks(without).values()
-    assert not any(block.output for block in bare)
-    assert {block.name: block.widths for block in bare} == {
-        name: block.widths for name, block in blocks(drawing).items()
-    }
 
 
 def test_one_class_that_computes_two_things_has_both_equations() -> None:
     forced = TOYS["recurrent"]()
-    text = " ".join(picture(forced.model, forced).text().split())
-    assert "U_i h_{t−1}" in text and " y = W x + b " in text
-    assert re.search(r" y = W x (?!\+)", text)  # of what attention feeds, without a bias
+    texts = [block.equation for block in blocks(parts_of(forced.model, forced)).values()]
+    assert any("U_i h_{t−1}" in text for text in texts)
+    assert {"y = W x + b", "y = W x"} <= set(texts)  # what attention feeds has no bias

@@ -153,7 +153,7 @@ def test_a_command_of_a_step_may_have_any_option() -> None:
 
 def test_every_demo_and_these_views_are_played() -> None:
     played = {step.command.split()[2] for _, _, step in STEPS}
-    assert {*DEMOS, "model", "learning", "growing", "exposure"} <= played
+    assert {*DEMOS, "scene", "learning", "growing", "exposure"} <= played
 
 
 def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     for name, title, kind in (
         ("romac", "Cross-attention", "attention"),
         ("romac", "Retrieval: keys and values", "interactive"),
-        ("temirkhanov", "Self-attention", "steps"),
+        ("temirkhanov", "Self-attention", "scene"),
     ):
         answer = drawn(client, commands[name, title])
         assert [each["kind"] for each in answer.json().get("drawings", [])] == [kind], answer.text

@@ -385,17 +385,6 @@ def test_examples_are_judged_as_the_run_is(client, runs, name) -> None:
     assert saved.json()["rows"][0] == judged["rows"][0]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(client, runs, name) -> None:
-    drawing = client.get(f"{API}/runs/{name}/model").json()
-    total = sum(p.numel() for p in runs[name].model.parameters())
-    blocks = [block for part in drawing["parts"] for block in part["blocks"]]
-    assert sum(block["parameters"] for block in blocks) == total
-    if name != "language":
-        assert not drawing["notes"]
-        assert any(block["output"] for block in blocks)
-
-
 def test_a_bug_is_no_mistake_of_the_user(client: TestClient, monkeypatch, caplog) -> None:
     def broken(*_: object) -> list[object]:
         return list(zip([1], [], strict=True))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from foveate.look.draw import page as pages
-from foveate.look.draw.blocks import ModelBlock, ModelDrawing, ModelPart
 from foveate.look.draw.charts import BarsDrawing, BarSeries, Curve, LinesDrawing, Mark
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.lanes import LanesDrawing, Node
 from foveate.look.draw.maps import AttentionDrawing, Block
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.pictures import Overlay, PictureDrawing
+from foveate.look.draw.scene import SceneDrawing, SceneEdge, SceneNode, SceneStop
 from foveate.look.draw.sheets import SheetDrawing
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 
@@ -91,38 +91,17 @@ def drawings() -> list[Drawing]:
             height=2,
             overlays=[Overlay(title=w, weights=Numbers.weights(np.eye(2) * 0.25)) for w in TARGET],
         ),
-        ModelDrawing(
-            title="model",
-            parts=[
-                ModelPart(
-                    name="encoder",
-                    does="reads",
-                    blocks=[
-                        ModelBlock(
-                            name="encoder.cell",
-                            label="cell",
-                            family="recurrence",
-                            hue=2,
-                            does="Cell",
-                            place="x.py:1",
-                            equation="h_t = …",
-                            widths=[4, 9],
-                            parameters=10,
-                            steps=[*SOURCE, *TARGET],
-                            states="h",
-                        ),
-                        ModelBlock(
-                            name="encoder.norm",
-                            label="norm",
-                            family="norm",
-                            does="Norm",
-                            place="x.py:2",
-                            widths=[4, 4],
-                            parameters=8,
-                            branch=1,
-                        ),
-                    ],
-                )
+        SceneDrawing(
+            title="scene",
+            nodes=[
+                SceneNode(name="encoder", label="2 ×", form="group", box=(20, 20, 600, 300)),
+                SceneNode(name="norm", label=SOURCE[2], box=(90, 90, 300, 60), detail=["x − μ"]),
+            ],
+            edges=[SceneEdge(name="norm weight", points=[(90, 90), (700, 400)], weight=0.25)],
+            panels=[],
+            stops=[
+                SceneStop(name="whole", caption="All."),
+                SceneStop(name="norm", caption="The norm.", box=(80, 60, 310, 140), lit=["norm"]),
             ],
         ),
         TableDrawing(
@@ -239,7 +218,7 @@ def test_the_keyboard_moves_in_each(open_url: Visit, address: str, title: str) -
 TABLES = {
     "attention": "le", "words": "le 0.6, un 0.4", "lanes": "le chat مرحبا a⟨U+000A⟩b",
     "lines": "1 3 4 3 5", "bars": "cat 0.5", "sheet": "0 −1 0.5",
-    "picture": "row 0, column 0: 0.25", "model": "encoder.cell Cell", "table": "b 1.5",
+    "picture": "row 0, column 0: 0.25", "scene": "x − μ", "table": "b 1.5",
 }  # fmt: skip
 
 

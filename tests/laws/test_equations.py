@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from equations import clauses_of, evaluated
-from foveate.look.draw.blocks import picture
+from foveate.look.draw.blocks import parts_of
 from foveate.look.stages import Stage, attention_stages, capture_stages, cell_stages
 from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import RecurrentDecoder
@@ -364,7 +364,7 @@ def check_block(module: nn.Module) -> str:
     """A module alone as a model: the equation in its picture is what it computes."""
     for part in [*module.parameters(), *module.buffers()]:
         part.data = part.data.abs() + 0.3 * torch.rand(part.shape)
-    parts = picture(nn.ModuleDict({"block": module.eval()})).parts
+    parts = parts_of(nn.ModuleDict({"block": module.eval()}))
     (equation,) = [block.equation for part in parts for block in part.blocks]
     x = torch.randn(1, 3, SIZE)
     with torch.no_grad():
@@ -394,7 +394,7 @@ def test_norms(kind: str) -> None:
 @pytest.mark.parametrize("base", [10_000.0, 500.0])
 def test_sinusoids(kind: str, base: float) -> None:
     position: Any = POSITIONS[kind].model_copy(update={"base": base}).build(SIZE, HEADS)
-    (part,) = picture(nn.ModuleDict({"position": position})).parts
+    (part,) = parts_of(nn.ModuleDict({"position": position}))
     shared = {"⌈D/2⌉": SIZE // 2}
     if kind == "concatenated":
         shared |= {"W": array(position.join.weight), "b": array(position.join.bias)}
@@ -410,7 +410,7 @@ def test_sinusoids(kind: str, base: float) -> None:
 
 def test_the_simpler_recurrent_unit() -> None:
     unit = SSRU(SIZE)
-    (part,) = picture(nn.Sequential(unit)).parts
+    (part,) = parts_of(nn.Sequential(unit))
     symbols: dict[str, Array] = {"W_f": array(unit.forget.weight), "W": array(unit.value.weight)}
     symbols |= {"b_f": array(unit.forget.bias), "c_{t−1}": np.zeros(SIZE)}
     x = torch.randn(1, LENGTH, SIZE)

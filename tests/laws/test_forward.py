@@ -253,7 +253,7 @@ def test_every_model_has_a_film(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     drawing = find("forward").draw([run], Question(query=1))
     assert isinstance(drawing, ForwardDrawing)
-    blocks = {block.name for part in drawing.parts for block in part.blocks if block.calls}
+    blocks = {block.name for part in drawing.parts for block in part.blocks if block.output}
     assert blocks <= {frame.block for frame in drawing.frames}, "a block has no frame"
     for number, frame in enumerate(drawing.frames):
         assert all(0 <= k < len(drawing.frames) and k != number for k in frame.reads)

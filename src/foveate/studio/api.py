@@ -26,11 +26,9 @@ from starlette.requests import ClientDisconnect
 from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Scope
 
-import foveate.look.views.inside as views
 from foveate import __version__
 from foveate.config import Config, ConfigError
 from foveate.errors import not_built
-from foveate.look.draw.blocks import ModelDrawing
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import DrawingPart
 from foveate.look.views import VIEWS, file_fields
@@ -297,12 +295,6 @@ async def evaluation(
     if _wants_events(request):
         return event_response(_stream(job.events(PAUSE, Ping())))
     return await job.result(request.is_disconnected)
-
-
-@router.get("/runs/{run}/model")
-async def model(run: str, state: State, compute: Compute) -> ModelDrawing:
-    """The blocks of a run's model, of an example of its own: the view ``model`` without options."""
-    return await compute(lambda: views.model(state.runs.run(run)))
 
 
 @router.post("/runs/{run}/views/{view}")

@@ -7,9 +7,9 @@ import { forward } from "./forward";
 import { interactive } from "./interactive";
 import { lanes } from "./lanes";
 import { lines } from "./lines";
-import { model } from "./model";
 import { picture } from "./picture";
 import { saveButtons } from "./save";
+import { scene } from "./scene";
 import { Selection } from "./selection";
 import { sheet } from "./sheet";
 import type { Draw, Drawn, Options, Stage } from "./stage";
@@ -21,7 +21,7 @@ import type { AnyDrawing } from "./types";
 import { words } from "./words";
 
 const KINDS: { [K in AnyDrawing["kind"]]: Draw<Extract<AnyDrawing, { kind: K }>> } = {
-  attention, film, sheet, steps, forward, lines, bars, words, lanes, picture, model, table, interactive,
+  attention, film, sheet, steps, forward, lines, bars, words, lanes, picture, scene, table, interactive,
 };
 
 export interface Mounted {

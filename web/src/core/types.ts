@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 7dcb35b90e939574.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of b2c7e64626f668c1.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -10,7 +10,7 @@ export type AnyDrawing =
   | WordsDrawing
   | LanesDrawing
   | PictureDrawing
-  | ModelDrawing
+  | SceneDrawing
   | TableDrawing
   | InteractiveDrawing;
 
@@ -178,13 +178,11 @@ export interface ModelPart {
 /**
  * A module that is drawn as one block.
  *
- * ``widths`` are the sizes of the vectors that it reads, of larger ones inside, and of those that
- * it gives. ``parameters`` are those that no earlier block has, ``shared`` those that one has.
- * ``output`` is the shape of what it gives, at each of its ``calls``. The output of the last block
- * of a ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
- * parts whose output it reads. A recurrent cell has a place for each of its ``steps``, in the
- * order of the text, and ``states`` from step to step. ``walk`` is the block and the layer of the
- * view `steps`.
+ * ``parameters`` are those that no earlier block has, ``shared`` those that one has. ``output`` is
+ * the shape of what it gives. The output of the last block of a
+ * ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
+ * parts whose output it reads. A recurrent cell has a label for each of its ``steps``, in the
+ * order of the text.
  */
 export interface ModelBlock {
   name: string;
@@ -193,20 +191,14 @@ export interface ModelBlock {
   family: string;
   hue: number | null;
   does: string;
-  place: string;
   equation: string;
-  widths: number[];
   parameters: number;
   shared: number;
-  weights: string[];
   output: string;
-  calls: number;
   branch: number | null;
   reads: string[];
   steps: string[];
-  states: string;
   backwards: boolean;
-  walk: [string, number] | null;
 }
 /**
  * A frame of a forward pass: its numbers (H, T, N), or (H, T, S, N) of weighted values.
@@ -382,14 +374,84 @@ export interface Overlay {
   note: string;
 }
 /**
- * A model as parts with blocks, in the order in which data goes through them.
+ * A model as one scene, which is visited at ``stops``.
  */
-export interface ModelDrawing {
+export interface SceneDrawing {
   title: string;
   caption: string;
   notes: string[];
-  kind: "model";
-  parts: ModelPart[];
+  kind: "scene";
+  nodes: SceneNode[];
+  edges: SceneEdge[];
+  panels: ScenePanel[];
+  stops: SceneStop[];
+}
+/**
+ * A box at its place, what it computes (``detail``), and when it is drawn.
+ *
+ * A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
+ */
+export interface SceneNode {
+  name: string;
+  label: string;
+  form: "box" | "group" | "word" | "plus";
+  /**
+   * @minItems 4
+   * @maxItems 4
+   */
+  box: [number, number, number, number];
+  hue: number | null;
+  tag: string;
+  detail: string[];
+}
+/**
+ * An arrow through points, or a curve as wide as its ``weight`` from 0 to 1.
+ */
+export interface SceneEdge {
+  name: string;
+  points: [number, number][];
+  weight: number | null;
+  hue: number | null;
+  tag: string;
+}
+/**
+ * The inside of a node: an attention's numbers by stage, or a recurrent cell's.
+ *
+ * ``rows`` and ``columns`` label queries and keys; a cell has steps as rows, and no columns.
+ * ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is computed from.
+ */
+export interface ScenePanel {
+  node: string;
+  rows: string[];
+  columns: string[];
+  values: {
+    [k: string]: Numbers;
+  };
+  equations: {
+    [k: string]: string;
+  };
+  reads: {
+    [k: string]: string[];
+  };
+  head: number;
+  row: number;
+}
+/**
+ * A camera stop: its rectangle, the tags that it shows, and the names that it lights.
+ *
+ * A name lights everything whose name begins with it. In a ``panel`` the browser draws the inside.
+ */
+export interface SceneStop {
+  name: string;
+  caption: string;
+  /**
+   * @minItems 4
+   * @maxItems 4
+   */
+  box: [number, number, number, number];
+  shows: string[];
+  lit: string[];
+  panel: number | null;
 }
 /**
  * Rows under the names of their columns; numbers stand at the right, texts at the left.

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of a169b46c5313d8cd.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of d899165304ff6e51.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -428,6 +428,10 @@ export interface Question {
    * query, or step of a cell, counting from 0; default: all
    */
   query?: number | null;
+  /**
+   * stops whose names begin so: whole, step, …
+   */
+  stop?: string | null;
   /**
    * show the loss, and its gradient from the output back
    */

@@ -6,19 +6,17 @@ The browser's renderer is ``web/src/core/forward.ts``.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from matplotlib.patches import Rectangle
 from pydantic import Field
 
 import foveate.look.draw.figures as figures
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, picture
+from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Text
 from foveate.look.draw.terminal import SHADES, cut
@@ -28,13 +26,10 @@ from foveate.look.records import spaced
 from foveate.look.stages import traced
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_TOKENS = 10  # of the vocabulary, the most probable at each position
-NAME, STRIP, EQUATION, ROW = 1.35, 2.6, 2.5, 0.24  # inches of a frame in a figure
-RECTIFIED = "activation", "ReLU"  # frames whose zeros are blank
-CELLS = 12  # numbers of a strip that are written into its cells
+PAGE = 110  # letters of a line in a figure
 SHADED = 32  # characters of a strip in a terminal
 
 
@@ -133,71 +128,12 @@ class ForwardDrawing(Drawing):
             yield part if part == label else f"{part} · {label}", [*run]
 
     def figure(self) -> Figure:
-        """Draw a column for each part of the model, with a strip for each frame at the position."""
-        columns: list[list[str | tuple[int, FrameDrawing]]] = []
-        part = ""
-        for heading, run in self._blocks():
-            if (top := run[0][1].rows or part) != part or not columns:
-                columns, part = [*columns, []], top
-            columns[-1] += [heading, *run]
-        wide = NAME + STRIP + EQUATION + 0.2
-        tall = max(sum(self._height(row) for row in rows) for rows in columns)
-        note = textwrap.wrap(" ".join([self.caption, *self.notes]), int(wide * len(columns) * 15))
-        made, ax = figures.page(max(wide * len(columns), 5.0), 0.6 + tall + 0.15 * len(note) + 0.1)
-        figures.write(ax, 0.1, 0.22, self.heading, size=figures.FONT_SIZE + 1)
-        for number, rows in enumerate(columns):
-            left, y = 0.1 + wide * number, 0.5
-            for row in rows:
-                self._draw(ax, left, y, row)
-                y += self._height(row)
-        for number, line in enumerate(note):
-            figures.write(ax, 0.1, 0.65 + tall + 0.15 * number, line, figures.NOTE, size=7.5)
+        """Draw the text: a line for each frame, its numbers in shades."""
+        lines = self.text(PAGE).split("\n")
+        wide, tall = PAGE * figures.LETTER, figures.LINE_HEIGHT * (len(lines) + 1)
+        made, ax = figures.page(wide + 0.2, tall + 0.2)
+        figures.write_lines(ax, 0.1, 0.2, lines)
         return made
-
-    def _height(self, row: str | tuple[int, FrameDrawing]) -> float:
-        if isinstance(row, str):
-            return ROW + 0.06
-        several = 2 * ROW * (row[1].values.array.ndim == 4)
-        words = 0.85 if row[1].title == OF_WEIGHTS else 0.13 * bool(self._words(row[1]))
-        return ROW + several + words
-
-    def _draw(self, ax: Axes, x: float, y: float, row: str | tuple[int, FrameDrawing]) -> None:
-        """Draw a heading, or the strip of a frame with its name and equation."""
-        if isinstance(row, str):
-            return figures.write(ax, x, y + 0.17, row, size=8.5, weight="bold")
-        number, frame = row
-        figures.write(
-            ax, x, y + ROW / 2, f"{number} {frame.title.removeprefix(GRADIENT)}", size=7.5
-        )
-        equation = textwrap.shorten(frame.equation, 52, placeholder=" …")
-        if frame.title == "tokens":
-            equation = f"{self.places[frame.rows][self._row(frame.rows)]} · {equation}"
-        figures.write(ax, x + NAME + STRIP + 0.08, y + ROW / 2, equation, figures.NOTE, size=6.5)
-        values, words = self._strip(frame), self._words(frame)
-        edges = np.linspace(x + NAME, x + NAME + STRIP, values.shape[1] + 1)
-        tall = ROW * (3 if len(values) > 1 else 1)
-        rows = np.linspace(y + 0.02, y + tall - 0.02, len(values) + 1)
-        hues = "PuOr_r" if frame.least < 0 else "cividis"
-        blank = ~np.isfinite(values) | ((values == 0) & (frame.title in RECTIFIED))
-        ax.add_patch(Rectangle((edges[0], rows[0]), STRIP, tall - 0.04, fc=figures.BLANK))
-        ax.pcolormesh(
-            edges, rows, np.ma.masked_where(blank, values), cmap=hues, vmin=frame.least,
-            vmax=frame.most, rasterized=True,
-        )  # fmt: skip
-        if values.shape[1] > CELLS or len(values) > 1:
-            return None
-        for k, value in enumerate(values[0]):
-            middle, ink = (edges[k] + edges[k + 1]) / 2, figures.ink(value, frame.least, frame.most)
-            label = _number(value, frame)
-            figures.write(ax, middle, y + ROW / 2, label, ink, size=5.5, ha="center")
-            if frame.title == OF_WEIGHTS:
-                place = {"rotation": -50, "rotation_mode": "anchor", "va": "top", "size": 6}
-                figures.write(ax, middle - 0.03, y + ROW + 0.02, words[k], figures.NOTE, **place)
-            elif words:
-                room = int(STRIP / values.shape[1] * 17)
-                word = cut(words[k], max(2, room))
-                figures.write(ax, middle, y + ROW + 0.04, word, figures.NOTE, size=5.5, ha="center")
-        return None
 
     def _strip(self, frame: FrameDrawing) -> Floats:
         """Return the numbers of a frame at the position shown, as rows."""
@@ -257,19 +193,19 @@ def forward(
     """
     trace = traced(forced, train)
     film = frames(forced, blocks_of(forced.model), equation_of, train, trace)
-    places = _places(forced, film)
-    produced = {part: _produced(forced, places[part]) for part in places if part == "decoder"}
+    places = places_of(forced, film)
+    produced = {part: produced_of(forced, places[part]) for part in places if part == "decoder"}
     heads = max((len(frame.values) for frame in film), default=1)
     longest = max(map(len, places.values()), default=1)
     if head >= heads:
         raise ConfigError(f"head {head} does not exist: there are {heads}, counting from 0")
     if query >= longest:
         raise ConfigError(f"--query {query}: there are {longest}, from 0 to {longest - 1}")
-    made = picture(forced.model, forced, trace=trace)
-    blocks = {block.name: block for part in made.parts for block in part.blocks}
+    parts = parts_of(forced.model, forced, trace)
+    blocks = {block.name: block for part in parts for block in part.blocks}
     fewer = not train and forced.token is not None and any(x.name == "logits" for x in film)
     return ForwardDrawing(
-        title=title, caption=CAPTION + BACK * train, parts=made.parts, places=places,
+        title=title, caption=CAPTION + BACK * train, parts=parts, places=places,
         notes=[f"logits and softmax: the {MOST_TOKENS} most probable of each position"] * fewer,
         frames=[_frame(frame, blocks, forced, places) for frame in film], produced=produced,
         head=head, query=query, excerpt=train or bool(block),
@@ -331,14 +267,14 @@ def _frame(
     )  # fmt: skip
 
 
-def _places(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[str]]:
+def places_of(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[str]]:
     """Return the words of each part's positions, else its labels in attention, else numbers."""
     counts = {frame.rows: frame.values.shape[1] for frame in reversed(film) if frame.rows}
     parts = dict.fromkeys(frame.rows for frame in film if frame.rows)
     return {part: forced.words(part, counts[part], _labels(forced, film, part)) for part in parts}
 
 
-def _produced(forced: ForcedPass, words: Sequence[str]) -> list[str]:
+def produced_of(forced: ForcedPass, words: Sequence[str]) -> list[str]:
     """Return what each decoder position produces: its next input, if nothing is scored."""
     after = dict(enumerate(forced.produced, start=forced.first))
     return [after.get(t, ([*words, ""])[t + 1]) for t in range(len(words))]

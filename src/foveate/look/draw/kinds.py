@@ -5,7 +5,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from foveate.look.draw.blocks import ModelDrawing
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.forward import ForwardDrawing
@@ -14,13 +13,14 @@ from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.maps import AttentionDrawing
 from foveate.look.draw.page import PageGroup
 from foveate.look.draw.pictures import PictureDrawing
+from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import SheetDrawing
 from foveate.look.draw.stages import StepsDrawing
 from foveate.look.draw.texts import TableDrawing, WordsDrawing
 
 AnyDrawing = Annotated[
     AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | ForwardDrawing | LinesDrawing
-    | BarsDrawing | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing
+    | BarsDrawing | WordsDrawing | LanesDrawing | PictureDrawing | SceneDrawing | TableDrawing
     | InteractiveDrawing,
     Field(discriminator="kind"),
 ]  # fmt: skip

@@ -5,7 +5,6 @@ The browser's renderer is ``web/src/core/steps.ts``.
 
 import textwrap
 from collections.abc import Sequence
-from math import ceil
 from typing import Literal
 
 import numpy as np
@@ -14,7 +13,6 @@ from matplotlib.figure import Figure
 from pydantic import Field
 from rich.cells import cell_len
 
-import foveate.look.draw.figures as figures
 from foveate.config import ConfigError
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
@@ -33,7 +31,6 @@ from foveate.look.stages import (
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 
-LONGEST = 16  # letters in the label of a key
 WRITTEN = 24  # numbers of a vector that are written into their cells
 FRAMES = 12  # queries or steps of a film
 FILM = {  # stages of a film; if there are none, all with a row for each query
@@ -41,10 +38,6 @@ FILM = {  # stages of a film; if there are none, all with a row for each query
     *("input", "input gate", "forget gate", "output gate", "reset gate", "update gate"),
     *("candidate", "cell", "state"),
 }
-STRIP, NUMBER, ROW = 1.9, 0.85, 0.24  # inches: a vector, a number, the height of a row
-TALLEST = 14.0  # inches of all keys, whose rows are lower if there are many
-FILM_CELL, FILM_WIDTH = 0.36, (1.5, 3.0)  # inches of a cell, and the least and most of a stage
-KEY_LABEL = 0.17  # inches from one key's label to the next
 
 
 class StageDrawing(DrawingPart):
@@ -111,11 +104,9 @@ class StepsDrawing(Drawing):
         return SheetGrid(title=self.heading, caption=caption, sheets=sheets, across=len(sheets))
 
     def figure(self) -> Figure:
-        """Draw a film of all frames; one query as a table of its keys; one step as vectors."""
+        """Draw a film of all frames, or the stages of one query or step below each other."""
         if self.frame is None:
-            return film_figure(self.film())
-        if any(stage.rows or stage.columns for stage in self.stages):
-            return table_figure(self, self.frame)
+            return self.film().figure()
         sheets = [stage.sheet(self.frame) for stage in self.stages]
         caption = textwrap.fill(self.caption, 90)
         return SheetGrid(title=self.heading, caption=caption, sheets=sheets, across=1).figure()
@@ -213,101 +204,3 @@ def drawn(
         "with the token that they produce, others with the one that is read."
     )
     return StepsDrawing(title=title, caption=caption, stages=sheets, frames=list(rows), frame=query)
-
-
-def film_figure(film: SheetGrid) -> Figure:
-    """Draw stages as columns with shared rows; numbers are written if the cells have room."""
-    least, most = FILM_WIDTH
-    wide = [
-        min(most, max(least, FILM_CELL * each.values.shape[1])) if each.columns else STRIP
-        for each in film.sheets
-    ]
-    rows, keys = film.sheets[0].rows, [key for each in film.sheets for key in each.columns]
-    height = 0.3 * len(rows) + 0.06 * min(18, max(map(len, keys), default=0)) + 1.5
-    made = Figure(figsize=(sum(wide) + 1.2, height), layout="constrained")
-    axes = made.subplots(1, len(wide), squeeze=False, width_ratios=wide)[0]
-    for number, (each, inches, ax) in enumerate(zip(film.sheets, wide, axes, strict=True)):
-        values, columns = each.values.array, each.columns
-        written = bool(columns) and inches / len(columns) > FILM_CELL - 0.04
-        cells = [[_number(v) for v in row] for row in values] if written else []
-        bare = {"title": "", "scale_label": " ", "across": "", "columns": [], "cells": cells}
-        each.model_copy(update={**bare, "rows": [] if number else rows}).fill(ax)
-        ax.set_aspect("auto")
-        places = range(0, len(columns), ceil(KEY_LABEL * len(columns) / inches) or 1)
-        ax.set_xticks(
-            [k + 0.5 for k in places], [cut(columns[k], figures.LONGEST_LABEL) for k in places],
-            rotation=50, rotation_mode="anchor", ha="left", parse_math=False,
-        )  # fmt: skip
-        ax.xaxis.tick_top()
-        ax.tick_params(length=0, labelsize=figures.FONT_SIZE)
-        for row in range(1, len(rows)):
-            ax.axhline(row, color="white", linewidth=3)
-        heading = f"{each.title}\n{textwrap.fill(each.scale_label, int(inches * 13))}"
-        ax.set_title(heading, size=figures.FONT_SIZE, parse_math=False)
-        ends = each.model_copy(update={"scale_label": ""}).legend
-        hidden = " · grey: −∞" if not written and np.isneginf(values).any() else ""
-        size = f" · {values.shape[1]} numbers" if not columns else ""
-        ax.set_xlabel(ends + size + hidden, size=figures.FONT_SIZE - 1, color=figures.NOTE)
-        if number:
-            ax.set_yticks([])
-    made.align_titles()
-    made.suptitle(film.title, size=figures.FONT_SIZE + 2, parse_math=False)
-    note = textwrap.fill(film.caption, int(13 * made.get_figwidth()))
-    made.supxlabel(note, parse_math=False, **figures.SMALL)
-    return made
-
-
-def _number(value: float) -> str:
-    written = f"{round(value, 2) + 0.0:.2f}" if np.isfinite(value) else "-∞"
-    return written.replace("-", "−")
-
-
-def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
-    """Draw one query as a table with a row for each key: vectors as strips, and numbers."""
-    keyed = [stage for stage in drawing.stages if stage.rows or stage.columns]
-    labels = keyed[0].rows or keyed[0].columns
-    vectors = [stage for stage in drawing.stages if stage not in keyed]
-    vectors = [stage for stage in vectors if stage.values.shape[2] > 1]
-    before = [stage for stage in vectors if "query" in stage.title]
-    after = [stage for stage in vectors if stage not in before]
-    wide = {stage.title: STRIP if stage.rows else NUMBER for stage in keyed}
-    row = min(ROW, TALLEST / len(labels))
-    left, gap, table = 1.3, 0.12, row * len(labels)
-    width = left + sum(wide.values()) + gap * len(keyed)
-    height = 1.0 + 0.62 * (len(before) + len(after)) + table + 0.75
-    made = Figure(figsize=(width, height))
-    made.suptitle(drawing.heading, size=figures.FONT_SIZE + 2, parse_math=False)
-    down = height - 0.8
-
-    def strip(stage: StageDrawing, x: float, y: float, size: tuple[float, float]) -> None:
-        ax = made.add_axes((x / width, y / height, size[0] / width, size[1] / height))
-        drawn = stage.sheet(frame)
-        values = drawn.values.array.T if stage.columns else drawn.values.array
-        update = {
-            "values": Numbers.exact(values), "title": "", "rows": [], "columns": [], "across": "",
-            "cells": [[_number(v)] for v in values[:, 0]] if stage.columns and row > 0.15 else [],
-            "scale_label": " ", "aspect": 1.0,
-        }  # fmt: skip
-        drawn.model_copy(update=update).fill(ax)
-        ax.set_aspect("auto")
-        ax.set(xticks=[], yticks=[])
-        heading = f"{stage.title}\n{textwrap.fill(stage.equation, int(size[0] * 14))}"
-        ax.set_title(heading, size=figures.FONT_SIZE - 1.5, parse_math=False)
-
-    for stage in before:
-        strip(stage, left, down - ROW, (STRIP, ROW))
-        down -= 0.62
-    x, down = left, down - 0.3 - table
-    for stage in keyed:
-        strip(stage, x, down, (wide[stage.title], table))
-        x += wide[stage.title] + gap
-    for k in range(0, len(labels), ceil(KEY_LABEL / row)):
-        place = (left - 0.08) / width, (down + table - row * (k + 0.5)) / height
-        word = cut(labels[k], LONGEST)
-        made.text(*place, word, size=figures.FONT_SIZE, ha="right", va="center", parse_math=False)
-    for stage in after:
-        down -= 0.62
-        strip(stage, x - gap - 2 * STRIP, down, (2 * STRIP, ROW))
-    note = textwrap.fill(drawing.caption, 80)
-    made.text(0.1 / width, 0.1 / height, note, va="bottom", **figures.SMALL)
-    return made

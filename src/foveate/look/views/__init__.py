@@ -192,7 +192,7 @@ VIEWS = ViewEntry.table(
     ("steps", "inside", "The stages of an attention head, or of a cell, in numbers."),
     ("forward", "inside", "The whole forward pass, stage by stage, in numbers."),
     ("gradients", "inside", "How far back language models can learn."),
-    ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
+    ("scene", "inside", "The model as one picture, down to the numbers of one word."),
     ("exposure", "series", "Errors by position, after the reference and after own output."),
     ("horizon", "series", "Forecast errors at each step ahead."),
     ("forecast", "series", "One forecast with its quantiles and attention."),

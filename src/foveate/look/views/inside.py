@@ -9,15 +9,17 @@ from torch import Tensor
 
 import foveate.look.draw.analyses as analyses
 import foveate.look.draw.forward as film
+import foveate.look.draw.scenery as scenery
 import foveate.look.draw.stages as stages
 import foveate.look.perturbations as perturbations
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import END_OF_LINE, EOS
-from foveate.errors import UserError, is_for_the_user
-from foveate.look.draw.blocks import ModelDrawing, blocks_of, picture
+from foveate.errors import UserError
+from foveate.look.draw.blocks import blocks_of
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
 from foveate.look.draw.forward import ForwardDrawing
+from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid
 from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
@@ -26,7 +28,18 @@ from foveate.look.records import block_of, suffixes
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
-from foveate.look.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text, Train
+from foveate.look.views.options import (
+    Block,
+    Head,
+    Image,
+    Layer,
+    Query,
+    Steps,
+    Stop,
+    Target,
+    Text,
+    Train,
+)
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
@@ -153,17 +166,14 @@ def forward(
     return film.forward(forced, f"{title} of {run.path.name}", head or 0, query or 0, name, train)
 
 
-@view()
-def model(run: Run, text: Text = None, target: Target = None, image: Image = None) -> ModelDrawing:
-    """Draw every block of the model, in the order of one forward pass."""
-    title = f"{run.path.name}: {run.config.model.kind}, "
-    try:
-        return picture(run.model, ready(run, text, target, image), title)
-    except Exception as error:
-        if not is_for_the_user(error):
-            raise
-        made = picture(run.model, None, title)
-        return made.model_copy(update={"notes": [f"no shapes: {error}"]})
+@view(needs.explains)
+def scene(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, head: Head = None, query: Query = None, stop: Stop = None,
+) -> SceneDrawing:  # fmt: skip
+    """Draw the model as one picture, from the whole down to the numbers of one word."""
+    forced = ready(run, text, target, image)
+    return scenery.scene(forced, f"{run.path.name}", block, layer, head or 0, query, stop)
 
 
 @view(needs.gives_probabilities)

@@ -21,6 +21,7 @@ Train = Annotated[bool, Field(description="show the loss, and its gradient from 
 Query = Annotated[
     int | None, Field(ge=0, description="query, or step of a cell, counting from 0; default: all")
 ]
+Stop = Annotated[str | None, Field(description="stops whose names begin so: whole, step, …")]
 Scale = Annotated[
     Literal["row", "absolute"] | None,
     Field(description="colours: absolute (default; per panel for pictures) or by row"),
@@ -64,6 +65,7 @@ class Question(Config):
     layer: Layer = -1
     head: Head = None
     query: Query = None
+    stop: Stop = None
     train: Train = False
     scale: Scale = None
     units: AxisUnits = "auto"

@@ -103,7 +103,7 @@ DEMOS = DemoEntry.table(
     ("weights", "attention", "Fixed weights against weights computed from the input."),
     ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
     ("bottleneck", "text", "BLEU by source length: three models on the same data, measured."),
-    ("block", "layer", "Each part of a Transformer layer as matrices of small numbers."),
+    ("block", "layer", "Norms, feed-forward and dropout of a layer in small numbers."),
     ("pixels", "layer", "A picture as patches for a Transformer, or as one glimpse."),
     ("targets", "text", "What a model reads in training, and what it predicts."),
     ("angle", "formulas", "Dot product and cosine of two vectors against their angle."),

@@ -9,41 +9,22 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
-from foveate.look.stages import attention_stages, capture_stages
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
-from foveate.nn.normalizers import Hardmax
 from foveate.nn.spec import Pixels
 
-WORDS, WRITTEN = ("the", "cat", "sat"), ("le", "chat", "dort")
+WORDS = "the", "cat", "sat"
 NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
 NUMBERED = ("1", "2", "3", *MOMENTS)
 ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
 SPELLED = {"relu": "ReLU", "gelu": "GELU"}
-Part = Literal[
-    "queries", "scores", "weights", "output", "heads", "cross", "residual", "norm", "order",
-    "feed-forward", "dropout",
-]  # fmt: skip
+Part = Literal["norm", "order", "feed-forward", "dropout"]
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 PARTS = {  # the matrices of each part, and what they show
-    "queries": ("X", "× W_Q", "= Q", "A row of X times W_Q is the query of its word; keys and "
-                "values have their own matrices."),
-    "scores": ("Q", "× Kᵀ", "= Q Kᵀ", "Q Kᵀ / √2", "Row i, column j: how well the key of word j "
-               "matches the query of word i."),
-    "weights": ("scores Q Kᵀ / √2", "softmax of each row", "hardmax of each row", "Softmax gives "
-                "every key a share; hardmax picks one and passes no gradient."),
-    "output": ("A", "× V", "= A V", "Each row is a mean of the values, with the weights of its "
-               "query."),
-    "heads": ("[head 1; head 2]", "× W_O", "= output", "Heads are concatenated; W_O maps them "
-              "back to the size of x."),
-    "cross": ("s, the decoder's states", "+ c, from the encoder", "= s + c", "Each row of c is a "
-              "mean of the encoder's values only; the sum keeps the decoder's state."),
-    "residual": ("x", "+ f(x), attention", "= x + f(x)", "x passes unchanged, and so does its "
-                 "gradient; the layer only learns what to add."),
     "norm": ("layer norm of x + f(x)", "batch norm of x + f(x)", "Layer norm: mean 0, "
              "variance 1 over the numbers of one word. Batch norm: over all words of a batch, for "
              "each number."),
@@ -84,33 +65,14 @@ def matrices(
     forward = ACTIVATIONS[activation].Config().build(3, 4)
     for weight in (*attention.parameters(), *forward.parameters()):
         weight.copy_(short(*weight.shape))
-    x, states = short(1, 3, 3), short(1, 3, 3)
-    with capture_stages(attention) as calls:
-        added = attention(x, x)[0]
-    heads = [
-        {stage.name: torch.tensor(stage.values) for stage in attention_stages(attention, calls, n)}
-        for n in (0, 1)
-    ]
-    crossed, x, states, head = attention(states, x)[0], x[0], states[0], heads[0]
-    query, output = (attention.get_submodule(part).weight.T for part in ("query", "output"))
+    x = short(1, 3, 3)
+    added, x = attention(x, x)[0], x[0]
     inner, total, dropped = forward.inner(x), x + added, Dropout(drop)(added)
     norm, columns = LayerNorm(LayerNorm.Config(), 3), BatchNorm(BatchNorm.Config(), 3)(total)
     before, by_row = x + attention(norm(x)[None], norm(x)[None])[0][0], with_moments(norm(total))
     by_column = torch.cat((columns, columns.mean(0, True), columns.var(0, False, keepdim=True)))
     return {
-        "X": (x, WORDS, NO), "× W_Q": (query[:, :2], NO, NO), "= Q": (head["query"], WORDS, NO),
-        "Q": (head["query"], WORDS, NO), "× Kᵀ": (head["key"].T, NO, WORDS),
-        "= Q Kᵀ": (head["product"], WORDS, WORDS), "Q Kᵀ / √2": (head["score"], WORDS, WORDS),
-        "scores Q Kᵀ / √2": (head["score"], WORDS, WORDS),
-        "softmax of each row": (head["weights"], WORDS, WORDS),
-        "hardmax of each row": (Hardmax.Config().build()(head["score"]), WORDS, WORDS),
-        "A": (head["weights"], WORDS, WORDS), "× V": (head["value"], WORDS, NO),
-        "= A V": (head["context"], WORDS, NO),
-        "[head 1; head 2]": (torch.cat([each["context"] for each in heads], dim=1), WORDS, NO),
-        "× W_O": (output, NO, NO), "= output": (added, NO, NO),
-        "s, the decoder's states": (states, WRITTEN, NO),
-        "+ c, from the encoder": (crossed, NO, NO), "= s + c": (states + crossed, WRITTEN, NO),
-        "x": (x, WORDS, NO), "+ f(x), attention": (added, NO, NO), "= x + f(x)": (total, WORDS, NO),
+        "x": (x, WORDS, NO),
         "pre: x + f(norm(x))": (with_moments(before), WORDS, NUMBERED),
         "x + f(x)": (total, WORDS, NO),
         "post: norm(x + f(x))": (by_row, WORDS, NUMBERED),
@@ -126,12 +88,12 @@ def matrices(
 @demo
 @torch.no_grad()
 def block(
-    part: Annotated[Part, Field(description="part of the layer")] = "queries",
+    part: Annotated[Part, Field(description="part of the layer")] = "feed-forward",
     activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
     seed: Seed = 98,
 ) -> SheetGrid:
-    """Draw three words of three numbers in one part of a layer with two heads of size two."""
+    """Draw three words of three numbers in one part of a layer; f is attention."""
     torch.manual_seed(seed)
     made, (*names, caption) = matrices(activation, drop), PARTS[part]
     titles = {"activation": f"{SPELLED[activation]}(x W₁ + b₁)"}

@@ -1,0 +1,183 @@
+"""A scene: the boxes of a model at fixed places, the numbers inside them, and camera stops.
+
+The browser's renderer, which also draws the insides, is ``web/src/core/scene.ts``. The whole is
+`WIDE` × `HIGH`; each stop shows a rectangle of these proportions.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from math import ceil
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from matplotlib.patches import Circle, FancyBboxPatch, Patch, PathPatch
+from matplotlib.path import Path
+from pydantic import Field
+
+import foveate.look.draw.colors as colors
+import foveate.look.draw.figures as figures
+from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
+from foveate.look.draw.terminal import cut
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDE, HIGH, TYPE = 1240.0, 560.0, 26.0  # of a stop, and of its letters, in units of its own
+INCHES = 6.2  # width of a stop in a figure
+Box = tuple[float, float, float, float]  # left, top, width, height
+
+
+class SceneNode(DrawingPart):
+    """A box at its place, what it computes (``detail``), and when it is drawn.
+
+    A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
+    """
+
+    name: str
+    label: Label = ""
+    form: Literal["box", "group", "word", "plus"] = "box"
+    box: Box
+    hue: int | None = None
+    tag: str = ""
+    detail: list[Text] = Field(default_factory=list)
+
+
+class SceneEdge(DrawingPart):
+    """An arrow through points, or a curve as wide as its ``weight`` from 0 to 1."""
+
+    name: str
+    points: list[tuple[float, float]]
+    weight: float | None = None
+    hue: int | None = None
+    tag: str = ""
+
+
+class ScenePanel(DrawingPart):
+    """The inside of a node: an attention's numbers by stage, or a recurrent cell's.
+
+    ``rows`` and ``columns`` label queries and keys; a cell has steps as rows, and no columns.
+    ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is computed from.
+    """
+
+    node: str
+    rows: list[Label]
+    columns: list[Label] = Field(default_factory=list)
+    values: dict[str, Numbers]
+    equations: dict[str, Text]
+    reads: dict[str, list[str]] = Field(default_factory=dict)
+    head: int = 0
+    row: int = 0
+
+
+class SceneStop(DrawingPart):
+    """A camera stop: its rectangle, the tags that it shows, and the names that it lights.
+
+    A name lights everything whose name begins with it. In a ``panel`` the browser draws the inside.
+    """
+
+    name: str
+    caption: Text
+    box: Box = (0.0, 0.0, WIDE, HIGH)
+    shows: list[str] = Field(default_factory=list)
+    lit: list[str] = Field(default_factory=list)
+    panel: int | None = None
+
+
+class SceneDrawing(Drawing):
+    """A model as one scene, which is visited at ``stops``."""
+
+    kind: Literal["scene"] = "scene"
+    nodes: list[SceneNode]
+    edges: list[SceneEdge]
+    panels: list[ScenePanel]
+    stops: list[SceneStop]
+
+    def arrays(self) -> Arrays:
+        """Return the numbers of each panel by node and stage, and the weight of each curve."""
+        stages = [(f"{p.node}: {name}", v) for p in self.panels for name, v in p.values.items()]
+        weights = {e.name: np.array(e.weight) for e in self.edges if e.weight is not None}
+        return {name: values.array for name, values in stages} | weights
+
+    def shown(self, stop: SceneStop) -> Iterator[SceneNode | SceneEdge]:
+        """Yield what a stop shows, from back to front."""
+        groups = (node for node in self.nodes if node.form == "group")
+        others = (node for node in self.nodes if node.form != "group")
+        for some in (groups, self.edges, others):
+            yield from (each for each in some if each.tag in ("", *stop.shows))
+
+    def figure(self) -> Figure:
+        """Draw the stops outside panels, two in a row, each above its caption."""
+        stops = [stop for stop in self.stops if stop.panel is None]
+        across = min(2, len(stops))
+        wide, tall = INCHES + 0.2, INCHES * HIGH / WIDE + 0.55
+        made, ax = figures.page(across * wide, tall * ceil(len(stops) / across) + 0.4)
+        figures.write(ax, 0.1, 0.2, self.title, size=figures.FONT_SIZE + 2)
+        for number, stop in enumerate(stops):
+            x, y = number % across * wide + 0.1, number // across * tall + 0.4
+            still = _Still(ax, stop, (x, y))
+            for each in self.shown(stop):
+                still.draw(each)
+            for row, line in enumerate(textwrap.wrap(stop.caption, 96)[:2]):
+                figures.write(ax, x, y + tall - 0.45 + 0.16 * row, line)
+        return made
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """Return the caption of each stop, and what the boxes of the model compute."""
+        lines = [f"{k}. {stop.name}: {stop.caption}" for k, stop in enumerate(self.stops, 1)]
+        lines += [
+            "",
+            *(f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail),
+            *self.notes,
+        ]
+        wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)
+        return "\n".join([self.title, "", *("\n".join(each) for each in wrapped)])
+
+
+class _Still:
+    """One stop on a page of matplotlib, whose upper left corner is at a place in inches."""
+
+    def __init__(self, ax: Axes, stop: SceneStop, corner: tuple[float, float]) -> None:
+        self.ax, self.stop, self.corner, self.scale = ax, stop, corner, INCHES / stop.box[2]
+        high = INCHES * HIGH / WIDE
+        self.frame = FancyBboxPatch(corner, INCHES, high, "square,pad=0", fc="none", ec="none")
+        ax.add_patch(self.frame)
+
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        left, top = self.stop.box[:2]
+        return self.corner[0] + (x - left) * self.scale, self.corner[1] + (y - top) * self.scale
+
+    def _add(self, patch: Patch, alpha: float) -> None:
+        patch.set_alpha(alpha)
+        self.ax.add_patch(patch)
+        patch.set_clip_path(self.frame)
+
+    def draw(self, part: SceneNode | SceneEdge) -> None:
+        color = figures.NOTE if part.hue is None else colors.line(part.hue)
+        isolated = self.stop.lit and not any(
+            part.name == name or part.name.startswith(f"{name} ") for name in self.stop.lit
+        )
+        alpha = 0.35 if isolated else 1.0
+        if isinstance(part, SceneEdge):
+            points = [self.point(*point) for point in part.points]
+            curve = [Path.MOVETO, *[Path.LINETO if part.weight is None else Path.CURVE4] * 3]
+            codes = (curve + [Path.LINETO] * len(points))[: len(points)]
+            wide = 1.0 if part.weight is None else 0.3 + 5 * part.weight
+            self._add(PathPatch(Path(points, codes), fc="none", ec=color, lw=wide), alpha)
+            return
+        (x, y), (w, h) = self.point(*part.box[:2]), [side * self.scale for side in part.box[2:]]
+        if part.form == "plus":
+            self._add(Circle((x + w / 2, y + h / 2), w / 2, fc="white", ec=color), alpha)
+        elif part.form != "word":
+            rounded = "round,pad=0,rounding_size=0.03"
+            self._add(FancyBboxPatch((x, y), w, h, rounded, fc="none", ec=color, lw=1.4), alpha)
+        size, is_group = 72 * INCHES / WIDE * TYPE, part.form == "group"
+        place = (x + 0.06, y + 0.12) if is_group else (x + w / 2, y + h / 2)
+        inside = self.corner[0] <= place[0] <= self.corner[0] + INCHES
+        if inside and self.corner[1] <= place[1] <= self.corner[1] + INCHES * HIGH / WIDE:
+            label = cut(part.label, max(2, int(w * 72 / size / 0.55)))
+            side = "left" if is_group else "center"
+            figures.write(self.ax, *place, label, size=size, ha=side, alpha=alpha)

@@ -1,0 +1,139 @@
+"""The scene has the numbers of the model, and its stops lead through what is there."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.config import ConfigError
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing
+from foveate.look.draw.scenery import scene
+from foveate.look.views import find
+from foveate.look.views.options import Question
+from foveate.run import Run
+from test_draw_blocks import TOYS
+
+NAMES = [
+    "transformer",
+    "rnn",
+    "classifier",
+    "language",
+    "masked",
+    "captioner",
+    "vit",
+    "forecaster",
+    "rnn_forecaster",
+]
+WITH_WORDS = ["transformer", "recurrent", "mamba", "language", "recurrent language"]
+BLOCK = "encoder.layers.2.self_attention"
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    exp = np.exp(x - x.max(-1, keepdims=True))
+    return exp / exp.sum(-1, keepdims=True)
+
+
+def test_an_attention_inside_is_what_numpy_computes_from_the_weights() -> None:
+    forced = TOYS["transformer"]()
+    panel = next(p for p in scene(forced).panels if p.node == BLOCK)
+    module = forced.model.get_submodule(BLOCK)
+    made = {name: values.array.astype(np.float64) for name, values in panel.values.items()}
+
+    def projected(name: str, x: np.ndarray) -> np.ndarray:
+        linear = module.get_submodule(name)
+        weight, bias = (each.detach().double().numpy() for each in linear.parameters())
+        return (x @ weight.T + bias).reshape(len(x), module.num_heads, -1).swapaxes(0, 1)
+
+    query, key, value = (projected(n, made["h"][0]) for n in ("query", "key", "value"))
+    score = query @ key.swapaxes(1, 2) / np.sqrt(key.shape[2])
+    expected = {"query": query, "key": key, "value": value, "score": score}
+    expected |= {"weights": softmax(score), "context": softmax(score) @ value}
+    for name, numbers in expected.items():
+        np.testing.assert_allclose(made[name], numbers, atol=1e-5, err_msg=name)
+
+
+def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> None:
+    forced = TOYS["transformer"]()
+    made = scene(forced)
+    steps = [stop for stop in made.stops if stop.name.startswith("step")]
+    chances = np.exp(forced.scores())
+    assert [stop.caption[-9:] for stop in steps] == [f"p = {p:.2f}." for p in chances]
+    maps = forced.maps()["decoder.layers.2.cross_attention"].mean(axis=0)
+    arcs = {edge.name: edge.weight for edge in made.edges if edge.weight is not None}
+    for (t, s), weight in np.ndenumerate(maps):
+        name = f"decoder.layers.2.cross_attention step {t} {s}"
+        assert weight < 0.02 or arcs.pop(name) == pytest.approx(weight, abs=1e-5)
+    assert not arcs
+    for t, stop in enumerate(steps):
+        lit = [name for name in stop.lit if " reads " in name]
+        assert lit == [f"decoder reads {k}" for k in range(t + 1)]
+
+
+def holds(made: SceneDrawing) -> None:
+    """All names are drawn once and in the picture; stops show and light what there is."""
+    drawn = [*made.nodes, *made.edges]
+    names, tags = [each.name for each in drawn], {each.tag for each in drawn}
+    assert len(set(names)) == len(names) and made.stops[0].name == "whole"
+    for node in made.nodes:
+        x, y, w, h = node.box
+        assert x >= 0 and x + w <= WIDE and y >= 0 and y + h <= HIGH, node.name
+    for stop in made.stops:
+        assert stop.box[3] / stop.box[2] == pytest.approx(HIGH / WIDE)
+        if stop.panel is None:
+            assert set(stop.shows) <= tags | {"layer", "stream"}, stop.name
+            assert all(any(n == lit or n.startswith(f"{lit} ") for n in names) for lit in stop.lit)
+        else:
+            assert made.panels[stop.panel].node in names
+
+
+@pytest.mark.parametrize("name", WITH_WORDS)
+def test_stops_of_toys_show_and_light_what_is_drawn(name: str) -> None:
+    holds(scene(TOYS[name]()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_has_a_scene(runs: dict[str, Run], name: str) -> None:
+    made = find("scene").draw([runs[name]], Question())
+    assert isinstance(made, SceneDrawing)
+    holds(made)
+
+
+def test_block_head_query_and_stop_choose_where_the_camera_goes() -> None:
+    forced = TOYS["transformer"]()
+    made = scene(
+        forced, block="cross_attention", head=1, query=2, stop="decoder cross-attention numbers"
+    )
+    assert [stop.name[-1] for stop in made.stops] == [*"hqkeαvco"]
+    panel = next(p for p in made.panels if p.node == "decoder.layers.2.cross_attention")
+    assert (panel.head, panel.row, panel.rows[2]) == (1, 2, "w9")
+    for wrong, said in (
+        ({"stop": "attic"}, "--stop attic: expected the beginning of one of whole, encoder layer"),
+        ({"block": "memory"}, "--block memory: expected one of encoder.self_attention"),
+        ({"head": 9}, "--head 9: there are 2"),
+        ({"query": 9}, "--query 9: there are 4"),
+        ({"layer": 9}, "--layer 9: the encoder has 3"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            scene(forced, **wrong)  # type: ignore[arg-type]
+
+
+def test_long_texts_are_cut_and_said() -> None:
+    ids = torch.arange(14) % 10 + 5
+    from inside_toys import translating
+
+    model = TOYS["transformer"]().model
+    made = scene(translating(model, ids, ids))
+    assert made.notes[0] == "encoder: the first 12 of 15 positions are drawn"
+
+
+def test_a_scene_is_written_in_all_formats(run: Run, tmp_path: Path) -> None:
+    made = find("scene").draw([run], Question(text="the dog runs", target="le chien"))
+    assert isinstance(made, SceneDrawing)
+    assert "1. whole: The encoder reads" in made.text()
+    for ending in ("svg", "png", "pdf", "html", "npz"):
+        assert made.save(tmp_path / f"scene.{ending}").stat().st_size > 1000
+    arrays = json.loads(made.save(tmp_path / "scene.json").read_text())
+    weights = next(v for n, v in arrays.items() if n.endswith("cross_attention: weights"))
+    np.testing.assert_allclose(np.sum(weights, axis=-1), 1, atol=1e-5)

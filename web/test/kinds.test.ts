@@ -1,10 +1,12 @@
 import { expect, test } from "vitest";
 import { listed } from "../src/core/attention";
+import { everyWord } from "../src/core/cells";
 import { folded, scenes } from "../src/core/forward";
 import { boxed, columnsOf, pathTo, textOf } from "../src/core/lanes";
 import { opacities, tinted } from "../src/core/picture";
 import { fileName } from "../src/core/save";
 import { compared } from "../src/core/table";
+import { variables } from "../src/core/text";
 import { safe } from "../src/embed/text";
 import type { FrameDrawing, ModelBlock, Node } from "../src/core/types";
 
@@ -21,7 +23,7 @@ test("a box of a beam has the product of probabilities, and no score that is a l
 });
 
 test("the text of a path of probabilities has the tokens alone", () => {
-  const path = ["° A .5 =", "C .3 ="].map((text, id): Node => ({ id, parent: null, text, logP: 0, score: 0.5, state: "live" }));
+  const path = ["° A", "C: .5·.3 ="].map((text, id): Node => ({ id, parent: null, text, logP: 0, score: 0.5, state: "live" }));
   expect(textOf(path)).toBe("A C");
   expect(textOf(path.map((node) => ({ ...node, score: -1, text: "␣le" })))).toBe("le le");
 });
@@ -80,4 +82,17 @@ test("only the layer that is looked at has all its blocks", () => {
   const names = (open: number | null) => folded(blocks, open).map(({ name }) => name);
   expect(names(1)).toEqual(["stem", "a0", "a1", "b1", "norm"]);
   expect(names(null)).toEqual(["stem", "a0", "a1", "norm"]);
+});
+
+test("variables are single letters, in an index up to two; an article is none", () => {
+  const written = (text: string, isIndex = false) => variables(text, isIndex).map(({ text, isVariable }) => (isVariable ? `<${text}>` : text)).join("");
+  expect(written("x̂ = σ(W x + b)")).toBe("<x̂> = <σ>(<W> <x> + <b>)");
+  expect(written("a row is softmax(e)")).toBe("a row is softmax(<e>)");
+  expect(written("hx", true)).toBe("<hx>");
+  expect(written("model", true)).toBe("model");
+});
+
+test("words beside low cells are smaller, and left out only where they could not be read", () => {
+  expect([30, 14, 12, 10].map(everyWord)).toEqual([1, 1, 1, 1]);
+  expect(everyWord(4)).toBe(3); // the others have a dot
 });

@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 from foveate.cli import app, looking
 from foveate.cli.answers import evaluation_text, pictures_of, score_lines
 from foveate.cli.looking import saved
-from foveate.cli.options import CHUNK, Tally, chunks
+from foveate.cli.options import CHUNK, Tally
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.data.text import Inflection
+from foveate.data.text import Inflection, portions
 from foveate.errors import UserError
 from foveate.look.draw.maps import attention
 from foveate.look.records import AttentionRecord
@@ -236,7 +236,7 @@ def test_a_map_that_is_not_there_is_named(requested: dict[str, Any], expected: s
 
 
 def test_chunks() -> None:
-    assert list(chunks("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    assert list(portions("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
 
 
 # ---- The verbs that draw positions, schedules, gradients and gates, from a run to a picture

@@ -17,6 +17,7 @@ from foveate.tasks.text import Ids
 from foveate.tasks.text_to_text import TextToText
 
 PAIRS = 200_000  # of the training data that Model 1 sees at most
+MEASURED = 1000  # held-out pairs by which a shortlist is measured
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,9 @@ def learn(task: TextToText[Batch], often: int, likely: int, seed: int = 0) -> Sh
     """The shortlist of a task with text on both sides, from its training data."""
     corpus = task.corpus("train")
     some = corpus.take(sample(len(corpus), PAIRS, seed))
-    sources, targets = (
-        tokenizer.encode_ids(list(side))
-        for tokenizer, side in (
-            (task.source_tokenizer, some.sources),
-            (task.target_tokenizer, some.targets),
-        )
-    )
-    sizes = task.source_tokenizer.vocab_size, task.target_tokenizer.vocab_size
+    sides = zip(task.tokenizers, (some.sources, some.targets), strict=True)
+    sources, targets = (tokenizer.encode_ids(list(side)) for tokenizer, side in sides)
+    sizes = [tokenizer.vocab_size for tokenizer in task.tokenizers]
     counts = np.bincount(np.fromiter(chain(*targets), dtype=np.int64), minlength=sizes[1])
     others = np.argsort(-counts[EOS + 1 :], kind="stable")[:often] + EOS + 1
     first = np.concatenate((np.arange(EOS + 1), others))  # the special ones keep their ids
@@ -71,13 +67,11 @@ def partners(
     return table
 
 
-def reach(
-    task: TextToText[Batch], shortlist: Shortlist, split: str = "valid", most: int = 1000
-) -> Reach:
+def reach(task: TextToText[Batch], shortlist: Shortlist) -> Reach:
     """Measure how much of held-out pairs a shortlist contains, one sentence at a time."""
-    corpus = task.corpus(split)
-    sources = task.source_tokenizer.encode_ids(list(corpus.sources[:most]))
-    targets = task.target_tokenizer.encode_ids(list(corpus.targets[:most]))
+    corpus = task.corpus("valid")
+    sources = task.source_tokenizer.encode_ids(list(corpus.sources[:MEASURED]))
+    targets = task.target_tokenizer.encode_ids(list(corpus.targets[:MEASURED]))
     sizes, held, all_tokens = [], 0, 0
     for source, target in zip(sources, targets, strict=True):
         tokens = shortlist.tokens(torch.tensor([source], dtype=torch.long))

@@ -14,7 +14,7 @@ import typer
 
 import foveate.cli.options as options
 from foveate.cli.engines import EngineName, RunSpec, Verbose
-from foveate.cli.options import CHUNK, Tally, chunks, hint, load, one_line, say, to_json
+from foveate.cli.options import CHUNK, Tally, hint, load, one_line, say, to_json
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ def answered(
 
     Inputs that were cut are noted.
     """
-    from foveate.data.text import CUT
+    from foveate.data.text import CUT, portions
 
     items: Iterable[Sequence[Any]] = [names or [None]]
     if reads == "text":
         hint("Type one text per line; Ctrl-D ends.")
         items = tally.read(sys.stdin.buffer)
     elif reads == "picture":
-        items = chunks(pictures_of(names), CHUNK)
+        items = portions(pictures_of(names), CHUNK)
     for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
         if each.cut:
             tally.note(CUT, number)

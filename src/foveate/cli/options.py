@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeVar
 
@@ -226,10 +225,10 @@ class Tally:
 
         Lines that are not UTF-8 are read with U+FFFD, and noted at the end.
         """
-        from foveate.data.text import DAMAGED, read_lines
+        from foveate.data.text import DAMAGED, portions, read_lines
 
         damaged = list[int]()
-        yield from chunks(read_lines(source, damaged), 1 if source.isatty() else size)
+        yield from portions(read_lines(source, damaged), 1 if source.isatty() else size)
         self.note(DAMAGED, *damaged)
 
     def report(self) -> list[str]:
@@ -240,13 +239,6 @@ class Tally:
             lines = "1 line" if count == 1 else f"{count:,} lines"
             sentences.append(f"{lines} {event}: {numbers}")
         return [*sentences, *self.remarks]
-
-
-def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield lists of ``size`` items, the last one shorter."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
 
 
 def one_line(text: str) -> str:

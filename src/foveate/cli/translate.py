@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
@@ -310,7 +310,7 @@ def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:
     return f"{answer.scores[0]:.6f}\t{line}" if outputs.scores else line
 
 
-class LineFiles:
+class LineFiles(AbstractContextManager["LineFiles"]):
     """The files beside the translations: prefixes to read, word links and attention to write."""
 
     def __init__(self, outputs: LineOutputs, tally: Tally) -> None:
@@ -319,23 +319,16 @@ class LineFiles:
 
         self.outputs, self.tally, self._count = outputs, tally, 0
         self.records: list[AttentionRecord] = []
-        page, prefixes = outputs.attention, outputs.prefix_file
+        page, prefixes, links = outputs.attention, outputs.prefix_file, outputs.alignments
         if page is not None and page.suffix.lower() not in (".html", ".htm"):
             raise ConfigError(f"--attention {page}: the maps form one file; end its name in .html")
-        self.links = (
-            None
-            if outputs.alignments is None
-            else outputs.alignments.open("w", encoding="utf-8", newline="\n")
-        )
+        self.links = None if links is None else links.open("w", encoding="utf-8", newline="\n")
         try:
             self._file = None if prefixes is None else prefixes.open("rb")
         except OSError as error:
             raise ConfigError(f"cannot read the prefixes {prefixes}: {error.strerror}") from None
         self.damaged = list[int]()
         self.prefixes = read_lines(self._file or (), self.damaged)
-
-    def __enter__(self) -> Self:
-        return self
 
     def options(self, lines: Sequence[str], options: TranslateOptions) -> TranslateOptions:
         """Return the options for the next lines, with the beginnings of their outputs.

@@ -29,11 +29,8 @@ class MissingData(DataError):
     """No file or no share for a split; the fix differs before and after training."""
 
     def __init__(self, reason: str, remedy: str) -> None:
-        super().__init__(reason, remedy)
-        self.reason, self.remedy = reason, remedy
-
-    def __str__(self) -> str:
-        return f"{self.reason} {self.remedy}"
+        super().__init__(f"{reason} {remedy}")
+        self.reason = reason
 
 
 class File(Config):

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import tokenizers as rust
@@ -52,6 +52,7 @@ from foveate.data.text import (
     ending_of,
     is_table,
     mapped,
+    portions,
 )
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.errors import UserError
@@ -370,7 +371,6 @@ def _temporary() -> Path:
 FACTS = "corpus.json"
 TOKENIZER = "tokenizer.json"  # file of a tokenizer in the cache
 NUMBERS = "numbers"  # column of the line numbers
-Item = TypeVar("Item")
 
 
 def prepare_texts(readings: Sequence[Reading]) -> Corpus:
@@ -565,13 +565,6 @@ def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64
         return range(count)
     drawn = np.random.default_rng(seed).choice(count, most, replace=False, shuffle=False)
     return np.sort(drawn)
-
-
-def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield lists of ``size`` items, the last one shorter."""
-    rest = iter(items)
-    while portion := list(islice(rest, size)):
-        yield portion
 
 
 LINES = "lines"  # the column of a prepared text

@@ -142,11 +142,8 @@ class CMUdict(TextFormat):
         return re.sub(r"\(\d+\)$", "", word), " ".join(phones.split())
 
 
-class Inflection(TextFormat):
+class Inflection(TextFormat, kind="inflection"):
     """``Hahn TAB Hahnes TAB N;GEN;SG`` → ``Hahn<N><GEN><SG>``, ``Hahnes`` (Cotterell, 2018)."""
-
-    class Config(TextFormat.Config, kind="inflection"):
-        """The layout has no parameters."""
 
     def parse(self, line: str) -> tuple[str, str]:
         cells = line.split("\t")
@@ -168,11 +165,8 @@ class Inflection(TextFormat):
         )
 
 
-class FastText(TextFormat):
+class FastText(TextFormat, kind="fasttext"):
     """``__label__good a fine film`` → ``a fine film``, ``good``: the training files of fastText."""
-
-    class Config(TextFormat.Config, kind="fasttext"):
-        """The layout has no parameters."""
 
     def parse(self, line: str) -> tuple[str, str]:
         labels = [word for word in line.split() if word.startswith(FASTTEXT)]
@@ -1153,6 +1147,13 @@ def mapped(file: Path, dtype: np.dtype[Number]) -> NDArray[Number]:
 def indices_for(count: int) -> np.dtype[np.generic]:
     """Return the smallest dtype for indices below ``count``: 4 bytes up to 4 billion."""
     return np.dtype(np.uint32 if count <= 1 << 32 else np.int64)
+
+
+def portions(items: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Yield lists of ``size`` items, the last one shorter."""
+    rest = iter(items)
+    while portion := list(islice(rest, size)):
+        yield portion
 
 
 def taken(rows: Sequence[Row], chosen: Sequence[int] | NDArray[np.integer]) -> Sequence[Row]:

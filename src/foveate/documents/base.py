@@ -162,7 +162,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
     return members
 
 
-def parsed_part(content: bytes, kind: str, where: str) -> Element:
+def parsed_part(members: Mapping[str, bytes], name: str, kind: str, where: str) -> Element:
     """Return the root of an XML part of an archive. Raises ``DocumentError`` for other content."""
     try:
         from lxml import etree
@@ -170,12 +170,12 @@ def parsed_part(content: bytes, kind: str, where: str) -> Element:
         raise ConfigError(f"{kind} needs lxml; {install('documents')}") from None
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     try:
-        root: Element = etree.fromstring(content, parser)
+        root: Element = etree.fromstring(members[name], parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         why = " ".join(str(error).split())
-        raise DocumentError(f"{where} is encrypted, or not XML: {why}") from None
+        raise DocumentError(f"{where}: {name} is encrypted, or not XML: {why}") from None
     if root.getroottree().docinfo.internalDTD is not None:
-        raise DocumentError(f"{where} cannot be read: it declares entities of its own")
+        raise DocumentError(f"{where}: {name} cannot be read: it declares entities of its own")
     return root
 
 

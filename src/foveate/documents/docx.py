@@ -69,14 +69,11 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     members = archive_of(data, "DOCX", where)
     if TYPES not in members:
         raise DocumentError(f"{where} is not a DOCX file: the archive has no {TYPES}")
-    declared = parsed_part(members[TYPES], "DOCX", f"{where}: {TYPES}")
+    declared = parsed_part(members, TYPES, "DOCX", where)
     named = ((str(e.get("PartName")).lstrip("/"), str(e.get("ContentType"))) for e in declared)
     types = {name: kind for name, kind in named if name in members}
-    roots = {
-        name: parsed_part(members[name], "DOCX", f"{where}: {name}")
-        for name, kind in types.items()
-        if TRANSLATED.search(kind)
-    }
+    chosen = [name for name, kind in types.items() if TRANSLATED.search(kind)]
+    roots = {name: parsed_part(members, name, "DOCX", where) for name in chosen}
     if not any(root.tag == f"{W}document" for root in roots.values()):
         raise DocumentError(f"{where} is not a DOCX file of the usual kind: save it again in Word")
     paragraphs = {
@@ -87,7 +84,7 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     for name, kind in types.items():
         for ending, (what, tags) in LEFT.items():
             if kind.endswith(ending):
-                root = parsed_part(members[name], "DOCX", f"{where}: {name}")
+                root = parsed_part(members, name, "DOCX", where)
                 texts = ("".join(each.itertext()) for each in root.iter(*tags))
                 left[what] += sum(bool(text.strip()) for text in texts)
 

@@ -58,11 +58,7 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
         what = " ".join(kind[:80].split()) or "of another kind"
         raise DocumentError(f"{where} is not an ODT file: the archive is {what}")
-    roots = {
-        name: parsed_part(members[name], "ODT", f"{where}: {name}")
-        for name in PARTS
-        if name in members
-    }
+    roots = {name: parsed_part(members, name, "ODT", where) for name in PARTS if name in members}
     paragraphs = {
         name: [OdtParagraph(element, options) for element in _paragraphs(root)]
         for name, root in roots.items()

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import Dates, SeriesTable, calendar, following, labels
+from foveate.data.text import portions
 from foveate.data.tokenizer import EOS, Encoded
 from foveate.decode.engine import SearchRequest
 from foveate.engine.answers import (
@@ -44,7 +45,7 @@ from foveate.tasks.base import AnyTask
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.classification import TextClassification
 from foveate.tasks.forecasting import Forecasting, middle
-from foveate.tasks.image_classification import ROWS, ImageClassification, parts_of
+from foveate.tasks.image_classification import ROWS, ImageClassification
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text_to_text import AnyTextToText, TextToText
@@ -126,7 +127,7 @@ def _labelled_pictures(
     request: SearchRequest,
 ) -> list[LabelAnswer]:
     shown = [task.shown(source)[0] for source in inputs]  # all are read before one is judged
-    parts = parts_of(shown, min(ROWS, request.batch_tokens))
+    parts = portions(shown, min(ROWS, request.batch_tokens))
     log_p = task.predict(engine.model, (task.tensor(part) for part in parts))
     labels = [probabilities_of(row, task.label_names) for row in log_p]
     pairs = zip(inputs, labels, strict=True)

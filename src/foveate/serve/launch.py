@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -168,5 +169,6 @@ def _studio(
 def studio_document() -> str:
     """Return the OpenAPI document of the studio, the same at every call."""
     with extra_packages("the studio", "studio"):
-        from foveate.studio.api import application, document_text
-    return document_text(application([]))
+        from foveate.studio.api import application, document
+    tree = document(application([]))
+    return json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import json
 import secrets
 import sys
 import threading
@@ -482,11 +481,6 @@ def document(app: FastAPI) -> dict[str, Any]:
         refs = [{"$ref": SCHEMA_REF.format(model=model.__name__)} for model in of_stream]
         tree["components"]["schemas"][name] = {"oneOf": refs, "title": name}
     return tree
-
-
-def document_text(app: FastAPI) -> str:
-    """Return the document as JSON, the same at every call."""
-    return json.dumps(document(app), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 class Assets(StaticFiles):

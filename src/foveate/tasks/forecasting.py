@@ -1,7 +1,5 @@
 """Forecasting: from the past rows of a series to its next ones."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from foveate.config import from_json
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, PictureData, Unchanged
-from foveate.data.text import TextData
+from foveate.data.text import TextData, portions
 from foveate.decode.engine import Picture
 from foveate.decode.search import Search
 from foveate.errors import UserError
@@ -39,7 +39,6 @@ from foveate.tasks.classification import (
     sorted_labels,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import parts_of as parts_of
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
@@ -240,7 +239,7 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
     def judged(self, model: PictureModel, split: str, rows: int) -> tuple[LogP, list[int]]:
         """Log p of every label for each picture of a split (N, C), and the right ones (N,)."""
         every = range(len(self.album(split)))
-        log_p = self.predict(model, (self.pixels(split, part) for part in parts_of(every, rows)))
+        log_p = self.predict(model, (self.pixels(split, part) for part in portions(every, rows)))
         return log_p, self.numbers(self.album(split), every).tolist()
 
     @torch.inference_mode()

@@ -27,7 +27,7 @@ from foveate.data.corpus import (
     read_text_split,
     sample,
 )
-from foveate.data.text import taken
+from foveate.data.text import portions, taken
 from foveate.data.tokenizer import BOS, BPE, END_OF_LINE, EOS, PAD, UNK, Tokenizer, lines_of
 from foveate.decode.beam import another
 from foveate.decode.engine import SearchRequest
@@ -49,7 +49,7 @@ from foveate.tasks.base import (
 )
 from foveate.tasks.engine import TorchEngine, members_of, steps_of
 from foveate.tasks.objectives import CrossEntropy, token_loss
-from foveate.tasks.text import OneTokenizer, by_length, namer, parts_of, vocabulary_line
+from foveate.tasks.text import OneTokenizer, by_length, namer, vocabulary_line
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
@@ -285,7 +285,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         self, model: LanguageModel, sources: Sequence[list[int]], request: SearchRequest
     ) -> Iterator[DecodingBatch]:
         """Prompts of one length at a time: none is padded, so that none changes another."""
-        parts = (parts_of(alike, TEXTS_A_BATCH) for alike in by_length(sources).values())
+        parts = (portions(alike, TEXTS_A_BATCH) for alike in by_length(sources).values())
         for rows in chain.from_iterable(parts):
             prompt = torch.tensor([sources[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.data.batches import pad
+from foveate.data.text import portions
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.decode.engine import SearchRequest
 from foveate.decode.search import DecodingBatch, token_log_probabilities
@@ -24,7 +25,7 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.spec import Tokens
 from foveate.tasks.base import DecoderBatch, TensorBatch
 from foveate.tasks.engine import steps_of
-from foveate.tasks.text import Ids, by_length, parts_of
+from foveate.tasks.text import Ids, by_length
 from foveate.tasks.text_to_text import TextToText
 
 
@@ -92,7 +93,7 @@ class PrefixTranslation(TextToText[PrefixBatch]):
         device = model.output.weight.device
         budget = max(1, request.batch_tokens // request.search.width)
         for length, rows in sorted(by_length(sources).items()):
-            for some in parts_of(rows, max(1, budget // (length + 2))) if length else ():
+            for some in portions(rows, max(1, budget // (length + 2))) if length else ():
                 prompts = torch.tensor([[*sources[i], EOS] for i in some], device=device)
                 begin = partial(LanguageSteps, prompts=prompts, never=(PAD, BOS))
                 yield DecodingBatch(some, steps_of(model, begin), [length] * len(some))

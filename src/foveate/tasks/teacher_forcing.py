@@ -1,7 +1,5 @@
 """What a model that writes reads in training: the truth, its own output, or scheduled sampling."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

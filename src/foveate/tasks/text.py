@@ -2,10 +2,9 @@
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -38,7 +37,6 @@ from foveate.tasks.abilities import Vocabulary
 from foveate.tasks.base import Batch, Task, TensorBatch, by_split
 
 Ids = list[int]
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -93,11 +91,6 @@ def by_length(rows: Sequence[Sequence[int]]) -> dict[int, list[int]]:
     for number, row in enumerate(rows):
         alike.setdefault(len(row), []).append(number)
     return alike
-
-
-def parts_of(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """A sequence in pieces of at most ``size``."""
-    return (many[start : start + size] for start in range(0, len(many), size))
 
 
 def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
@@ -157,13 +150,6 @@ def paired(sources: Sequence[str], others: Sequence[str], names: tuple[str, str]
     return Corpus(list(sources), list(others), range(1, len(sources) + 1))
 
 
-def filled(corpus: Corpus, source: Path) -> Corpus:
-    """The corpus of a file of the user's. Raises ``DataError`` where it holds none."""
-    if not len(corpus):
-        raise DataError(f"{source} is empty: nothing to evaluate on")
-    return corpus
-
-
 def read_own(source: Path, reference: Path | None, data: TextData) -> Corpus:
     """The pairs of the user's files, laid out as the run's. Raises ``DataError`` where it has none.
 
@@ -173,7 +159,10 @@ def read_own(source: Path, reference: Path | None, data: TextData) -> Corpus:
         data = data.model_copy(update={"format": None})
     elif ending_of(source) == ".tsv" and any(isinstance(name, str) for name in data.columns):
         data = data.model_copy(update={"columns": TextData().columns})
-    return filled(to_measure(read_pairs(source, reference, data), data), source)
+    corpus = to_measure(read_pairs(source, reference, data), data)
+    if not len(corpus):
+        raise DataError(f"{source} is empty: nothing to evaluate on")
+    return corpus
 
 
 def unread(examples: Corpus) -> dict[str, list[int]]:

@@ -9,8 +9,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import NamedTuple, Protocol, Self
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.data.batches import Indices
+from foveate.data.text import portions
 from foveate.tasks.base import AnyTask, Loss
 from foveate.train.checkpoint import TrainState
 from foveate.train.distributed import Ranks
@@ -60,9 +61,7 @@ def batches_of_steps(
     plan: Plan, accumulate: int, start: tuple[int, int], max_epochs: int | None
 ) -> Iterator[list[PlannedBatch]]:
     """The batches of each step from a position on; the last of ``max_epochs`` may have fewer."""
-    batches = _batches(plan, start, max_epochs)
-    while step := list(islice(batches, accumulate)):
-        yield step
+    return portions(_batches(plan, start, max_epochs), accumulate)
 
 
 def _batches(plan: Plan, start: tuple[int, int], max_epochs: int | None) -> Iterator[PlannedBatch]:
@@ -148,7 +147,7 @@ def steps_of(
     return (make_step(task, n, batches, seed, ranks.rank, ranks.world) for n, batches in steps)
 
 
-class Feed:
+class Feed(AbstractContextManager["Feed"]):
     """A thread that makes the next steps' batches, at most ``ahead`` of them.
 
     Batches are functions of their indices and a noise seed, so the thread changes nothing but the
@@ -159,9 +158,6 @@ class Feed:
         self._steps = steps
         self._thread = ThreadPoolExecutor(1, "foveate-feed")
         self._ready = deque(self._make() for _ in range(ahead))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         """Stop the thread and wait for it."""

@@ -31,6 +31,7 @@ from foveate.config import PACKAGED, merge, parse_tree, read, shipped
 from foveate.data.catalogue import find
 from foveate.engine.packed import NAME
 from foveate.files import replace_file
+from foveate.look.draw.charts import LinesDrawing
 from foveate.look.views.demos.trained import (
     STORED,
     train_coreference,
@@ -72,7 +73,9 @@ def write_chart() -> None:
     tokens = int(tree["terms"]["budget"].partition(" ")[0].replace(",", ""))
     for name, times in LONGER.items():
         run = load(PACKAGED / name)
-        curve = lengths([run], beam_size=1).panels[0].curves[0]
+        panel = lengths([run], beam_size=1).panels[0]
+        assert isinstance(panel, LinesDrawing)
+        curve = panel.curves[0]
         for suffix, values in (("", curve.y), (", low", curve.low), (", high", curve.high)):
             chart[f"{name}{suffix}"] = np.asarray(values).tolist()
         tree["terms"]["budget"] += f" ({name}: {times * tokens:,})"

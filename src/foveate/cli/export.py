@@ -104,9 +104,7 @@ def publish(
     example: Annotated[list[str] | None, typer.Option(help="an input, of the first model")] = None,
     title: Annotated[str, typer.Option(help="of the page; default: names of the models")] = "",
     licence: Annotated[str, typer.Option(help="of the training data of runs")] = "",
-    train: Annotated[
-        bool, typer.Option("--train", help="let the page also train a small model")
-    ] = False,
+    train: Annotated[bool, typer.Option("--train", help="also train a small model")] = False,
 ) -> None:
     """Write a page in which models answer, or train, without a server."""
     from foveate.config import shipped
@@ -129,8 +127,8 @@ def publish(
             file = packed_run(run, place, precision, licence)
             files.append(PublishedFile(file, run.resolve().name, own or examples_of(run)))
         size = publish(files, target, title, single is not None, progress, train)
-    names = [file.name for file in files] + ["training"] * train
-    typer.echo(f"{target}: {size / 1e6:.1f} MB, {', '.join(names)}")
+    names = ", ".join([file.name for file in files] + ["training"] * train)
+    typer.echo(f"{target}: {size / 1e6:.1f} MB, {names}")
 
 
 def import_(

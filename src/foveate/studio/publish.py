@@ -137,7 +137,7 @@ def publish(
 ) -> int:
     """Write the page of packed files to a file or a folder; return its size in bytes.
 
-    With ``train`` the page also trains a small model in the browser; it needs no files then.
+    With ``train`` the page also trains a model, and then it needs no files.
     ``progress`` gets the current action, the bytes done and all bytes (None: unknown).
     Raises ``ConfigError`` if the page cannot run a file, or its script is not built, and
     `foveate.engine.loading.LibraryError` if the engine is not compiled.

@@ -86,13 +86,11 @@ DARK, LIGHT = np.array([0.72, 0.26, 0.0]), np.array([1.0, 0.80, 0.42])  # of ora
 EVEN = 6  # multiple of an even share that is drawn at full strength: even attention stays pale
 
 
-def _by_panel(weights: Floats) -> Floats:
-    full = max(float(weights.max(initial=0)), min(1.0, EVEN / max(1, weights.size)))
-    return weights / full
-
-
 OVERLAYS = {
-    "row": Scale(f"weight / the panel's largest (at least {EVEN} even shares)", _by_panel),
+    "row": Scale(
+        f"weight / the panel's largest (at least {EVEN} even shares)",
+        lambda w: w / max(float(w.max(initial=0)), min(1.0, EVEN / max(1, w.size))),
+    ),
     "absolute": Scale("weight", lambda weights: weights),
 }
 

@@ -7,7 +7,6 @@ import html
 import io
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ class Drawing(DrawingPart):
 
     def webp(self) -> bytes:
         """Return the drawing as a WebP picture; a film as an animated one."""
-        return _picture("webp", self)
+        return picture_bytes(self.figure(), "webp")
 
     def html(self) -> str:
         """Return the drawing as one page that needs no network, library or other file."""
@@ -122,7 +121,7 @@ class Drawing(DrawingPart):
         The page works without a kernel or a network: saved notebooks show it too.
         """
         bundle = {"text/plain": self.text(color=False)}
-        bundle["image/png"] = base64.b64encode(_picture("png", self)).decode()
+        bundle["image/png"] = base64.b64encode(picture_bytes(self.figure(), "png")).decode()
         document = self.html()
         if len(document.encode()) <= NOTEBOOK_LIMIT:
             bundle["text/html"] = (
@@ -130,10 +129,6 @@ class Drawing(DrawingPart):
                 'style="width:100%;height:780px;border:0" title="what is drawn"></iframe>'
             )
         return bundle
-
-
-def _picture(form: str, drawing: Drawing) -> bytes:
-    return picture_bytes(drawing.figure(), form)
 
 
 def finite(value: object) -> object:
@@ -158,9 +153,9 @@ def _npz(drawing: Drawing) -> bytes:
 
 
 WRITERS: dict[str, Callable[[Drawing], bytes]] = {
-    ".png": partial(_picture, "png"),
-    ".svg": partial(_picture, "svg"),
-    ".pdf": partial(_picture, "pdf"),
+    ".png": lambda drawing: picture_bytes(drawing.figure(), "png"),
+    ".svg": lambda drawing: picture_bytes(drawing.figure(), "svg"),
+    ".pdf": lambda drawing: picture_bytes(drawing.figure(), "pdf"),
     ".webp": lambda drawing: drawing.webp(),
     ".html": lambda drawing: drawing.html().encode(),
     ".json": _json,

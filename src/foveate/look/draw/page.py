@@ -91,9 +91,6 @@ def asset(name: str) -> str:
     return resources.files("foveate.look.draw").joinpath(name).read_text("utf-8")
 
 
-DRAWINGS = TypeAdapter(list[SerializeAsAny[DrawingPart]])
-
-
 def widget(drawings: Sequence[DrawingPart], saved: Mapping[str, str] | None = None) -> Any:
     """Return an ``anywidget.AnyWidget`` of drawings with a shared selection.
 
@@ -110,7 +107,7 @@ def widget(drawings: Sequence[DrawingPart], saved: Mapping[str, str] | None = No
         return numbers.model_copy(update={"data": "", "url": f"array:{len(arrays) - 1}"})
 
     bare = [changed(drawing, aside) for drawing in drawings]
-    text = DRAWINGS.dump_json(bare, by_alias=True).decode()
+    text = TypeAdapter(list[SerializeAsAny[DrawingPart]]).dump_json(bare, by_alias=True).decode()
     made = _live()(drawings=text, arrays=arrays, mark=secrets.token_hex(8))
     made.saved = dict(saved or {})
     return made

@@ -43,20 +43,19 @@ class Ink:
     cut: str = "…"
 
 
-def _percent(weight: float, width: int) -> str:
-    """Return a weight in per cent if it is 5 or more and there is room, else an empty string."""
-    number = f"{weight * 100:.0f}"
-    return number if weight >= 0.05 and len(number) < width else ""
-
-
 def _colored(few: bool, weight: float, level: float, width: int) -> str:
-    """Return a cell in colour, in the nearest of 6 × 6 × 6 for terminals with ``few`` (256)."""
+    """Return a cell in colour, in the nearest of 6 × 6 × 6 for terminals with ``few`` (256).
+
+    It has its weight in per cent if that is 5 or more and there is room.
+    """
     red, green, blue = map(int, colors.table()[colors.indices(np.array(level))])
     code = f"2;{red};{green};{blue};38;2;" + ("0;0;0" if level > 0.55 else "255;255;255")
     if few:
         red, green, blue = (round(each / 51) for each in (red, green, blue))
         code = f"5;{16 + 36 * red + 6 * green + blue};38;5;{16 if level > 0.55 else 231}"
-    return f"\x1b[48;{code}m{_percent(weight, width):^{width}}\x1b[0m"
+    number = f"{weight * 100:.0f}"
+    number = number if weight >= 0.05 and len(number) < width else ""
+    return f"\x1b[48;{code}m{number:^{width}}\x1b[0m"
 
 
 def _shades(signs: str) -> InkCell:

@@ -86,7 +86,7 @@ class Drawing(DrawingPart):
 
     def html(self) -> str:
         """Return the drawing as one page that needs no network, library or other file."""
-        return page.drawn(self.browser_drawings(), self.title)
+        return page.chapters({"": self.browser_drawings()}, self.title or "foveate")
 
     def widget(self) -> object:
         """Return an ``anywidget.AnyWidget`` of the drawing; its trait ``selection`` is the choice.

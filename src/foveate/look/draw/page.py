@@ -32,18 +32,13 @@ class Cover(DrawingPart):
     left_out: int = 0
 
 
-def drawn(drawings: Sequence[DrawingPart], title: str = "", notes: Sequence[str] = ()) -> str:
-    """Return the page of drawings shown together; a word selected in one is marked in all.
-
-    The ``notes`` are below.
-    """
-    return chapters({"": drawings}, title or "foveate", notes)
-
-
 def chapters(
     drawings: Mapping[str, Sequence[DrawingPart]], title: str, notes: Sequence[str] = ()
 ) -> str:
-    """Return the page of drawings in named groups, with one group visible at a time."""
+    """Return the page of drawings in named groups, with one group visible at a time.
+
+    A word selected in a drawing is marked in all of its group; the ``notes`` are below.
+    """
     groups = [
         PageGroup.model_validate({"title": name, "notes": list(notes), "drawings": list(part)})
         for name, part in drawings.items()

@@ -53,9 +53,8 @@ def _colored(few: bool, weight: float, level: float, width: int) -> str:
     if few:
         red, green, blue = (round(each / 51) for each in (red, green, blue))
         code = f"5;{16 + 36 * red + 6 * green + blue};38;5;{16 if level > 0.55 else 231}"
-    number = f"{weight * 100:.0f}"
-    number = number if weight >= 0.05 and len(number) < width else ""
-    return f"\x1b[48;{code}m{number:^{width}}\x1b[0m"
+    number = f"{weight * 100:.0f}" if weight >= 0.05 else ""
+    return f"\x1b[48;{code}m{number if len(number) < width else '':^{width}}\x1b[0m"
 
 
 def _shades(signs: str) -> InkCell:

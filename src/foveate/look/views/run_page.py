@@ -6,7 +6,7 @@ from pathlib import Path
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.page import drawn
+from foveate.look.draw.page import chapters
 from foveate.look.views import VIEWS, ViewEntry
 from foveate.look.views.examples import shared_passes
 from foveate.look.views.options import Question
@@ -24,7 +24,8 @@ class Report:
     def html(self) -> str:
         """Return the page: the drawings one below the other, each under the name of its view."""
         drawings = [each for entry, view in self.views for each in _named(entry, view)]
-        return drawn(drawings, self.title, [f"no {n}: {why}" for n, why in self.left_out.items()])
+        notes = [f"no {name}: {why}" for name, why in self.left_out.items()]
+        return chapters({"": drawings}, self.title or "foveate", notes)
 
     def save(self, path: Path) -> None:
         """Write the page atomically."""

@@ -56,9 +56,9 @@ export function named({ model, positions, scaled, masked, attends, heads, rate }
 }
 
 export interface Learning extends Drawn { train(on: boolean): void }
-interface Options { state?: State; onstate?: (state: State) => void }
+interface Options { state?: State; onstate?: (state: State) => void; compact?: boolean }
 
-export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Options = {}): Learning {
+export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact = false }: Options = {}): Learning {
   const root = host.getRootNode() as Document | ShadowRoot, at = root instanceof ShadowRoot ? root : document;
   if (!dressed.has(at)) {
     const sheet = new CSSStyleSheet();
@@ -70,6 +70,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
     host.append(h("p", { class: "fv-wrong", role: "alert" }, "This browser has no WebAssembly with SIMD, which training needs: open the page in a current Chrome, Edge, Firefox or Safari."));
     return { train: () => undefined, twin: () => ({ caption: "", columns: [], rows: [] }) };
   }
+  const END_SIGN = compact ? "∎" : "</s>"; // narrow on a slide
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   let example = TASKS[state.runs[0]!.task].read(state.text) as Example, isOn = false, place: number | undefined, timer: ReturnType<typeof setTimeout> | undefined;
   if (typeof example === "string") {
@@ -91,7 +92,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
   const wrong = h("p", { class: "fv-wrong", role: "alert", hidden: true });
   const scrub = h("input", { type: "range", min: 0, value: 0, "aria-label": "step", "data-testid": "learn-scrub", input: () => { place = Number(scrub.value) === last() ? undefined : Number(scrub.value); draw(); } });
   const when = h("output", { class: "fv-learn-when" }), lanes = h("div", { class: "fv-learn-lanes" }), chart = h("div", { class: "fv-learn-chart" }), about = h("p", { class: "fv-caption" });
-  const element = h("section", { class: "fv-learn", "aria-label": "training" },
+  const element = h("section", { class: compact ? "fv-learn fv-learn-compact" : "fv-learn", "aria-label": "training" },
     h("div", { class: "fv-learn-top" }, tasks.element, h("label", { class: "fv-learn-own" }, h("span", {}, "Try your own"), own)), wrong,
     about, h("div", { class: "fv-learn-bar" }, play, again, race, h("label", {}, "Seed ", seed), h("label", { class: "fv-learn-time" }, scrub, when)),
     h("div", { class: "fv-learn-body" }, lanes, chart));
@@ -106,7 +107,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
       return { name, y: x.map((step) => losses.get(step) ?? null), low: [], high: [], hue: null, faint: false };
     };
     const now = place === undefined ? undefined : stepAt();
-    return { kind: "lines", title: "Loss", caption: "", notes: [], x, curves: shown.map(({ run }, k) => curve(run, `${shown.length > 1 ? `${"AB"[k]}: ` : ""}${named(run.settings)}`)), joined: true,
+    return { kind: "lines", title: "Loss", caption: "", notes: [], x, curves: shown.map(({ run }, k) => curve(run, shown.length > 1 && compact ? "AB"[k]! : `${shown.length > 1 ? `${"AB"[k]}: ` : ""}${named(run.settings)}`)), joined: true,
       ends: [0, Math.max(100, x.at(-1) ?? 0)], across: "step", up: "loss", log: "", labels: [], named: false, marks: now === undefined ? [] : [{ x: now, label: `step ${now}` }] };
   };
   let shown: ReturnType<typeof lane>[] = [];
@@ -130,7 +131,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
     const top = h("div", { class: "fv-learn-switches" },
       select("model", Object.entries(MODELS) as [Settings["model"], string][], settings.model, (model) => change({ model })), ...switches,
       ...(isTransformer ? [h("label", {}, "heads ", select("heads", HEADS.map((n) => [n, String(n)]), settings.heads, (heads) => change({ heads })))] : []),
-      h("label", {}, "learning rate ", select("learning rate", RATES.map((rate) => [rate, String(rate)]), settings.rate, (rate) => change({ rate }))));
+      h("label", {}, compact ? "rate " : "learning rate ", select("learning rate", RATES.map((rate) => [rate, String(rate)]), settings.rate, (rate) => change({ rate }))));
     const status = h("output", { class: "fv-learn-status", "data-testid": `status-${k}` }), output = h("p", { class: "fv-learn-output", "data-testid": `output-${k}` });
     const point = (row: number, column: number) => { cell = [row, column]; readCell(); };
     const grid = new Grid(point, "matrix of attention"), reading = h("output", { class: "fv-reading fv-small" });
@@ -153,7 +154,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
       for (let i = 0; i < size; i++) for (const each of which === null ? Array(heads).keys() : [which]) values[i]! += weights[each * size + i]! / (which === null ? heads : 1);
       return { height: rows, width: columns, values };
     };
-    const words = () => ({ rows: [...example.target, "</s>"].map(visible), columns: [...example.source, "</s>"].map(visible) });
+    const words = () => ({ rows: [...example.target, END_SIGN].map(visible), columns: [...example.source, END_SIGN].map(visible) });
     function readCell(): void {
       if (!frame) return;
       const [row, column] = cell.map((at, side) => Math.min(at, [frame!.rows, frame!.columns][side]! - 1)) as [number, number], { rows, columns } = words();
@@ -171,8 +172,8 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate }: Optio
       const isRight = frame.output.join("\n") === example.target.join("\n");
       output.replaceChildren(h("span", { class: "fv-quiet" }, "writes "), h("b", { dir: "auto" }, frame.output.join(task().joint) || "nothing"), isRight ? h("span", { class: "fv-learn-right" }, " ✓ right") : h("span", { class: "fv-quiet" }, ` ✗ right is ${example.target.join(task().joint)}`));
       const attends = frame.weights.some((weight) => weight > 0);
-      status.textContent = [`step ${frame.step.toLocaleString("en-US")}`, ...(frame.step ? [`loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}`] : ["random weights"]),
-        attends ? `${Math.round(100 * frame.right)} % of attention on the right ${task().of}` : "no attention", ...(pace ? [`${Math.round(pace)} steps/s`] : []), `${size.toLocaleString("en-US")} weights`].join(" · ");
+      status.textContent = [...(compact ? [] : [`step ${frame.step.toLocaleString("en-US")}`]), ...(frame.step ? [`loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}`] : ["random weights"]),
+        attends ? `${Math.round(100 * frame.right)} % of attention ${compact ? "right" : `on the right ${task().of}`}` : "no attention", ...(pace && !(compact && shown.length > 1) ? [`${Math.round(pace)} steps/s`] : []), ...(compact ? [] : [`${size.toLocaleString("en-US")} weights`])].join(" · ");
       element.dataset.step = String(frame.step);
       element.dataset.right = frame.right.toFixed(3);
       element.dataset.pace = pace.toFixed(1);

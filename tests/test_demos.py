@@ -56,7 +56,7 @@ def test_greedy_finds_048_where_two_beams_find_054() -> None:
     assert drawn.title == "Greedy: A B C end, p = 0.048; beam of 2: A C B end, p = 0.054"
     ended = drawn.arrays()["score"][drawn.arrays()["state"] == "done"]
     assert ended == pytest.approx([0.054, 0.048])
-    assert "[end .6 =] .054■  ° end .6 = .048■" in drawn.text()
+    assert "[end: .09·.6 =] .054■  ° end: .08·.6 = .048■" in drawn.text()
     assert "beam of 3: A end, p = 0.1" in DEMOS["beam"].draw({"beam_size": 3}).title
     longer = DEMOS["beam"].draw({"beam_size": 3, "length_penalty": 1.0})
     assert "beam of 3: A C B end" in longer.title
@@ -82,7 +82,14 @@ def test_numbers_of_the_lectures() -> None:
     assert tuple(peaks) == expected
     table = DEMOS["permutation"].draw()
     assert isinstance(table, TableDrawing)
-    assert table.rows[0] == ["attention", "1 2 3 4", "6 7 8 9", "4 3 2 1", "9 8 7 6", "identical"]
+    assert table.rows[0] == [
+        "x + attention",
+        "1 2 3 4",
+        "6 7 8 9",
+        "4 3 2 1",
+        "9 8 7 6",
+        "identical",
+    ]
     assert [row[-1] for row in table.rows[1:]] == ["identical", "different", "different"]
     counts, bag, network = sheets("bag").sheets
     assert counts.rows == [",", "bananas", "for", "have", "no", "say", "we", "yes"]
@@ -281,10 +288,13 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
 
 
 def test_masks_hide_the_future() -> None:
-    encoder, decoder, both = (s.values.array for s in sheets("masks", source="a b").sheets)
-    assert np.isfinite(encoder).all() and np.isnan(decoder[0, 1])
+    encoder, gpt, cross, decoder = sheets("masks", source="a b", target="A B C").sheets
+    assert gpt.rows == gpt.columns == ["a", "b", "A", "B", "C"]  # x and y as one sequence
+    assert np.isfinite(encoder.values.array).all() and np.isfinite(cross.values.array).all()
+    for causal in (gpt, decoder):
+        seen = causal.values.array
+        assert np.isfinite(seen[np.tril_indices(len(seen))]).all() and np.isnan(seen[0, 1:]).all()
     assert "Filled" in sheets("masks").title  # there is no scale of colours
-    assert np.isfinite(both[2:, :2]).all() and np.isnan(both[:2, 2:]).all()
     free, causal = (s.values.array for s in sheets("leak").sheets)
     assert np.isfinite(free).all() and np.isnan(causal[np.triu_indices(4, 1)]).all()
 
@@ -313,8 +323,10 @@ def test_curves_show_what_their_captions_say() -> None:
 
 def test_the_parameters_of_published_models() -> None:
     drawn = DEMOS["parameters"].draw({"models": ["vaswani-base", "gpt-2"]})
-    assert drawn.title == "Parameters: vaswani-base, 63.1 M; gpt-2, 114.3 M"
-    base, gpt = (drawn.arrays()[name] for name in ("vaswani-base, 63.1 M", "gpt-2, 114.3 M"))
+    assert drawn.title == "Parameters: vaswani-base, 63.1 M; gpt-2, 124.4 M"  # the paper's 124 M
+    base, gpt = (drawn.arrays()[name] for name in ("vaswani-base, 63.1 M", "gpt-2, 124.4 M"))
+    rnnsearch = DEMOS["parameters"].draw({"models": ["bahdanau-2015"]})  # 1,000 units, 30,000 words
+    assert 80 < rnnsearch.series[0].values[0] < 90
     words, layer, feed_forward = 37_000 * 512, 4 * (512 * 512 + 512), 2 * 512 * 2048 + 512 + 2048
     assert (1e6 * base)[1:5].round().tolist() == [words, 12 * layer, 6 * layer, 12 * feed_forward]
     assert base[0] == pytest.approx(base[1:].sum())
@@ -333,7 +345,7 @@ def test_greedy_has_its_path_marked_in_the_tree_of_the_beam() -> None:
     drawn = DEMOS["beam"].draw()
     assert isinstance(drawn, LanesDrawing)
     marked = [node.text for step in drawn.steps for node in step if node.text.startswith("°")]
-    assert marked == ["° A .5 =", "° B .4 =", "° C .4 =", "° end .6 ="]
+    assert marked == ["° A", "° B: .5·.4 =", "° C: .2·.4 =", "° end: .08·.6 ="]
 
 
 def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_words_stand_at_their_rows_and_columns(record: AttentionRecord) -> None:
     top, bottom = ax.transData.transform([(0, 0.5), (0, 3.5)])[:, 1]
     assert top > bottom  # the first word that was produced stands on top
     assert ax.xaxis.get_ticks_position() == "top"
-    assert ax.get_ylabel() == "producing"
+    assert ax.get_ylabel() == "writes"
 
 
 def test_masked_cells_are_not_painted() -> None:
@@ -182,7 +182,10 @@ def test_heads_are_drawn_layer_by_layer(record: AttentionRecord, tmp_path: Path)
     assert [line.split("  ")[-1] for line in lines[1:5]] == kinds
     named = [line.partition(":")[0] for line in lines[5:] if ":" in line]
     assert named == [k for k in KINDS if k in kinds]
-    assert [ax.get_xlabel() for ax in axes] == kinds
+    assert [ax.get_xlabel() for ax in axes] == [k.replace("no pattern", "") for k in kinds]
+    words = [[label.get_text() for label in ax.get_xticklabels()] for ax in axes]
+    assert words == [SOURCE, SOURCE, [], []]  # above the first layer
+    assert [label.get_text() for label in axes[2].get_yticklabels()] == TARGET
     [drawing] = view.drawings()
     assert drawing.blocks[0].kinds == list(view.kinds.values())  # type: ignore[attr-defined]
     for ending in ("png", "npz", "txt", "html"):

@@ -16,6 +16,7 @@ from foveate.cli import app, looking
 from foveate.cli.options import VerbGroup
 from foveate.config import PACKAGED, read, shipped
 from foveate.run import Run, RunConfig, load
+from foveate.tasks.language import Language
 from foveate.train import checkpoint, stored
 
 pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'")
@@ -23,10 +24,14 @@ from fastapi.testclient import TestClient
 
 import lectures as lecture_pages
 from foveate.errors import UserError
+from foveate.look.draw.charts import LinesDrawing
 from foveate.look.views import VIEWS
 from foveate.look.views.demos import DEMOS, DemoEntry
 from foveate.look.views.options import Question
+from foveate.look.views.series import horizon
+from foveate.look.views.text import forced
 from foveate.serve.common import RequestError
+from foveate.studio.answers import unknown_words
 from foveate.studio.api import application
 from foveate.studio.lectures import (
     FOLDER,
@@ -331,6 +336,44 @@ def test_the_runs_that_ship_know_the_sentences_of_the_lectures() -> None:
     assert list(map(str, run.translate(list(pairs)))) == list(pairs.values())
     label = load("packaged/kinds-of-sentences").classify(["He is not here"])[0]
     assert max(label.probabilities, key=label.probabilities.__getitem__) == "negation"
+
+
+def test_slides_ask_models_about_words_that_they_know() -> None:
+    known = lectures().runs
+    for lecture, number, step in STEPS:
+        name, runs, question = parsed(step.command)
+        for run in [known[each].instead or each for each in runs if (text := asked_text(question))]:
+            if (PACKAGED / run).is_dir() and step.title != "Unknown words":
+                unknown = unknown_words(load(f"packaged/{run}").task, text)
+                assert not unknown, (lecture.name, number, name, unknown)
+
+
+def asked_text(question: Any) -> str:
+    """The sentence that a step reads, if it reads one."""
+    return getattr(question, "text", None) or ""
+
+
+def test_the_language_model_begins_sentences_as_its_texts_do() -> None:
+    task = load("packaged/lm").need(Language, "begin a text")
+    first = [line.split()[0] for line in task.text("test").lines]
+    passed = forced(load("packaged/lm"), "The young woman sings in the garden.")
+    best = [task.name_of(i) for i in passed.log_p[0].topk(10).indices.tolist()]
+    assert {*best} <= {*first}
+    totals = {}
+    for name in ("lm", "lm-lstm", "lm-rnn"):  # the Transformer is not the worst of the three
+        log_p = forced(load(f"packaged/{name}"), "The young woman sings in the garden.")
+        totals[name] = sum(log_p.log_p[t, i].item() for t, i in enumerate(log_p.ids))
+    assert max(totals, key=totals.__getitem__) == "lm"
+
+
+def test_a_forecast_that_reads_itself_moves_away_from_the_truth() -> None:
+    command = next(s.command for lecture in lectures().lectures for s in lecture.steps
+                   if "look horizon" in s.command)  # fmt: skip
+    _, runs, question = parsed(command)
+    drawn = horizon([load(f"packaged/{name}") for name in runs], dict(question)["split"])
+    assert isinstance(drawn, LinesDrawing) and drawn.log == "y"
+    curves = drawn.arrays()
+    assert (curves["forecast"][1:] > curves["teacher forced"][1:]).all()
 
 
 def test_words_that_a_model_never_saw_are_named(installed: TestClient) -> None:

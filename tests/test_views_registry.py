@@ -245,8 +245,8 @@ def test_probabilities_are_those_of_scoring(run: Run) -> None:
     whole = draw("probabilities", run, **PAIR, top=10_000)
     everything = whole.arrays()["p"]
     close(everything.sum(axis=1), 1)
-    bits = -(everything * np.log2(everything)).sum(axis=1)
-    assert [word.note for word in whole.words] == [f"{b:.1f} bits" for b in bits]
+    nats = -(everything * np.log(everything)).sum(axis=1)  # as log p
+    assert [word.note for word in whole.words] == [f"entropy {h:.1f} nats" for h in nats]
 
 
 def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:

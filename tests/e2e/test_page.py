@@ -48,7 +48,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 def reading(page: Any) -> tuple[str, str, float]:
     """What the page says: row, column, weight."""
     text = page.inner_text(".fv-reading")
-    result = re.fullmatch(r"“(.*)” ← “(.*)” (\d\.\d+)", text)
+    result = re.fullmatch(r"“(.*)” ← “(.*)”: weight (\d\.\d+)", text)
     assert result, text
     return result[1], result[2], float(result[3])
 

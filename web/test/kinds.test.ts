@@ -21,7 +21,7 @@ test("a box of a beam has the product of probabilities, and no score that is a l
 });
 
 test("the text of a path of probabilities has the tokens alone", () => {
-  const path = ["° A .5 =", "C .3 ="].map((text, id): Node => ({ id, parent: null, text, logP: 0, score: 0.5, state: "live" }));
+  const path = ["° A", "C: .5·.3 ="].map((text, id): Node => ({ id, parent: null, text, logP: 0, score: 0.5, state: "live" }));
   expect(textOf(path)).toBe("A C");
   expect(textOf(path.map((node) => ({ ...node, score: -1, text: "␣le" })))).toBe("le le");
 });

@@ -23,6 +23,7 @@ const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
 const isFree = (target: Node) => target === document.body || (target instanceof Element && target.matches("main"));
 const isSeen = (box: Element) => box.checkVisibility() && box.getBoundingClientRect().bottom > 0 && box.getBoundingClientRect().top < innerHeight;
 
+const rowsOf: Record<Block["rowMeans"], string> = { producing: "writes", at: "reads" }; // a row in words
 const MOST_LISTED = 20_000; // cells in the table; above, each row says its strongest
 
 /** Which map this is, in words. */
@@ -98,7 +99,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (!reads) return;
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
     reading.replaceChildren("“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
-      "” ", h("b", {}, value.toFixed(4)));
+      "”: weight ", h("b", {}, value.toFixed(4)));
     others.replaceChildren(silence(layer, head), `${name} · strongest: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : "", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
@@ -129,11 +130,11 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     const { rows, columns } = block;
     const isWritten = parts.has("matrix") && !isOverview && Number.isFinite(tallOf(body, Infinity)) && (grid.element.clientWidth - LABELS) / map.width >= WRITTEN; // on a slide
     if (parts.has("matrix")) grid.show({
-      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: block.rowMeans, whole: isWritten,
+      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: rowsOf[block.rowMeans], whole: isWritten,
       texts: isWritten ? rows.map((_, t) => Array.from(rowOf(map!, t), (weight) => weight.toFixed(2))) : [],
       dots: shown === blockOf(drawing, drawing.block) ? drawing.gold : [],
     });
-    if (parts.has("links")) joined.show(rows, columns, block.rowMeans, map);
+    if (parts.has("links")) joined.show(rows, columns, rowsOf[block.rowMeans], map);
     point();
     stage.changed();
   }
@@ -145,7 +146,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
       block = drawing.blocks[index]!;
       maps = new BlockMaps(block, () => { if (shown === index) showBlock(); });
       lines.element.hidden = many();
-      if (parts.has("sentences") && !many()) lines.show(block.rows, block.columns, block.rowMeans);
+      if (parts.has("sentences") && !many()) lines.show(block.rows, block.columns, rowsOf[block.rowMeans]);
       blocks.set(block.name);
     }
     if (parts.has("heads")) picker.show(maps, scale);

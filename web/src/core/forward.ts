@@ -12,7 +12,7 @@ import type { ForwardDrawing, FrameDrawing, ModelBlock } from "./types";
 const PAUSE = 1600; // milliseconds of a frame while the film is played
 const INPUTS = 3; // frames that one is computed from and that stand beside it
 const CELL = 42; // pixels of a number that is written
-const TALL = 22, TALLEST = 300; // pixels of a position, and of all
+const TALL = 22, TALLEST = 300, NAMED = 20; // pixels of a position, and of all
 
 /** The frames of each block that follow one another, and their first number. Pure. */
 export function scenes(frames: readonly FrameDrawing[]): { block: string; first: number; count: number }[] {
@@ -100,8 +100,11 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
     const size = inner.reduce((a, b) => a * b, 1), whole = floats(made, which * height * size, height * size);
     return inner.length === 2
       ? { values: whole.subarray(row * size, (row + 1) * size), height: inner[0]!, width: inner[1]!, rows: places[frame.columns] ?? [], keyed: true }
-      : { values: whole, height, width: inner[0] ?? 1, rows: places[frame.rows] ?? [], keyed: false };
+      : { values: whole, height, width: inner[0] ?? 1, rows: rowsOf(frame), keyed: false };
   };
+  /** What a decoder writes at each position, as in a map; what it reads there before it has computed anything. */
+  const writes = (frame: FrameDrawing) => (frame.block.endsWith("stem") ? undefined : produced[frame.rows]);
+  const rowsOf = (frame: FrameDrawing) => writes(frame) ?? places[frame.rows] ?? [];
   const written = (value: number) => (value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−"));
 
   const card = (frame: FrameDrawing, isGiven: boolean): HTMLElement => {
@@ -127,8 +130,9 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
       const columns = shown.keyed ? [] : (places[frame.columns] ?? []);
       const isWritten = width === 1 || (!isGiven && (columns.length > 0 && (box.clientWidth - LABELS) / width >= WRITTEN));
       const texts = isWritten ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), frame.title === "tokens" ? String : written)) : [];
-      const high = Math.max(4, Math.min(TALL, tallOf(stage.body, TALLEST) / height)), row = shown.keyed ? 0 : Math.min(rowOf(frame.rows), height - 1);
-      grid.show({ height, width, ...shaded(frame, values), rows, columns, texts, whole: true, high });
+      const high = Math.max(4, Math.min(TALL, (tallOf(stage.body, TALLEST) - NAMED) / height)), row = shown.keyed ? 0 : Math.min(rowOf(frame.rows), height - 1);
+      const down = shown.keyed || !produced[frame.rows] ? "" : writes(frame) ? "writes" : "reads";
+      grid.show({ height, width, ...shaded(frame, values), rows, columns, texts, whole: true, high, down });
       isTold = texts.length > 0;
       grid.select(row, columns.length ? largest(values.subarray(row * width, (row + 1) * width)) : 0);
     });
@@ -151,7 +155,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
     queue(frame, (made) => {
       const { values, height, width, keyed } = matrix(frame, made), row = Math.min(rowOf(frame.rows), height - 1);
       if (keyed || width < 2 || isTold) return;
-      const own = Array.from(values.subarray(row * width, (row + 1) * width)), word = places[frame.rows]?.[row];
+      const own = Array.from(values.subarray(row * width, (row + 1) * width)), word = places[frame.rows] && named(frame.rows, row);
       const title = h("span", { class: "fv-quiet" }, ...(word === undefined ? [] : [h("bdi", {}, word), ": "]), frame.shape[0]! > 1 ? `head ${kept.head}, ` : "");
       const tokens = frame.tokens[row];
       if (tokens) {

@@ -6,7 +6,8 @@ import type { BlockMaps } from "./maps";
 const THUMB = 72; // cells of a small map at most, whatever the screen
 const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, around, for numbers, for the kind of a head, for "layer 0"
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
-const FAINT = 0.16;
+const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
+const MOST_NAMED = 12, ROOM = 52, TURNED = 46; // words along a side of a small map that are written on a slide; pixels for those of rows, of columns
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -29,7 +30,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
   const thumb = (maps: BlockMaps, layer: number, head: number | null, named: boolean, x: number, y: number): Thumb => {
     const kind = head === null ? "" : (maps.block.kinds[layer]?.[head] ?? "");
     const name = `layer ${layer}, ${called(head)}${kind && `: ${kind}`}`;
-    const label = named && h("span", {}, kind || called(head));
+    const label = named && h("span", {}, kind === UNCLEAR ? "" : kind || called(head));
     return { layer, head, kind, x, y, button: h("button", { type: "button", "aria-label": name, title: name, click: () => choose(layer, head) }, label) };
   };
 
@@ -38,20 +39,22 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     const most = hasHeads ? Math.max(...layers.map((_, layer) => maps.heads(layer))) : 0;
     const across = most === 1 ? [null] : [null, ...Array(most).keys()]; // one head is its own mean
     element.hidden = across.length * layers.length === 1;
-    const tall = tallOf(element, Infinity), isWhole = large && Number.isFinite(tall), side = isWhole ? LAYER : LABEL; // on a slide
+    const tall = tallOf(element, Infinity), isWhole = large && Number.isFinite(tall), isNamed = isWhole && Math.max(rows.length, columns.length) <= MOST_NAMED; // on a slide
+    const side = isNamed ? LAYER + ROOM : isWhole ? LAYER : LABEL, top = LABEL + (isNamed ? TURNED : 0);
     const room = (element.parentElement?.clientWidth || 300) - side - 10;
-    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = (tall - LABEL) / layers.length - NAME - GAP;
+    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = (tall - top) / layers.length - NAME - GAP;
     const wide = Math.max(28, Math.min(isWhole ? LARGEST : large ? LARGE : SMALL, Math.floor(room / across.length) - GAP, Math.floor(high / ratio)));
     const named = known.length > 0 && wide >= 56, inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
     const down = deep + 2 * EDGE + (named ? NAME : 0), word = (text: string) => (isWhole ? `${text} ` : "");
     grid.style.gridTemplateColumns = `${side}px repeat(${across.length}, ${wide}px)`;
-    grid.style.gridTemplateRows = `${LABEL}px repeat(${layers.length}, ${down}px)`;
+    grid.style.gridTemplateRows = `${top}px repeat(${layers.length}, ${down}px)`;
     const place = (k: number, one: number, before: number) => before + GAP + k * (one + GAP) + EDGE;
     thumbs = layers.flatMap((_, layer) => across.flatMap((head, k) =>
-      head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, named, place(k, wide, side), place(layer, down, LABEL))]));
+      head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, named, place(k, wide, side), place(layer, down, top))]));
     const line = (layer: number) => across.map((head) => thumbs.find((t) => t.layer === layer && t.head === head)?.button ?? h("span"));
-    grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : word("head") + String(head))),
-      ...layers.flatMap((_, layer) => [h("span", {}, word("layer") + String(layer)), ...line(layer)]), canvas);
+    const listed = (texts: readonly string[], pixels: number) => (isNamed ? h("span", { class: "fv-heads-words", style: `--cell: ${pixels}px` }, ...texts.map((text) => h("bdi", {}, text))) : "");
+    grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : word("head") + String(head), listed(columns, inner / columns.length))),
+      ...layers.flatMap((_, layer) => [h("span", {}, word("layer") + String(layer), listed(rows, deep / rows.length)), ...line(layer)]), canvas);
     paint = () => draw(maps, scale, inner, deep);
     paint();
     offer();

@@ -5,7 +5,7 @@ import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24; // pixels from rank to rank, where there is little room, between nodes, above the first
-const WIDE = 132, NARROW = 56, BETWEEN = 34, NEAR = 14; // pixels of a node, from step to step, where all have to fit
+const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 14; // pixels of a node, from step to step, where all have to fit
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -19,15 +19,15 @@ export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
 
 /** The text of a path: tokens say themselves whether a blank stands before them; names in angles and those of a table of probabilities do not. */
 export const textOf = (path: readonly Node[]): string => path.reduce((text, { text: next, score }) =>
-  text + (score > 0 ? ` ${next.replace(/^° | \S+ =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
+  text + (score > 0 ? ` ${next.replace(/^° |: .* =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
 export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
 
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
 export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
-  const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + BETWEEN / 2) / steps : Infinity));
-  return { wide: Math.min(wish, Math.max(NARROW, across - BETWEEN / 2)), across };
+  const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + NEAR) / steps : Infinity));
+  return { wide: Math.min(wish, Math.max(NARROW, across - NEAR)), across };
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
@@ -70,7 +70,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(boxed(node), wide - 12))));
+      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(boxed(node), wide - 8))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     ...edges.values(), ...boxes.values());

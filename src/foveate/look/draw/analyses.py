@@ -266,10 +266,8 @@ def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
         title, vectors.numpy(), rows, columns, "position t", "dimension",
         aspect=0.5 if few else size / length, written=few,
     )  # fmt: skip
-    return [
-        table,
-        _pairs(f"similarity of two positions (dot product ÷ {most:.3g})", products / most),
-    ]
+    name = f"similarity of two positions (dot product ÷ {most:.3g})"
+    return [table, _pairs(name, products / most)]
 
 
 def _pairs(title: str, values: Tensor) -> SheetDrawing:
@@ -292,9 +290,8 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
         if result.attention is not None:
             curves[f"attention, {name}"] = result.attention
     moved = "lost" if forced.score_name == "log p" else "change"
-    lost = [
-        f"{name} {forced.score_name} {moved} {result.lost:.2f}" for name, result in results.items()
-    ]
+    what = f"{forced.score_name} {moved}"
+    lost = [f"{name} {what} {result.lost:.2f}" for name, result in results.items()]
     places = len(next(iter(curves.values())))
     return bar_chart(
         forced.words(side_of(forced.model), places), curves, "change when shuffled",

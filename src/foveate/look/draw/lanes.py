@@ -16,7 +16,7 @@ from foveate.look.draw.parts import Arrays, DrawingPart, Label, visible
 from foveate.look.draw.terminal import cut
 
 STEP, RANK = 0.95, 0.34  # inches of a step and of a hypothesis in it
-LONGEST_NODE = 10  # letters of a label
+LONGEST_NODE = 18  # letters of a label
 FAINT = "#b5b5b5"
 LANE_MARKS = {"live": " ", "done": "■", "pruned": "×"}
 
@@ -64,7 +64,9 @@ class LanesDrawing(Drawing):
 
     def figure(self) -> Figure:
         tallest = max(map(len, self.steps), default=1)
-        return self.own_figure(max(4.0, STEP * len(self.steps) + 0.4), RANK * tallest + 1.0)
+        longest = max((len(n.text) for step in self.steps for n in step), default=0)
+        step = max(STEP, 0.075 * min(longest, LONGEST_NODE) + 0.65)
+        return self.own_figure(max(4.0, step * len(self.steps) + 0.4), RANK * tallest + 1.0)
 
     def fill(self, ax: Axes) -> None:
         steps, best = self.steps, set(self.best)

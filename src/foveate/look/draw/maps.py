@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
-Form = Literal["matrix", "links", "heads"]
 ScaleName = Literal["row", "absolute"]
+ROWS = {"producing": "writes", "at": "reads"}  # a row in words
 LINK_STEP = 0.24  # inches from word to word
 LEAST_LINK = 0.05  # a figure draws no line for weights below this
 HEAD_SIDE = 1.25  # inches of one small matrix
@@ -134,7 +134,8 @@ class AttentionView(AttentionDrawing):
         ax.set_aspect("equal")
         figures.write_words(ax, self.rows, self.columns)
         figures.weight_bar(ax.figure, [ax], self.scale, 0.8)
-        ax.set_ylabel(self.record.row_means(self.name), size=figures.FONT_SIZE, color=figures.NOTE)
+        means = ROWS[self.record.row_means(self.name)]
+        ax.set_ylabel(means, size=figures.FONT_SIZE, color=figures.NOTE)
         ax.set_xlabel(self.caption, size=figures.FONT_SIZE, color=figures.NOTE, labelpad=8)
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
@@ -172,7 +173,7 @@ class LinksView(AttentionView):
                 figures.write(ax, x, place + start, cut(word, figures.LONGEST_LABEL), ha=side)
         ax.set(xlim=(-0.9, 1.9), ylim=(count - 0.4, -0.6))
         ax.set_axis_off()
-        means = self.record.row_means(self.name)
+        means = ROWS[self.record.row_means(self.name)]
         heading = f"{means} → attends to, weights from {LEAST_LINK:.0%}\n{self.caption}"
         ax.set_title(heading, size=figures.FONT_SIZE - 1, color=figures.NOTE, parse_math=False)
 
@@ -209,11 +210,11 @@ class HeadsView(AttentionView):
             for ax in row[len(heads) :]:
                 ax.set_axis_off()
             for head, (ax, weights) in enumerate(zip(row, heads, strict=False)):
-                ax.set(xticks=[], yticks=[])
                 figures.paint(ax, weights, self.scale)
-                ax.set_xlabel(
-                    kinds[layer][head], size=figures.FONT_SIZE - 2, color=figures.NOTE, labelpad=2
-                )
+                figures.write_words(ax, self.rows if head == 0 else [], self.columns)
+                ax.tick_params(labelsize=figures.FONT_SIZE - 3, labeltop=layer == 0)
+                kind = kinds[layer][head].replace("no pattern", "")
+                ax.set_xlabel(kind, size=figures.FONT_SIZE - 2, color=figures.NOTE, labelpad=2)
                 if layer == 0:
                     ax.set_title(f"head {head}", size=figures.FONT_SIZE)
         return made
@@ -325,12 +326,9 @@ def tiled(block: Block, tile: int) -> Block:
 
 def pool(weights: Weights, tile: int) -> Weights:
     """Return the largest weight in tiles of cells: (H, T, S) to (H, ⌈T/tile⌉, ⌈S/tile⌉)."""
-    height, width = (-(-n // tile) * tile for n in weights.shape[1:])
-    padded = np.zeros((len(weights), height, width), np.float32)
-    padded[:, : weights.shape[1], : weights.shape[2]] = weights
-    tiles = padded.reshape(len(weights), height // tile, tile, width // tile, tile)
-    largest: Weights = tiles.max(axis=(2, 4))
-    return largest
+    for axis in (1, 2):
+        weights = np.maximum.reduceat(weights, range(0, weights.shape[axis], tile), axis=axis)
+    return weights
 
 
 def _blocks(record: AttentionRecord) -> list[Block]:

@@ -56,9 +56,8 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 
-PADDING = 3  # additional tokens in the longer sequence of a batch
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
-ALLOWED = "filled: allowed; empty: not allowed"
+ALLOWED = "filled: allowed"
 PAIRS = 100  # of the split, if no text is given
 
 
@@ -207,7 +206,8 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                f"queries ({record.row_means(names[0])})", "keys", ColorScale(0.0, 1.0, ALLOWED),
+                drawn_maps.ROWS[record.row_means(names[0])], "attends to",
+                ColorScale(0.0, 1.0, ALLOWED),
             )
         )  # fmt: skip
     title = f"Who can attend to whom: {run.path.name}"
@@ -221,7 +221,7 @@ def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
     answer = run.translate([text])[0].hypotheses[0] if target is None else target
     ids = task.source_tokenizer.encode_ids([text])[0]
     output_ids = task.target_tokenizer.encode_ids([answer])[0]
-    longer = [*ids, *ids[:PADDING]], [*output_ids, *output_ids[:PADDING]]
+    longer = [*ids, *ids[:1]], [*output_ids, *output_ids[:1]]
     batch = collate([ids, longer[0]], [output_ids, longer[1]]).to(run.model.output.weight.device)
     with capture(run.model) as weights:
         run.model.decode(batch.inputs, run.model.encode(batch.source, batch.source_mask))

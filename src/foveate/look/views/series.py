@@ -39,7 +39,7 @@ def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
                 label = f"{run.path.name}, {label}"
             curves.setdefault(label, curve)
     title = f"Error against horizon, {split}"
-    return line_chart(None, curves, "steps ahead", "mean squared error, scaled", title)
+    return line_chart(None, curves, "steps ahead", "mean squared error, scaled", title, "y")
 
 
 @view(forecasts)

@@ -96,7 +96,7 @@ def differences(before: Texts, after: Texts) -> Iterator[str]:
             yield f"{old} → {new}" if old and new else f"−{old}" if old else f"+{new}"
 
 
-# p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p measures how open it was.
+# p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log p measures how open it was.
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ def probabilities(
             Choice(text=visible(token_name(passed.tokenizer, k)), p=math.exp(other))
             for k, other in zip(others.tokens, others.log_p, strict=True)
         ]
-        bits = f"{others.entropy / math.log(2):.1f} bits"
+        note = f"entropy {others.entropy:.1f} nats"
         p = math.exp(chance)
-        words.append(Word(text=label, value=p, space=space, note=bits, alternatives=choices))
+        words.append(Word(text=label, value=p, space=space, note=note, alternatives=choices))
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,
-        legend="p of each token, entropy, and the most probable tokens",
-        caption=f"total log p: {sum(log_p):.2f}",
+        legend="p of each token, entropy of the distribution, and the most probable tokens",
+        caption=f"total log p: {sum(log_p):.2f} nats",
     )  # fmt: skip
 
 

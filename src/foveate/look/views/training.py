@@ -90,15 +90,11 @@ def panel(
 
 def smoothed(values: Floats) -> Floats:
     """Return the mean of each value and its neighbours (see `curves`); NaN values are skipped."""
-    known, fade = np.isfinite(values), np.exp(-FEWEST / max(1, len(values)))
-    totals = np.stack([np.where(known, values, 0.0), known]).astype(float)
-    both = -totals  # counted from both sides
-    for order in (slice(None), slice(None, None, -1)):
-        total = np.zeros(2)
-        for n in np.arange(len(values))[order]:
-            total = fade * total + totals[:, n]
-            both[:, n] += total
-    return np.where(both[1] > 0, both[0] / np.maximum(both[1], 1e-300), np.nan)
+    known, count = np.isfinite(values), len(values)
+    fade = np.exp(-FEWEST / count) ** np.abs(np.arange(1 - count, count))  # w^|n−k|
+    terms = np.where(known, values, 0.0), known.astype(float)
+    sums, weights = (np.convolve(x, fade)[count - 1 : 2 * count - 1] for x in terms)
+    return np.where(weights > 0, sums / np.maximum(weights, 1e-300), np.nan)
 
 
 def at(places: Floats, x: Floats, y: Floats) -> Floats:
@@ -135,8 +131,7 @@ def film(run: Path, after: int = -1) -> FilmDrawing:
     for line in lines:
         before = max((step for step in losses if step <= line["step"]), default=None)
         fields = {key: line[key] for key in ("step", "loss", "blocks")}
-        validation = None if before is None else losses[before]
-        frames.append(Snapshot.model_validate(fields | {"validation": validation}))
+        frames.append(Snapshot.model_validate({**fields, "validation": losses.get(before)}))
     caption = "loss: −log p of a token of this example; validation: the last validation loss"
     return FilmDrawing(title=title, caption=caption, frames=frames)
 

@@ -137,8 +137,10 @@ def step(
     stages = [
         replace(stage, equation=made.get(stage.name, stage.equation))
         for stage in attention_stages(attention, calls, 0)
-        if stage.name != "output"
+        if stage.name not in ("exp", "sum", "output")
     ]
+    joined = np.concatenate((stages[-1].values, stages[0].values), axis=-1)  # context and query
+    stages.append(replace(stages[-1], name="output", equation="from [c; q]", values=joined))
     words = table.words or [f"row {k}" for k in range(1, len(keys) + 1)]
     return drawn(stages, ["the query"], words, 0, "One attention step")
 
@@ -224,27 +226,25 @@ def local(
 def masks(source: Words = "the sun rises", target: Words = "le soleil se lève") -> SheetGrid:
     """Draw which position may attend to which, in the three families, for one sentence."""
     read, written = words_of(source), words_of(target)
-    both, s, t = [*read, *written], len(read), len(written)
+    both = [*read, *written]
 
-    def allowed(rows: int, columns: int, causal: bool) -> Tensor:
-        visible = Mask(causal=causal).dense(range(rows), range(columns))
-        return torch.ones(rows, columns) if visible is None else visible[0, 0].float()
+    def seen(title: str, down: list[str], across: list[str], causal: bool) -> SheetDrawing:
+        visible = Mask(causal=causal).dense(range(len(down)), range(len(across)))
+        filled = np.ones((len(down), len(across)))
+        if visible is not None:
+            filled[~visible[0, 0].numpy()] = np.nan
+        return sheet(title, filled, down, across, scale=SHARES)
 
-    def seen(title: str, weights: Tensor, words: list[str]) -> SheetDrawing:
-        filled = weights.masked_fill(weights == 0, torch.nan).numpy()
-        return sheet(title, filled, words, words, scale=SHARES)
-
-    upper = torch.cat((allowed(s, s, False), torch.zeros(s, t)), dim=1)
-    lower = torch.cat((allowed(t, s, False), allowed(t, t, True)), dim=1)
     return SheetGrid(
         sheets=[
-            seen("encoder-only (BERT)", allowed(s, s, False), read),
-            seen("decoder-only (GPT)", allowed(s, s, True), read),
-            seen("encoder–decoder (T5)", torch.cat((upper, lower)), both),
+            seen("encoder: BERT, T5", read, read, False),
+            seen("decoder only: GPT", both, both, True),
+            seen("cross-attention: T5", written, read, False),
+            seen("decoder: T5", written, written, True),
         ],
         across=2, title="Filled: a word (down) may attend to a word (across)",
-        caption="Masked positions have the score −∞ and the weight 0. A decoder reads the "
-        "preceding words, and the whole source if there is one.",
+        caption=f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0. "
+        "GPT reads x and y as one sequence; T5 has three softmaxes.",
     )  # fmt: skip
 
 
@@ -342,10 +342,10 @@ def permutation(
 
     x, places = torch.tensor(inputs), torch.arange(len(inputs))
     networks: dict[str, Callable[[Tensor], Tensor]] = {
-        "attention": outputs,
-        "feed-forward layer": lambda x: value * x.relu(),
-        "with positions added": lambda x: outputs(x + places),
-        "with a causal mask": lambda x: outputs(x, Mask(causal=True)),
+        "x + attention": outputs,
+        "feed-forward": lambda x: value * x.relu(),
+        "… with positions": lambda x: outputs(x + places),
+        "… with a causal mask": lambda x: outputs(x, Mask(causal=True)),
     }
     rows: list[list[str | float | None]] = []
     for name, give in networks.items():
@@ -355,7 +355,7 @@ def permutation(
     return TableDrawing(
         title=f"Does order matter? x + {value:g} Σ α x",
         columns=["", "input", "output", "reversed", "its output", "reversed again"], rows=rows,
-        caption="If the input is reversed, attention alone reverses its output: it does not know "
+        caption="If the input is reversed, attention reverses its output: it does not know "
         "the order, and neither does a feed-forward layer. Positions or a mask change that.",
     )  # fmt: skip
 
@@ -475,6 +475,6 @@ def linear(
     return line_chart(
         x.numpy(), curves, "x in the values v₁ + x v₂", "first number of the output",
         f"{layers} layers with fixed attention weights",
-        caption="Attention only averages its values, so its line is straight. Feed-forward layers "
-        "bend it.",
+        caption="The weights are fixed: attention then only averages its values, a straight line. "
+        "Feed-forward layers bend it; so do weights that depend on the input.",
     )  # fmt: skip

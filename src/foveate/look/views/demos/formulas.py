@@ -382,6 +382,6 @@ def paths(
     ]
     return PanelGrid(
         panels=panels, across=1, title=f"Cost against length n, D = {hidden_size}",
-        caption="Self-attention connects any two positions in one step, but its operations grow "
-        "as n²: above n = D it costs more than recurrence.",
+        caption="Self-attention connects any two positions in one step, but its n² D operations "
+        "exceed those of recurrence above n = D. Its projections, 4 n D², are left out.",
     )  # fmt: skip

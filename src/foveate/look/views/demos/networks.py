@@ -96,6 +96,9 @@ FAMILIES: dict[Family, str] = {  # of `reach`, with the titles of their sheets
     "bi-gru": "bidirectional GRU", "bert": "BERT",
     "seq2seq": "translator without attention", "attention": "translator with attention",
 }  # fmt: skip
+SIZES = {"embedding_size": 620, "hidden_size": 1000}  # of both sides of RNNsearch
+PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
+TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
 ALONE = tuple(family for family in FAMILIES if family not in TRANSLATORS)
 
@@ -221,19 +224,21 @@ def residual(
 def parameters(
     models: Annotated[tuple[str, ...], Field(min_length=1, description="kinds of model; repeat")]
     = ("vaswani-base",),
-    vocab_size: Annotated[int, Field(ge=5, description="tokens per side")] = 37_000,
+    vocab_size: Annotated[int | None, Field(ge=5, description="per side; default: the paper's")]
+    = None,
 ) -> BarsDrawing:  # fmt: skip
     """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
-    counts, tokens = dict[str, NDArray[np.float64]](), Tokens(vocab_size)
+    counts = dict[str, NDArray[np.float64]]()
     parts = "self_attention", "cross_attention", "feed_forward"
     for kind in models:
-        config = Model.Config.parse({"kind": kind})
+        config = Model.Config.parse({"kind": kind, **PUBLISHED.get(kind, {})})
         if not isinstance(config, EncoderDecoder.Config | LanguageModel.Config):
             raise ConfigError(f"{kind} does not write tokens: choose another model", ("models",))
         sides = 1 if isinstance(config, LanguageModel.Config) else 2
+        size = vocab_size or TOKENS.get(kind, 37_000)
         with torch.device("meta"):
-            model: nn.Module = config.build(*[tokens] * sides)
+            model: nn.Module = config.build(*[Tokens(size)] * sides)
         sizes = np.zeros(6)
         for name, parameter in model.named_parameters():
             words = "embedding" in name or name.startswith("output.")
@@ -243,8 +248,8 @@ def parameters(
     return bar_chart(
         ["all", "embeddings", *(part.replace("_", "-") for part in parts), "others"], counts,
         "millions of parameters", f"Parameters: {'; '.join(counts)}",
-        f"With {vocab_size:,} tokens. The output counts as an embedding; a shared matrix counts "
-        "once. Others are recurrent cells, positions, norms, and maps between the parts.",
+        f"Tokens: {vocab_size or 'as published'}. The output counts as an embedding; a shared "
+        "matrix counts once. Others are recurrent cells, positions, norms, maps between parts.",
     )  # fmt: skip
 
 

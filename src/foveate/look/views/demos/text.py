@@ -143,12 +143,13 @@ def beam(
         return f"{' '.join(model.tokens[i] for i in ids)}, p = {p:.3g}"
 
     def node(partial: PartialHypothesis) -> Node:
-        token, p = model.tokens[partial.token], f"{np.exp(partial.token_log_p):.2g}".lstrip("0")
-        tokens = [each.token for each in watch.path(partial)]
+        tokens, last = [each.token for each in watch.path(partial)], partial.token_log_p
         mark = "° " if tokens == [*greedy.ids, end][: len(tokens)] else ""
+        factors = [f"{np.exp(x):.2g}".lstrip("0") for x in (partial.log_p - last, last)]
+        product = f": {'·'.join(factors)} =" if len(tokens) > 1 else ""
         return Node(
-            id=partial.id, parent=partial.parent, text=f"{mark}{token} {p} =", log_p=partial.log_p,
-            score=float(np.exp(partial.log_p)), state=partial.state,
+            id=partial.id, parent=partial.parent, log_p=partial.log_p, state=partial.state,
+            text=f"{mark}{model.tokens[partial.token]}{product}", score=np.exp(partial.log_p),
         )  # fmt: skip
 
     if tables:
@@ -163,9 +164,9 @@ def beam(
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
-        "Each entry shows a token, its p, and the product so far. ° marks the greedy path, the "
-        "best token at each step; a beam also follows the second best, which may give a better "
-        "output. ■: finished; dashed: dropped."
+        "Each entry shows a token and the product of probabilities so far. ° marks the greedy "
+        "path, the best token at each step; a beam also follows the second best, which may give a "
+        "better output. ■: finished; dashed: dropped."
     )
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 

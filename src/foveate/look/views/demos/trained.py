@@ -391,7 +391,7 @@ GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
         (2024, "DeepSeek-V3: 671 billion", 671e9),
     ],
     "hardware": [
-        (2013, "K40: 4.29", 4.29), (2016, "P100: 21.2", 21.2), (2017, "V100: 125", 125),
+        (2016, "P100: 21.2", 21.2), (2017, "V100: 125", 125),
         (2020, "A100: 312", 312), (2022, "H100: 989", 989), (2024, "B200: 2250", 2250),
     ],
 }  # fmt: skip
@@ -414,8 +414,8 @@ def growth(
     else:
         title, up = "Speed of one NVIDIA data-centre processor", "10¹² operations per second"
         caption = (
-            "Peak speed of dense matrix products from the manufacturer's data sheets, in 16-bit "
-            "precision; for the K40, which has no 16-bit mode, in 32-bit precision."
+            "Peak speed of dense matrix products in 16-bit precision, from the manufacturer's "
+            "data sheets; the K40 of 2013 had no 16-bit mode, and 4.29 in 32-bit precision."
         )
     chart = line_chart(
         years, {f"×{times:,.0f} in {span} years": values}, "", up, title, "y",

@@ -18,7 +18,7 @@ shows the notes:
     foveate studio runs
 
 If a run is missing, a small bundled one is shown instead: the one of the same name or the one
-given in `runs.toml`. The slide says which, and how to train the missing run.
+given in `runs.toml`. Key `i` shows which, and how to train the missing run.
 """
 INDEX = """\
 # Lectures

@@ -1,10 +1,12 @@
 import { expect, test } from "vitest";
 import { listed } from "../src/core/attention";
+import { everyWord } from "../src/core/cells";
 import { folded, scenes } from "../src/core/forward";
 import { boxed, columnsOf, pathTo, textOf } from "../src/core/lanes";
 import { opacities, tinted } from "../src/core/picture";
 import { fileName } from "../src/core/save";
 import { compared } from "../src/core/table";
+import { variables } from "../src/core/text";
 import { safe } from "../src/embed/text";
 import type { FrameDrawing, ModelBlock, Node } from "../src/core/types";
 
@@ -80,4 +82,17 @@ test("only the layer that is looked at has all its blocks", () => {
   const names = (open: number | null) => folded(blocks, open).map(({ name }) => name);
   expect(names(1)).toEqual(["stem", "a0", "a1", "b1", "norm"]);
   expect(names(null)).toEqual(["stem", "a0", "a1", "norm"]);
+});
+
+test("variables are single letters, in an index up to two; an article is none", () => {
+  const written = (text: string, isIndex = false) => variables(text, isIndex).map(({ text, isVariable }) => (isVariable ? `<${text}>` : text)).join("");
+  expect(written("x̂ = σ(W x + b)")).toBe("<x̂> = <σ>(<W> <x> + <b>)");
+  expect(written("a row is softmax(e)")).toBe("a row is softmax(<e>)");
+  expect(written("hx", true)).toBe("<hx>");
+  expect(written("model", true)).toBe("model");
+});
+
+test("words beside low cells are smaller, and left out only where they could not be read", () => {
+  expect([30, 14, 12, 10].map(everyWord)).toEqual([1, 1, 1, 1]);
+  expect(everyWord(4)).toBe(3);
 });

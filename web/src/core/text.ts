@@ -76,6 +76,12 @@ export function sameWords(a: readonly string[], b: readonly string[]): boolean {
   return true;
 }
 
+/** A text cut at its variables, which papers set in italics: single letters (an article is none), in an index up to two. Pure. */
+export function variables(text: string, isIndex = false): { text: string; isVariable: boolean }[] {
+  const letter = isIndex ? /(?<![\p{L}\p{M}])(\p{L}\p{M}*\p{L}?)(?![\p{L}\p{M}])/u : /(?<![\p{L}\p{M}])(?!a \p{Ll}{2})([A-Za-zα-ω]\p{M}*)(?![\p{L}\p{M}])/u;
+  return text.split(letter).map((part, k) => ({ text: part, isVariable: k % 2 === 1 })).filter((part) => part.text);
+}
+
 export interface Indexed { text: string; tag: "span" | "sub" | "sup" }
 
 /** An equation as written in plain text, cut at its indices and exponents: x_t, h_{t−1}, W^Q, d^−0.5, 10^(2i/d). */

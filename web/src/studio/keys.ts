@@ -7,7 +7,7 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["← →", "Previous or next word, or cell of a picture"], ["↑ ↓", "Previous or next alternative, or cell of a picture"],
   ["[ ]", "Layer"], [", .", "Head"], ["a", "Alternatives under each word"], ["s", "Silence the chosen head"],
   ["e", "Go to the buttons that save a picture"], ["1 – 7", "Pages"],
-  ["p", "Lecture: one drawing fills the screen; press again to return"], ["← → n", "In a lecture: previous step, next step, speaker's notes"],
+  ["p", "Lecture: one drawing fills the screen; press again to return"], ["← → n i", "In a lecture: previous step, next step, speaker's notes, run and command"],
   ["w c", "In a lecture: presenter's window, copy the step into your own lecture"], ["?", "This list"],
 ];
 

@@ -22,12 +22,12 @@ export interface Cells {
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
-const SMALLEST = 9; // pixels of a word beside a low cell; below that every k-th is written, and a dot for each of the others
+const SMALLEST = 12, LOWEST = 10; // pixels of a word beside a low cell; of a cell below which only every k-th word is written, and a dot for each of the others
 const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
 const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
 
 /** Every how many words beside cells so high one is written. */
-export const everyWord = (cell: number): number => every(cell, SMALLEST + 1);
+export const everyWord = (cell: number): number => every(cell, LOWEST);
 
 /** Pixels of a word beside cells so high. */
 const sizeOf = (cell: number): number => Math.max(SMALLEST, Math.min(13, cell - 1));

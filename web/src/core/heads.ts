@@ -7,7 +7,7 @@ const THUMB = 72; // cells of a small map at most, whatever the screen
 const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, around, for numbers, for the kind of a head, for "layer 0"
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
-const MOST_NAMED = 12, ROOM = 52, TURNED = 46; // words along a side of a small map that are written on a slide; pixels for those of rows, of columns
+const LEAST_CELL = 9, MOST_NAMED = 10, ROOM = 58, TURNED = 50; // pixels of a cell beside which a word is written on a slide; words of a side at most; pixels for those of rows, of columns
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -52,7 +52,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     thumbs = layers.flatMap((_, layer) => across.flatMap((head, k) =>
       head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, named, place(k, wide, side), place(layer, down, top))]));
     const line = (layer: number) => across.map((head) => thumbs.find((t) => t.layer === layer && t.head === head)?.button ?? h("span"));
-    const listed = (texts: readonly string[], pixels: number) => (isNamed ? h("span", { class: "fv-heads-words", style: `--cell: ${pixels}px` }, ...texts.map((text) => h("bdi", {}, text))) : "");
+    const listed = (texts: readonly string[], pixels: number) => (isNamed ? h("span", { class: "fv-heads-words", hidden: pixels < LEAST_CELL, style: `--cell: ${pixels}px` }, ...texts.map((text) => h("bdi", {}, text))) : "");
     grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : word("head") + String(head), listed(columns, inner / columns.length))),
       ...layers.flatMap((_, layer) => [h("span", {}, word("layer") + String(layer), listed(rows, deep / rows.length)), ...line(layer)]), canvas);
     paint = () => draw(maps, scale, inner, deep);

@@ -53,7 +53,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
   };
 
   function draw(): void {
-    const room = Math.min(Math.max(body.clientWidth - 6, 200), 960);
+    const room = Math.min(Math.max(body.clientWidth - 6, 140), 960);
     const longest = Math.min(120, Math.max(0, ...labels.map((label) => widthOf(label, 12))));
     const axis = endsOf([0, drawing.at, ...series.flatMap((one) => [...one.values, ...one.low, ...one.high])], false, 0);
     if (axis.most > 0) axis.most += 0.06 * (axis.most - axis.least);

@@ -22,7 +22,7 @@ export interface Cells {
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
-const SMALLEST = 12, LOWEST = 10; // pixels of a word beside a low cell; of a cell below which only every k-th word is written, and a dot for each of the others
+const SMALLEST = 12, LOWEST = 8.5; // pixels of a word beside a low cell; of a cell below which only every k-th word is written, and a dot for each of the others
 const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
 const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
 
@@ -46,7 +46,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const told = cells.texts?.length ? cells.texts.flat() : undefined, short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
   const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10), ...cells.columns.map((word) => Math.min(NAMED, widthOf(word) + 8))) : LARGEST;
   const least = told ? (cells.whole ? Math.max(WRITTEN, ...told.map((text) => Math.min(ROOMY, widthOf(signed(text), 12) + 5))) : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole ? 12 : 0;
-  const limit = Math.min(150, Math.max(room * 0.3, told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
+  const limit = Math.min(150, Math.max(room * (cells.whole ? 0.38 : 0.3), told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const named = cells.down && cells.rows.length ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
   const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + 8 : cells.down ? 20 : 2;

@@ -7,7 +7,7 @@ const THUMB = 72; // cells of a small map at most, whatever the screen
 const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, around, for numbers, for the kind of a head, for "layer 0"
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
-const LEAST_CELL = 9, MOST_NAMED = 10, ROOM = 58, TURNED = 50; // pixels of a cell beside which a word is written on a slide; words of a side at most; pixels for those of rows, of columns
+const LEAST_CELL = 8, MOST_NAMED = 10, ROOM = 58, TURNED = 50; // pixels of a cell beside which a word is written on a slide; words of a side at most; pixels for those of rows, of columns
 
 export interface Heads {
   readonly element: HTMLElement;

@@ -24,6 +24,9 @@ export const textOf = (path: readonly Node[]): string => path.reduce((text, { te
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
 export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
 
+/** The same in a box of so many pixels: without its factors where these would hide the product. */
+const boxedIn = (node: Node, room: number) => (widthOf(boxed(node)) <= room ? boxed(node) : boxed({ ...node, text: node.text.replace(/: .* =$/, "") }));
+
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
 export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
   const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + NEAR) / steps : Infinity));
@@ -70,7 +73,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(boxed(node), wide - 8))));
+      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(boxedIn(node, wide - 8), wide - 8))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     ...edges.values(), ...boxes.values());

@@ -126,7 +126,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   };
 
   function draw(): void {
-    const width = Math.min(Math.max(body.clientWidth, 200), 960), height = highOf(body, HEIGHT);
+    const width = Math.min(Math.max(body.clientWidth, 140), 960), height = highOf(body, HEIGHT);
     const seen = curves.filter(({ name }) => !hidden.has(name)), logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
     const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined ? 0 : 0.25);

@@ -50,10 +50,10 @@ slowest slide appeared after 0.21 s.
 
 ## The presenter's window
 
-`w` opens a second window for the presenter's screen, with the notes of the step, the next slide, a
-clock, and ← and → (buttons and keys) to change slides. The projector shows only the slide. Both
-windows belong to one browser; nothing is sent to the server. If either window is closed, hidden or
-reloaded, the other says so and the lecture continues.
+`w` opens a second window for the presenter's screen, with the notes of the step, the current and
+the next slide, a clock, and ← and → (buttons and keys) to change slides. The projector shows only
+the slide, and notes only after `n`. Both windows belong to one browser; nothing is sent to the
+server. If either window is closed, hidden or reloaded, the other says so and the lecture continues.
 
 ## Your own lecture
 

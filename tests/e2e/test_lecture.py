@@ -181,7 +181,9 @@ def test_the_presenter_moves_the_slides(visit: Callable[..., Any]) -> None:
     wait(second, "presenter", "seen")
     notes = " ".join(STEPS[HOPS - 1].notes.split()).replace("`", "")  # code has its own type
     assert second.get_by_test_id("notes").inner_text() == notes
-    assert wait(second, "now").locator("h1").inner_text() == STEPS[HOPS - 1].title
+    shown = wait(second, "now")
+    assert shown.locator("h1").inner_text() == STEPS[HOPS - 1].title
+    shown.locator(".fv").first.wait_for()
     following = wait(second, "next")
     assert following.locator("h1").inner_text() == STEPS[HOPS].title
     following.locator(".fv").first.wait_for()

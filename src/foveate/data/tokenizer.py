@@ -415,7 +415,7 @@ class SpacedPieces(Tokenizer):
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
         surface = super()._surface(ids, skip_special)
-        first = next((n for n, i in enumerate(ids) if i not in SILENT), None)
+        first = next((n for n, text in enumerate(surface) if text), None)
         if first is not None:
             surface[first] = surface[first].removeprefix(b" ")
         return surface

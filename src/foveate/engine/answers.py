@@ -386,13 +386,13 @@ class Translator(ABC):
         sides, lines = self.sides("translate"), several(lines, "translate")
         prefix = rules.get("prefix")
         addressed, writes = sides.addressed(lines, to), sides.target_tokenizer
-        given = [writes.opening(line) for line in addressed]
+        prefixes = [writes.opening(line) for line in addressed]
         if prefix is not None:
             texts = writes.beginnings(prefix, len(lines))
-            given = [first + ids for first, ids in zip(given, texts, strict=True)]
+            prefixes = [opening + ids for opening, ids in zip(prefixes, texts, strict=True)]
         request = SearchRequest(
             self.search(beam_size, length_penalty, num_hypotheses),
-            given if any(given) or prefix is not None else (),
+            prefixes if any(prefixes) or prefix is not None else (),
             rules.get("required", ()),
             rules.get("banned", ()),
             batch_tokens or BATCH_TOKENS,
@@ -410,8 +410,8 @@ class Translator(ABC):
         sources, targets = sides.encode_pairs(pairs)
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
         for line, log_p in zip(lines, scores, strict=True):
-            given = len(sides.target_tokenizer.opening(line))
-            log_p[:given] = [0.0] * given
+            opening = sides.target_tokenizer.opening(line)
+            log_p[: len(opening)] = [0.0 for _ in opening]
         return [
             PairScore.of(ids, log_p, sides.tokenizers_of(line)[1])
             for line, ids, log_p in zip(lines, targets, scores, strict=True)

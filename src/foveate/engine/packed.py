@@ -30,7 +30,8 @@ from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-import foveate.data.sentencepiece  # noqa: F401 (registers its kind)
+import foveate.data.published
+import foveate.data.sentencepiece  # noqa: F401 (both register their kinds)
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer

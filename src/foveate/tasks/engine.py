@@ -124,8 +124,8 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
         search = LexicalBeam(search.config)
     rules = [Banned(request.banned, tokenizer)] if request.banned else []
     table = byte_table(tokenizer)
-    given = Constraints(request.prefixes, rules, required, table, request.stop)
-    return search, replace(given, certain=tokenizer.certain)
+    constraints = Constraints(request.prefixes, rules, required, table, request.stop)
+    return search, replace(constraints, certain=tokenizer.certain)
 
 
 Substitute = Callable[["TorchEngine", SearchRequest], Engine | None]

@@ -237,6 +237,11 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     @by_split
     def _ids(self, split: str) -> Sides:
         """The ids of both sides of the pairs of `corpus`."""
+        if self.target_tokenizer.certain:
+            raise UserError(
+                "outputs of this model begin with a language of theirs, with which foveate does "
+                "not train yet: begin with a Marian or T5 model, or with one of your own"
+            )
         return tuple(self.encoded(split, self.tokenizers_by_name()))
 
     @by_split

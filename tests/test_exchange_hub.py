@@ -15,7 +15,12 @@ import pytest
 import torch
 
 import foveate
+from foveate.config import read
 from foveate.data.tokenizer import Tokenizer
+from foveate.exchange.importing import import_from
+from foveate.run import RunConfig, task_of
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.text_to_text import CorpusFiles
 from piece_models import TEXT, hostile
 
 spm = pytest.importorskip("sentencepiece")
@@ -350,3 +355,41 @@ def test_500_translations_are_those_of_transformers(
             same += str(answer) == tokenizer.decode(made, skip_special_tokens=True)
         print(name, "beam", width, same, "of", len(lines))
         assert same >= 498  # two likelihoods may lie closer than floats
+
+
+def test_training_predicts_the_labels_of_transformers(
+    family: tuple[Family, Path], tmp_path: Path
+) -> None:
+    """A batch has the opening of each target, and the loss is theirs."""
+    own, folder = family
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    import_from(folder, tmp_path / "run")
+    for side in ("source", "target"):
+        text = "\n".join(TEXT) + "\n"
+        (tmp_path / f"train.{side}").write_text(text, "utf-8", newline="\n")
+    files = {s: str(tmp_path / f"{{split}}.{s}") for s in ("source", "target")}
+    tag = {} if own.to is None else {"tag": f"<2{own.to}>"}
+    config = read(RunConfig, tmp_path / "run" / "config.toml")
+    own_files = {"source": None, "target": None, "corpora": (CorpusFiles.parse(files | tag),)}
+    task = task_of(config)(config.task.model_copy(update=own_files), config.data)
+    task.restore(tmp_path / "run")
+    model = foveate.load(tmp_path / "run").model
+    batch = task.batch("train", list(range(len(TEXT))))
+    assert len(batch.counted) == int(task.target_counts("train").sum())
+    objective = CrossEntropy.Config(label_smoothing=0.0).build()
+    with torch.no_grad():
+        loss = task.loss(model, batch, objective)
+    opening = {"nllb": [own.token], "mbart50": [own.token], "bart": []}.get(folder.name, [])
+    first = tokenizer.convert_tokens_to_ids(opening)
+    total = 0.0
+    for line in TEXT:
+        labels = tokenizer(line)["input_ids"]
+        labels = first + labels[len(first) :]
+        with torch.no_grad():
+            answer = theirs(
+                **tokenizer([own.before + line], return_tensors="pt"),
+                labels=torch.tensor([labels]),
+            )
+        total += float(answer.loss) * len(labels)
+    assert float(loss.total) == pytest.approx(total, rel=1e-2)  # here padding is never predicted

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from foveate.data.sentencepiece import SentencePiece, SentencePieceModel
-from foveate.exchange.published import in_our_order
+from foveate.exchange.published import with_tags
 
 ODD = (
     "</s>", "<unk>", "<pad>", "▁", "▁▁", "\t", "\u00a0", "\u200b", "\u200d", "\u3000", "\ufeff",
@@ -55,5 +55,5 @@ def wrapped(path: Path) -> SentencePiece:
     """Return the tokenizer of a model whose padding is one piece more and also the start."""
     model = SentencePieceModel.read(path)
     ids = {text: i for i, (text, _, _) in enumerate(model.pieces)} | {"<pad>": len(model.pieces)}
-    order = in_our_order(ids, 1, len(model.pieces), len(model.pieces), 0)
+    order = with_tags(ids, (1, len(model.pieces), len(model.pieces), 0))
     return SentencePiece.of_model(model, ids, order)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 UNK, PAD, BOS, EOS = range(4)
 SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
 SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text, unlike an unknown piece
+_TAG = re.compile(r"<2[^<>\s]+>")  # at the start of a text: the language to translate to
 LARGEST = 64 * 2**20  # most bytes of a file of pieces; in memory it takes a dozen times as much
 Span = tuple[int, int]  # from the first character to the one after the last
 
@@ -71,6 +72,15 @@ class Tokenizer(Configurable, ABC):
     def noisy(self) -> bool:
         """True if training sees another split of a text in each epoch (`encode_noisy`)."""
         return False
+
+    @property
+    def certain(self) -> int:
+        """The first id of those with which outputs must begin, such as a language; 0: none."""
+        return 0
+
+    def opening(self, source: str) -> list[int]:
+        """Return the ids with which the targets of a source must begin."""
+        return []
 
     @abstractmethod
     def train(self, lines: Iterable[str]) -> None:
@@ -131,13 +141,27 @@ class Tokenizer(Configurable, ABC):
             ", ".join(tag[2:-1] for tag in self.tags) or "none, this run has one pair of languages"
         )
         if to is not None:
-            if f"<2{to}>" not in self.tags:
+            if not self.knows(f"<2{to}>"):
                 raise UserError(f"cannot translate to {to!r}; the languages are: {known}")
             return [tagged(line, f"<2{to}>") for line in lines]
-        plain = (line for line in lines if line.strip() and not line.startswith(tuple(self.tags)))
+        plain = (line for line in lines if line.strip() and not self.tag_of(line))
         if self.tags and next(plain, None) is not None:
             raise UserError(f"this run translates to several languages; choose one (to): {known}")
         return list(lines)
+
+    def knows(self, tag: str) -> bool:
+        """Return whether there is a tag."""
+        return tag in self.tags
+
+    def tag_of(self, text: str) -> str:
+        """Return the tag at the start of a text, "" without one."""
+        match = _TAG.match(text) if self.tags else None
+        return match[0] if match is not None and self.knows(match[0]) else ""
+
+    def bare(self, text: str) -> str:
+        """Return a text without its tag."""
+        tag = self.tag_of(text)
+        return text.removeprefix(tag).removeprefix(" ") if tag else text
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
         """Return the ids with which ``count`` outputs begin: one text for all, or one each.
@@ -175,16 +199,18 @@ class Tokenizer(Configurable, ABC):
         """Return the text that some ids add after others."""
         return self.decode_lines([*before, *ids])[len(self.decode_lines(before)) :]
 
-    def written(self, target: str | Sequence[int]) -> tuple[str, Encoded]:
-        """Return the text of a target, given as text or ids, with its ids and offsets."""
+    def written(self, target: str | Sequence[int], source: str) -> tuple[str, Encoded]:
+        """Return the text of a source's target, given as text or ids, with its ids and offsets."""
         if isinstance(target, str):
-            return target, self.encode(target)
+            encoded, opening = self.encode(target), self.opening(source)
+            spans = [(0, 0)] * len(opening)
+            return target, Encoded(opening + encoded.ids, spans + encoded.offsets)
         return self.decode(target), Encoded(list(target), self.spans(target))
 
     def _untagged(self, text: str) -> tuple[list[int], str]:
         """Return the id of the tag at the start of a text, if any, and the text after it."""
-        tag = next((tag for tag in self.tags if text.startswith(tag)), None)
-        return ([], text) if tag is None else ([self.tags[tag]], text[len(tag) :].removeprefix(" "))
+        tag = self.tag_of(text)
+        return [self.tags[tag]] if tag else [], self.bare(text)
 
     def _behind_tag(self, text: str, encoded: Encoded) -> Encoded:
         ids, rest = self._untagged(text)
@@ -192,7 +218,7 @@ class Tokenizer(Configurable, ABC):
             return encoded
         moved = len(text) - len(rest)
         spans = [(start + moved, end + moved) for start, end in encoded.offsets]
-        return Encoded(ids + encoded.ids, [(0, len(self.pieces[ids[0]])), *spans])
+        return Encoded(ids + encoded.ids, [(0, len(text[:moved].rstrip())), *spans])
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Return the text of some ids; invalid UTF-8 becomes U+FFFD."""
@@ -230,8 +256,8 @@ class Tokenizer(Configurable, ABC):
 
     def name(self, i: int) -> str:
         """Return a token by itself: its text, ``</s>`` for special ones, ``<e6>`` for bytes."""
-        if i < len(SPECIALS):
-            return SPECIALS[i]
+        if i < len(SPECIALS) or not self._bytes[i]:
+            return self.pieces[i]
         try:
             return self._label(self._bytes[i].decode())
         except UnicodeDecodeError:
@@ -389,7 +415,7 @@ class SpacedPieces(Tokenizer):
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
         surface = super()._surface(ids, skip_special)
-        first = next((n for n, i in enumerate(ids) if i not in SILENT), None)
+        first = next((n for n, text in enumerate(surface) if text), None)
         if first is not None:
             surface[first] = surface[first].removeprefix(b" ")
         return surface
@@ -844,5 +870,7 @@ class TextSides:
         self, pairs: Sequence[tuple[str, str]]
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of their targets."""
-        sources = self.source_tokenizer.encode_ids([source for source, _ in pairs])
-        return sources, self.target_tokenizer.encode_ids([target for _, target in pairs])
+        sources, targets = [list(side) for side in zip(*pairs, strict=True)] or ([], [])
+        writes = self.target_tokenizer
+        ids = zip(map(writes.opening, sources), writes.encode_ids(targets), strict=True)
+        return self.source_tokenizer.encode_ids(sources), [begun + own for begun, own in ids]

@@ -362,6 +362,7 @@ class Steps(Protocol):
 class Constraints:
     """The constraints on outputs; ``prefixes`` and ``required`` phrases by source number.
 
+    A given token whose id is at least ``certain``, such as a language, has p = 1; 0 means none.
     ``characters`` is the table of a vocabulary whose tokens may be parts of characters. Before each
     position ``stop`` is called; if it returns True, `SearchStopped` is raised.
     """
@@ -372,6 +373,7 @@ class Constraints:
     characters: ByteTable | None = None
     stop: Stop | None = None
     longest: int | None = None  # most tokens of an output, if the model sets a limit
+    certain: int = 0
 
 
 FREE = Constraints()
@@ -404,6 +406,7 @@ class Constrained:
         self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
         self.rules, self.stop = constraints.rules, constraints.stop
+        self.certain = constraints.certain or 2**31
         # of the sources that are still being decoded
         self.prefixes = [constraints.prefixes[n] for n in numbers] if constraints.prefixes else []
         demands = [constraints.required[n] for n in numbers] if constraints.required else []
@@ -474,7 +477,9 @@ class Constrained:
         following.logits[rows] = torch.full_like(own, -torch.inf).scatter(
             1, only, own.gather(1, only)
         )
-        following.log_z[rows] = own.logsumexp(dim=1, keepdim=True)
+        following.log_z[rows] = torch.where(
+            only < self.certain, own.logsumexp(dim=1, keepdim=True), own.gather(1, only)
+        )
         return following._replace(free=free)
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:

@@ -84,17 +84,22 @@ def directions(
 ) -> list[Direction]:
     """Return the directions of a run, by file suffixes, tags, or names such as ``en-fr``.
 
-    ``named`` is "en:fr" if the user gives it; for a run with tags "en" is enough. Raises
-    ``ConfigError`` if the languages are unknown.
+    ``named`` is "en:fr" if the user gives it; for a run with tags "en" is enough, and for a
+    published one "en:fr:fra_Latn" names the target, "de:fr:deu_Latn:fra_Latn" the source too.
+    Several are separated by commas. Raises ``ConfigError`` if the languages are unknown.
     """
-    source, _, target = (named or "").partition(":")
+    first, *others = (named or "").split(",")
+    if others:
+        return [each for one in (first, *others) for each in directions(corpora, folder, one)]
+    source, _, rest = first.partition(":")
+    target, _, to = rest.partition(":")
     if named and not all(CODE.fullmatch(code) for code in (source, target or source)):
         raise ConfigError(f"--as {named}: expected two language codes, such as en:fr")
     result: dict[Direction, None] = {}
     for part in corpora:
-        tag = part.tag[2:-1] if part.tag else None
+        tag = to or (part.tag[2:-1] if part.tag else None)
         guess = _guess(part, folder)
-        pair = source or guess[0], tag or target or guess[1]
+        pair = source or guess[0], (target if to else tag or target) or guess[1]
         if pair[0] is None or pair[1] is None:
             raise ConfigError(
                 f"{folder}: {part.source} does not show the languages; "

@@ -385,16 +385,21 @@ class Translator(ABC):
             raise TypeError(f"translate has no option {min(unknown)!r}")
         sides, lines = self.sides("translate"), several(lines, "translate")
         prefix = rules.get("prefix")
+        addressed, writes = sides.addressed(lines, to), sides.target_tokenizer
+        prefixes = [writes.opening(line) for line in addressed]
+        if prefix is not None:
+            texts = writes.beginnings(prefix, len(lines))
+            prefixes = [opening + ids for opening, ids in zip(prefixes, texts, strict=True)]
         request = SearchRequest(
             self.search(beam_size, length_penalty, num_hypotheses),
-            () if prefix is None else sides.target_tokenizer.beginnings(prefix, len(lines)),
+            prefixes if any(prefixes) or prefix is not None else (),
             rules.get("required", ()),
             rules.get("banned", ()),
             batch_tokens or BATCH_TOKENS,
             num=num_hypotheses,
             stop=rules.get("stop"),
         )
-        answers = translated(sides, self.engine, sides.addressed(lines, to), request)
+        answers = translated(sides, self.engine, addressed, request)
         return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
@@ -404,6 +409,9 @@ class Translator(ABC):
         pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
         sources, targets = sides.encode_pairs(pairs)
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
+        for line, log_p in zip(lines, scores, strict=True):
+            opening = sides.target_tokenizer.opening(line)
+            log_p[: len(opening)] = [0.0 for _ in opening]
         return [
             PairScore.of(ids, log_p, sides.tokenizers_of(line)[1])
             for line, ids, log_p in zip(lines, targets, scores, strict=True)

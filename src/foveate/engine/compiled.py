@@ -68,6 +68,7 @@ class _Settings(ctypes.Structure):
         ("nevers", ctypes.c_int32),
         ("after", ctypes.c_void_p),
         ("pieces", ctypes.c_void_p),
+        ("certain", ctypes.c_int32),
     )  # fmt: skip
 
 
@@ -117,6 +118,7 @@ class Settings:
     sampling: Sampling | None = None
     characters: NDArray[np.uint8] | None = None
     pieces: WordPieces | None = None
+    certain: int = 0  # given ids from this one on have p = 1; 0: none
 
 
 def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:
@@ -211,6 +213,7 @@ class CompiledSearch:
             *(drawn.repetition_penalty, drawn.seed % 2**64),
             *(self._never.ctypes.data, len(self._never)),
             *(None if table is None else table.ctypes.data for table in self._tables),
+            settings.certain,
         )
         self._address = self._library.new_search(model.address, ctypes.byref(_Settings(*fields)))
         if not self._address:

@@ -92,8 +92,8 @@ static int make_tables(Work *w, int side, const Position *p, int count) {
                 float *row = table + (size_t)t * p->features;
                 const int even = p->kind == HALVES ? i : 2 * i;
                 const int odd = p->kind == HALVES ? half + i : 2 * i + 1;
-                if (even < p->features) row[even] = (float)sin(t * power);
-                if (odd < p->features) row[odd] = (float)cos(t * power);
+                if (even < p->features) row[even] = (float)sin((t + p->first) * power);
+                if (odd < p->features) row[odd] = (float)cos((t + p->first) * power);
             }
         w->waves[side] = table, w->waved[side] = size;
     }

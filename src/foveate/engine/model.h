@@ -15,7 +15,7 @@ typedef enum { PRE, POST, PLAIN } Order;
 typedef enum { SCALED, GENERAL, ADDITIVE, COSINE, LOCATION, LOCATION_CUT } ScoreKind;
 typedef enum { SOFTMAX, HARDMAX, SPARSEMAX, ENTMAX15 } NormalizerKind;
 typedef enum { NO_POSITION, TABLE, SINUSOIDAL, HALVES, CONCATENATED, APPENDED, ROTARY, ALIBI, T5,
-               T5_CAUSAL } PositionKind;
+               T5_CAUSAL, LATER_HALVES } PositionKind;
 typedef enum { ATTENTION, SSRU, FEED_FORWARD, STATE_SPACE } BlockKind;
 typedef enum { ELMAN_TANH, ELMAN_RELU, ELMAN_SIGMOID, GRU, CHO_GRU, LSTM } CellKind;
 typedef enum { NO_BRIDGE, FIRST_STATES, HAND_OVER, SUMMARY } BridgeKind;
@@ -31,7 +31,8 @@ typedef struct {
 typedef struct {
     PositionKind kind;
     int limit, features, buckets; /* positions of a table; sinusoids; classes of distances */
-    int heads, turned;            /* of every attention; size of heads that ROTARY turns */
+    int heads, turned, first;     /* of every attention; size of heads that ROTARY turns; position of
+                                   * the first token */
     float base, farthest;
     const float *table;
     Linear join;
@@ -201,10 +202,11 @@ static Norm read_norm(Reader *r, int size) {
 }
 
 static void read_position(Reader *r, Position *p, int size, int heads) {
-    p->kind = read_int(r, NO_POSITION, T5_CAUSAL), p->heads = heads;
-    const int waves = p->kind == SINUSOIDAL || p->kind == HALVES;
+    p->kind = read_int(r, NO_POSITION, LATER_HALVES), p->heads = heads;
+    const int later = p->kind == LATER_HALVES, waves = later || p->kind == SINUSOIDAL || p->kind == HALVES;
     if (waves || p->kind == ROTARY || p->kind == CONCATENATED || p->kind == APPENDED)
         p->base = read_float(r);
+    if (later) p->kind = HALVES, p->first = read_int(r, 0, MOST);
     p->features = waves ? size : 0;
     if (p->kind == CONCATENATED || p->kind == APPENDED) p->features = read_int(r, 1, MOST);
     if (p->kind == CONCATENATED) p->join = read_map(r, size, size + p->features);

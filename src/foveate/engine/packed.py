@@ -30,10 +30,11 @@ from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-import foveate.data.sentencepiece  # noqa: F401 (registers its kind)
+import foveate.data.published
+import foveate.data.sentencepiece  # noqa: F401 (both register their kinds)
 from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
-from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer, bare
+from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.decode.characters import token_states
 from foveate.decode.choosing import (
@@ -581,6 +582,7 @@ class PackedEngine(ModelEngine):
             sampling=sampling if search.sampling else None,
             reach=self.reach or 0,
             characters=_states(writes, writes.vocab_size) if search.whole_characters else None,
+            certain=writes.certain,
         )  # fmt: skip
 
     def score(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
@@ -615,11 +617,11 @@ class PackedEngine(ModelEngine):
         As `foveate.tasks.translation.Translation.word_maps`.
         """
         reads, writes = self.tokenizers
-        read, (text, written) = reads.encode(source), writes.written(target)
+        read, (text, written) = reads.encode(source), writes.written(target, source)
         search = CompiledSearch(self.compiled, Settings(BOS, EOS))
         forced = partial(search.log_probabilities, [*read.ids, EOS], [*written.ids, EOS])
         maps = search.maps(self.crosses, forced, len(read.ids) + 1, len(written.ids) + 1)
-        reading = behind_tag(source, bare(source, reads.tags), read.offsets)
+        reading = behind_tag(source, reads.bare(source), read.offsets)
         return between_words(maps, reading, (written.offsets, split_words(text)), rows == "read")
 
     def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
@@ -641,8 +643,9 @@ class PackedEngine(ModelEngine):
                 notes.append(f"the first {most} of {len(ids)} tokens: the model reads no more")
                 ids = ids[:most]
             return lines_record(self._maps([], [*ids, EOS]), units, writes, ids, notes)
-        output = writes.written(target or "")[1].ids
-        ids = reads.encode_ids(reads.addressed([text], None))[0]
+        (text,) = reads.addressed([text], None)
+        output = writes.written(target or "", text)[1].ids
+        ids = reads.encode_ids([text])[0]
         maps = self._maps([*ids, EOS], [*output, EOS])
         sides = TokenizedText.read(reads, text), TokenizedText.written(writes, output)
         record = attention_record if self.task == "translation" else joined_record

@@ -35,7 +35,7 @@ from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
-from foveate.nn.more_positions import Appended, Concatenated, T5Bias, T5CausalBias
+from foveate.nn.more_positions import Appended, Concatenated, LaterHalves, T5Bias, T5CausalBias
 from foveate.nn.native.kernels import as_written
 from foveate.nn.normalizers import Entmax15, Hardmax, Sampled, Sparsemax
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
@@ -64,6 +64,7 @@ LAYOUTS: dict[type, Layout] = {
     positions.Learned: (PositionKind.TABLE, "config.max_length", ("table.weight", "table")),
     positions.Sinusoidal: (PositionKind.SINUSOIDAL, "config.base"),
     positions.SinusoidalHalves: (PositionKind.HALVES, "config.base"),
+    LaterHalves: (PositionKind.LATER_HALVES, "config.base", "config.first"),
     Concatenated: (PositionKind.CONCATENATED, "config.base", "config.size", "join"),
     Appended: (PositionKind.APPENDED, "config.base", "config.features"),
     positions.Rotary: (PositionKind.ROTARY, "config.base"),

@@ -21,6 +21,7 @@ typedef struct { /* of all sources of a search */
      * NULL where each token is valid by itself */
     const uint8_t *after;
     const uint8_t *pieces; /* (V) GOES_ON | IN_WORD of each token; NULL where no terms are required */
+    int32_t certain; /* a given token with at least this id has p = 1, such as a language; 0: none */
 } Settings;
 
 typedef struct {
@@ -157,7 +158,7 @@ static void bar(const Search *q, const Source *s, int hypothesis, float *z, int 
 }
 
 /* What a search sees of the logits z (V) of a hypothesis: log p(v) = z_v − log Z, −∞ where v may not
- * come. Inside a given prefix there is one choice, whose log p is that of the model. */
+ * come. Inside a given prefix there is one choice, whose log p is that of the model, or 0. */
 static float constrain(const Search *q, Source *s, int hypothesis, int end, float *z, int size,
                        float *spare) {
     const Settings *is = &q->is;
@@ -167,7 +168,7 @@ static float constrain(const Search *q, Source *s, int hypothesis, int end, floa
         const float log_z = log_sum_exp(z, size), own = z[only];
         for (int v = 0; v < size; v++) z[v] = -INFINITY;
         z[only] = own;
-        return log_z;
+        return is->certain && only >= is->certain ? own : log_z;
     }
     if (is->ruled && is->after) memcpy(spare, z, size * sizeof(float));
     if (is->no_repeat) forbid_repeats(s, hypothesis, is->no_repeat, z);

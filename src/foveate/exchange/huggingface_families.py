@@ -29,7 +29,7 @@ from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
 from foveate.nn.feed_forward import GELU, GELUTanh, ReLU, SwiGLU
 from foveate.nn.linear import LayerNorm, RMSNorm
-from foveate.nn.more_positions import T5Bias, T5CausalBias
+from foveate.nn.more_positions import LaterHalves, T5Bias, T5CausalBias
 from foveate.nn.positions import Learned, Rotary, SinusoidalHalves
 
 ACTIVATIONS = {  # of several names for one activation, the first is written
@@ -431,6 +431,13 @@ _KEYS = (
     Key("activation_dropout", 0.0, both("feed_forward.dropout")),
     Key("tie_word_embeddings", True, ("tie",), {True: "all"}),
 )
+
+
+def _with(keys: tuple[Key, ...], **defaults: object) -> tuple[Key, ...]:
+    """Return the same keys with other defaults."""
+    return tuple(replace(key, default=defaults.get(key.theirs, key.default)) for key in keys)
+
+
 _COPIES = {
     "lm_head.weight": "model.shared.weight",
     "model.encoder.embed_tokens.weight": "model.shared.weight",
@@ -524,6 +531,65 @@ PEGASUS = replace(
     finish=dict,
 )
 
+_PRE = MARIAN_PARTS | {"norm_order": "pre", "position": LaterHalves.Config()}
+
+
+def _waves(settings: Settings, tensors: Tensors) -> Settings:
+    """Return settings with the base of θ_j = 10,000^(−j / (D/2 − 1))."""
+    size = settings.get("d_model", 1024)
+    return settings | {"wave_base": 10_000.0 ** (size / (size - 2))}
+
+
+# M2M100 and NLLB-200: languages are tokens, positions count from 2.
+M2M100 = replace(
+    PEGASUS,
+    name="m2m_100",
+    architecture="M2M100ForConditionalGeneration",
+    config=EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(**_PRE), decoder=TransformerDecoder.Config(**_PRE)
+    ),
+    keys=(
+        Key("vocab_size", 128112, ()),
+        *_with(_KEYS, activation_function="relu", scale_embedding=True, attention_dropout=0.1),
+        Key("wave_base", None, both("position.base")),
+    ),
+    waves=(),
+    older={},
+    optional=(),
+    complete=_waves,
+    finish=lambda settings: {k: v for k, v in settings.items() if k != "wave_base"},
+)
+
+_NORMED = BART_PARTS | {"norm_order": "pre"}
+
+# mBART: BART with the norm before each sub-layer.
+MBART = replace(
+    BART,
+    name="mbart",
+    architecture="MBartForConditionalGeneration",
+    config=EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(**_NORMED),
+        decoder=TransformerDecoder.Config(**_NORMED),
+        output_bias=True,
+    ),
+    rules=(*BART.rules, PEGASUS.rules[-2], PEGASUS.rules[-1]),
+    older={**BART.older, "normalize_before": True, "add_final_layer_norm": True},
+)
+
+MT5 = replace(
+    T5,
+    name="mt5",
+    architecture="MT5ForConditionalGeneration",
+    keys=_with(
+        T5.keys, vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6,
+        feed_forward_proj="gated-gelu", tie_word_embeddings=False,
+    ),
+    complete=lambda settings, tensors: _t5_complete(
+        settings | {"scale_decoder_outputs": False}, tensors
+    ),
+    finish=dict,
+)  # fmt: skip
+
 
 # Families for pictures: the Vision Transformer, alone or with the head that predicts labels.
 
@@ -608,5 +674,5 @@ VIT_LABELS = headed(
 
 FAMILIES = (  # for one model_type those with a head come first
     *(GPT2, LLAMA, BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
-    *(T5, BART, MARIAN, PEGASUS, VIT_LABELS, VIT),
+    *(T5, BART, MARIAN, PEGASUS, M2M100, MBART, MT5, VIT_LABELS, VIT),
 )

@@ -24,8 +24,10 @@ from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
 from foveate.exchange.marian import FAMILY, marian_search, options_of, read_marian
 from foveate.exchange.published import (
     PublishedVocabulary,
+    hub_vocabulary,
     marian_vocabulary,
     piece_vocabulary,
+    pieces_of,
     renumbered,
     search_of,
 )
@@ -123,9 +125,12 @@ def opened(source: Path) -> Opened:
             "[start] the weights of a run of yours"
         )
     settings, generation = read_settings(source / CONFIG), source / "generation_config.json"
+    also = read_settings(generation) if generation.is_file() else {}
     if (source / "source.spm").is_file():
         own = marian_vocabulary(source, settings)
-        also = read_settings(generation) if generation.is_file() else {}
+        return renumbered(model, own.order), own, search_of(settings, also)
+    if not is_ours(source / "tokenizer.json"):
+        own = hub_vocabulary(source, settings, settings | also)
         return renumbered(model, own.order), own, search_of(settings, also)
     tokenizer = read_tokenizer(source / "tokenizer.json")
     if tokenizer.vocab_size != len(model.output.weight):
@@ -165,6 +170,15 @@ def _check_ends(source: Path) -> None:
                     "answers would differ from this model's; from_huggingface reads only the "
                     "weights"
                 )
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether the first pieces of a tokenizer.json are our special ones, in our order."""
+    tree = read_json(path, "take the whole folder")
+    try:
+        return all(dict(pieces_of(tree)).get(name) == i for i, name in enumerate(SPECIALS))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return True  # of which `read_tokenizer` says what is wrong
 
 
 def read_tokenizer(path: Path) -> Tokenizer:

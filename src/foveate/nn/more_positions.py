@@ -10,7 +10,19 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.nn.positions import Position, Sinusoidal
+from foveate.nn.positions import Position, Sinusoidal, SinusoidalHalves
+
+
+class LaterHalves(SinusoidalHalves):
+    """The same, counted from another position than 0: from 2 in M2M100 and NLLB."""
+
+    class Config(Sinusoidal.Config, kind="sinusoidal_later"):
+        first: int = Field(2, ge=0)  # position of the first token
+
+    config: Config
+
+    def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
+        return super().encode(at + self.config.first, size)
 
 
 class Concatenated(Sinusoidal):

@@ -20,7 +20,6 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import Text, read_text
 from foveate.data.series import Windows, labels
 from foveate.data.text import CUT, Corpus, TextData, is_table
-from foveate.data.tokenizer import bare
 from foveate.data.words import language_of
 from foveate.decode.engine import SearchRequest
 from foveate.decode.search import Search
@@ -227,7 +226,7 @@ def _evaluate_text(
 @baseline.register(TextToText)
 def _baseline_text(task: AnyTextToText, examples: Corpus) -> Baseline:
     """The figures of copying each source: a model below them has learnt less than nothing."""
-    copies = [bare(source, task.source_tokenizer.tags) for source in examples.sources]
+    copies = list(map(task.source_tokenizer.bare, examples.sources))
     names = task.config.metrics, task.config.bleu_tokenizer
     return Baseline(
         "copying the source", metrics.figures_of(copies, examples.references, *names)[0]

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from foveate.data.tokenizer import bare
 from foveate.data.words import behind_tag, between_words, split_words
 from foveate.engine.links import Head, Links, Rows
 from foveate.errors import UserError
@@ -65,7 +64,8 @@ def word_maps(
             reads.encode(source) for (source, _), (reads, _) in zip(chosen, sides, strict=True)
         ]
         targets = [
-            writes.written(target) for (_, target), (_, writes) in zip(chosen, sides, strict=True)
+            writes.written(target, source)
+            for (source, target), (_, writes) in zip(chosen, sides, strict=True)
         ]
         batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
         batch = batch.to(model.output.weight.device)
@@ -77,7 +77,7 @@ def word_maps(
         maps = {name: w.cpu().numpy() for name, w in weights.items()}
         for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
             source = chosen[row][0]
-            plain = bare(source, task.source_tokenizer.tags)
+            plain = task.source_tokenizer.bare(source)
             reading = behind_tag(source, plain, read.offsets, cut)
             own = {name: w[row] for name, w in maps.items()}
             yield between_words(own, reading, (encoded.offsets, cut(target)), later)

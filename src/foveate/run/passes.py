@@ -112,7 +112,7 @@ def _translation_pass(
     """A target being produced."""
     source = task.sides.addressed([source])[0]
     reads, writes = task.sides.tokenizers_of(source)
-    output = writes.encode_ids([target])[0] if isinstance(target, str) else target
+    output = writes.written(target, source)[1].ids
     tokens = reads.encode_ids([source])[0]
     batch = collate([tokens], [output]).to(model.output.weight.device)
     read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)

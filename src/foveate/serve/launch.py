@@ -77,7 +77,8 @@ class ServerOptions:
                 raise ConfigError(
                     f"--as {language}: there are several runs; write --as NAME={language}"
                 )
-            named[name if equals else runs[0].resolve().name] = direction
+            name = name if equals else runs[0].resolve().name
+            named[name] = ",".join(filter(None, (named.get(name), direction)))
         return named
 
 

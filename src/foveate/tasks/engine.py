@@ -124,7 +124,8 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
         search = LexicalBeam(search.config)
     rules = [Banned(request.banned, tokenizer)] if request.banned else []
     table = byte_table(tokenizer)
-    return search, Constraints(request.prefixes, rules, required, table, request.stop)
+    constraints = Constraints(request.prefixes, rules, required, table, request.stop)
+    return search, replace(constraints, certain=tokenizer.certain)
 
 
 Substitute = Callable[["TorchEngine", SearchRequest], Engine | None]

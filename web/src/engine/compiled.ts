@@ -44,7 +44,7 @@ const REFUSALS: Record<number, string> = {
   0: "an id that the model does not know", [-1]: "no room: there is too little memory", [-2]: "scores that are not finite",
   [-3]: "more tokens than the model has positions", [-4]: "a model of another kind, or with other labels",
 };
-const TENSOR = 24, SETTINGS = 96, TAP = 32, POSITIONS = 1 << 20, ROOM = 16;
+const TENSOR = 24, SETTINGS = 104, TAP = 32, POSITIONS = 1 << 20, ROOM = 16;
 const WITH_SIMD = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11);
 
 function check(answer: number, begin: string): void {

@@ -1,0 +1,169 @@
+"""Tokenizers of other libraries, as their tokenizer.json says, in which ids 0 to 3 are ours.
+
+Languages that a model wants as tokens of their own are tags here, as everywhere: ``<2fra_Latn>``
+before a source asks for French, ``<2deu_Latn:fra_Latn>`` for French of a German source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import tokenizers as rust
+from numpy.typing import NDArray
+
+from foveate.data.tokenizer import SPECIALS, UNK, Encoded, SpacedPieces, Tokenizer, byte_letters
+from foveate.errors import UserError
+
+SPACE = "▁"
+ROW = re.compile(r"<row \d+>")  # the name of an id that has no piece
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece that is one byte
+
+
+class Published(SpacedPieces):
+    """The pieces of a tokenizer.json, split as the library `tokenizers` splits text.
+
+    ``published`` are the ids of our pieces in the vocabulary that they come from. No text becomes
+    a special piece: ``</s>`` in a text is text. A source may begin with a token of its own: its
+    language (M2M100) or a start (BART); outputs then begin with such a token too, which costs
+    nothing, since it is given.
+    """
+
+    class Config(Tokenizer.Config, kind="published"):
+        """Nothing to choose: everything comes with the model."""
+
+    config: Config
+    published: list[int]
+
+    @classmethod
+    def of_json(cls, tree: dict[str, Any], names: list[str], order: list[int]) -> Published:
+        """Return the tokenizer of a tokenizer.json; ``names`` of our ids, ``order`` theirs."""
+        tokenizer = cls(cls.Config())
+        tokenizer._restore({"tokenizer": tree, "pieces": names, "published": order})
+        return tokenizer
+
+    def sides(
+        self, first: int | None, opening: list[int], openers: int
+    ) -> tuple[Published, Published]:
+        """Return the tokenizers of sources, which begin with an id if any, and of targets.
+
+        Targets begin with one of the last ``openers`` ids, if there are any: with the language that
+        a source asks for, else with ``opening``.
+        """
+        source, target = Published(self.config), Published(self.config)
+        source._restore(self._tree | {"first": first})
+        target._restore(self._tree | {"opening": opening, "openers": openers})
+        return source, target
+
+    @property
+    def certain(self) -> int:
+        return self.vocab_size - self._openers if self._openers else 0
+
+    def opening(self, source: str) -> list[int]:
+        tag = self.tag_of(source) if self._openers else ""
+        return [self.tags[f"<2{_names(tag)[-1]}>"]] if tag else self._opening
+
+    def knows(self, tag: str) -> bool:
+        names = _names(tag)
+        pairs = self._first is not None or self._openers > 0
+        return len(names) <= 1 + pairs and all(f"<2{name}>" in self.tags for name in names)
+
+    def train(self, lines: Iterable[str]) -> None:
+        raise UserError(
+            "a published tokenizer is not trained: learn one of your own, "
+            'task.tokenizer = { kind = "bpe" }, or begin with its run: foveate train start=RUN'
+        )
+
+    def _untagged(self, text: str) -> tuple[list[int], str]:
+        if self._openers:  # a target, whose language the source has
+            return [], text
+        if self._first is None:
+            return super()._untagged(text)
+        source, *target = _names(self.tag_of(text))
+        return [self.tags[f"<2{source}>"] if target else self._first], self.bare(text)
+
+    def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
+        split = [self._untagged(text) for text in self._ready(texts)]
+        encoded = self._encode_ids([text for _, text in split])
+        return [begun + ids for (begun, _), ids in zip(split, encoded, strict=True)]
+
+    def _encode(self, texts: list[str]) -> list[Encoded]:
+        encodings = self._rust.encode_batch(texts, add_special_tokens=False)
+        return [
+            Encoded(self._ids[each.ids].tolist(), _forwards(each.offsets)) for each in encodings
+        ]
+
+    def _encode_ids(self, texts: list[str]) -> list[list[int]]:
+        encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
+        return [self._ids[each.ids].tolist() for each in encodings]
+
+    def _vocabulary(self) -> object:
+        return self._tree
+
+    def _restore(self, vocabulary: Any) -> None:
+        self._tree = vocabulary
+        tree, pieces = vocabulary["tokenizer"], vocabulary["pieces"]
+        self.pieces, self.published = [*SPECIALS, *pieces[len(SPECIALS) :]], vocabulary["published"]
+        self._first: int | None = vocabulary.get("first")
+        self._opening: list[int] = vocabulary.get("opening", [])
+        self._openers: int = vocabulary.get("openers", 0)
+        self._rust = rust.Tokenizer.from_str(json.dumps(_without_special(tree)))
+        self._ids: NDArray[np.int64] = np.full(1 + max(self.published), UNK)
+        for i, theirs in reversed([*enumerate(self.published)]):  # of several, the first
+            self._ids[theirs] = i
+        silent = {UNK, *range(len(pieces) - self._openers, len(pieces))}
+        special = _special(tree)
+        silent |= {i for i, p in enumerate(pieces) if p in special or ROW.fullmatch(p)}
+        shown = _spelled(tree, self.pieces)
+        self._bytes = [b"" if i in silent else text for i, text in enumerate(shown)]
+        self.tags = {p: n for n, p in enumerate(pieces) if re.fullmatch(r"<2[^<>\s]+>", p)}
+
+    def add_tags(self, names: Any) -> None:
+        """Raise `UserError` for any other tags than its own."""
+        if any(name not in self.tags for name in names):
+            raise UserError("a published tokenizer has the languages of its model, and no others")
+
+
+def _names(tag: str) -> list[str]:
+    return tag[2:-1].split(":")
+
+
+def _special(tree: Any) -> set[str]:
+    return {each["content"] for each in tree.get("added_tokens", ()) if each["special"]}
+
+
+def _without_special(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a tokenizer.json with which no text becomes a special piece."""
+    special, model = _special(tree), tree["model"]
+    own = [each for each in tree.get("added_tokens", ()) if not each["special"]]
+    if isinstance(model["vocab"], list):  # a space never reaches the model
+        listed = [[p + " " if p in special else p, score] for p, score in model["vocab"]]
+        model = model | {"vocab": listed}
+    return tree | {"model": model, "added_tokens": own, "post_processor": None}
+
+
+def _forwards(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans that never run backwards."""
+    starts = [*accumulate((start for start, _ in spans), max)]
+    return [(a, max(a, end)) for a, (_, end) in zip(starts, spans, strict=True)]
+
+
+def _spelled(tree: Any, pieces: list[str]) -> list[bytes]:
+    """Return the text of each piece: letters for bytes, or signs for spaces and bytes."""
+    added = {each["content"] for each in tree.get("added_tokens", ())}
+    if "ByteLevel" in json.dumps([tree.get("decoder"), tree.get("pre_tokenizer")]):
+        byte = {letter: bytes([value]) for value, letter in enumerate(byte_letters())}
+        return [
+            piece.encode() if piece in added else b"".join(map(byte.__getitem__, piece))
+            for piece in pieces
+        ]
+    falls_back = tree["model"].get("byte_fallback", False)
+    matches = [BYTE.fullmatch(piece) if falls_back else None for piece in pieces]
+    return [
+        piece.replace(SPACE, " ").encode() if match is None else bytes.fromhex(match[1])
+        for piece, match in zip(pieces, matches, strict=True)
+    ]

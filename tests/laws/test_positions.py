@@ -10,8 +10,8 @@ from foveate.errors import UserError
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
-from foveate.nn.more_positions import Concatenated
-from foveate.nn.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal
+from foveate.nn.more_positions import ALiBi, Concatenated
+from foveate.nn.positions import Learned, NoPosition, Position, Rotary, Sinusoidal
 from foveate.nn.scores import Dot
 from foveate.nn.spec import Tokens
 from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, keeps_laws, weights_of

@@ -243,6 +243,8 @@ def _batch_norm(norm: BatchNorm, program: Program, name: str) -> None:
 
 @write.register
 def _attention(attention: Attention, program: Program, name: str) -> None:
+    if attention.config.head_norm is not None:
+        raise CannotPack("the engine lacks head_norm; this model runs in PyTorch")
     program.attentions.append(re.sub(r"\.(\d+)\.", r".layers.\1.", name))  # like the module's
     program.equations.append(attention.equations() | {"bias": program.bias})
     keys = attention.key_size if attention.reads_keys else 0

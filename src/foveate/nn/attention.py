@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.nn.context import AttentionContext, DecoderState, Mask, Probed, Ranges, indices
-from foveate.nn.linear import Dropout, Linear, RMSNorm, to_autocast_dtype
+from foveate.nn.linear import Dropout, Linear, RMSNorm, single, to_autocast_dtype
 from foveate.nn.native.kernels import definer, fused_is_faster, overridden
 from foveate.nn.native.layers import fused_attention
 from foveate.nn.positions import NO_POSITION, Position
@@ -239,7 +239,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
     def _normed(self, name: str, x: Tensor) -> Tensor:
         """Return queries or keys in heads, normalised if the config has a ``head_norm``."""
         x, norm = self._stage(name, x), self._modules.get(f"{name}_norm")
-        return x if norm is None else self._stage(f"normed {name}", norm(x))
+        return x if norm is None else self._stage(f"normed {name}", norm(single(x)).to(x.dtype))
 
     def _rotated(self, name: str, x: Tensor, position: Position, at: Ranges) -> Tensor:
         """Return queries or keys, rotated where the position encoding does that."""

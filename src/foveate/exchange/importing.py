@@ -128,7 +128,7 @@ def opened(source: Path) -> Opened:
     also = read_settings(generation) if generation.is_file() else {}
     if isinstance(model, LanguageModel):
         own = text_vocabulary(source, settings | also)
-        return renumbered(model, own.order), own, sampling_of(also)
+        return renumbered(model, own.order, ()), own, sampling_of(also)
     if not isinstance(model, EncoderDecoder):
         raise ExchangeError(
             f"{source} is a {type(model).__name__}: only translators and language models become "

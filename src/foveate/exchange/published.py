@@ -170,7 +170,7 @@ def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         special = [unknown, pad, *(begun or [end]), end]
         names = {i: piece for piece, i in ids.items()}
         order = in_our_order(range(rows), [end if i not in names else i for i in special], ())
-        plain = Published.of_json(tree, [names.get(i, f"<row {i}>") for i in order], order)
+        plain = Published.of_json(tree, [names.get(i, f"<row_{i}>") for i in order], order)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ExchangeError(
             f"{path} does not fit config.json ({error!r}): take both from the same folder"

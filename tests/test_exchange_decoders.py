@@ -131,7 +131,7 @@ def trained(tokenizer: Any, model: Any, end: int) -> None:
     ids = torch.tensor([row + [end] * (longest - len(row)) for row in rows])
     labels = torch.tensor([row + [-100] * (longest - len(row)) for row in rows])
     optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(60):
+    for _ in range(150):
         model(input_ids=ids, labels=labels).loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
@@ -537,12 +538,12 @@ class PackedEngine(ModelEngine):
         if required:
             settings = replace(settings, pieces=word_pieces(self.tokenizers[-1]))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
-        bare = self._continues and self.tokenizers[-1].startless  # its first token is the start
+        bare = self._continues and self.tokenizers[-1].startless
         size = 1 if bare else max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
 
         def searched(share: list[int]) -> Outputs:
-            first = sources[share[0]][: int(bare)]
+            first = sources[share[0]][: int(bare)]  # in place of a start
             own = replace(settings, start=first[0]) if first else settings
             engine = CompiledSearch(self.compiled, own, forbids)
             return engine.outputs(
@@ -561,9 +562,8 @@ class PackedEngine(ModelEngine):
         except BaseException:
             failed.set()
             raise
-        for share, results in zip(shares, each, strict=True):
-            for n, hypotheses in zip(share, results, strict=True):
-                outputs[n] = hypotheses
+        for n, hypotheses in zip(filled, chain.from_iterable(each), strict=True):
+            outputs[n] = hypotheses
         check_outputs([outputs[n] for n in filled], filled)
         return outputs
 

@@ -370,7 +370,7 @@ def _two_rotations(settings: Settings, tensors: Tensors) -> Settings:
     }
 
 
-def _one_table(settings: Settings) -> Settings:
+def _both_rotations(settings: Settings) -> Settings:
     """Return settings with the rotations of full and of local layers in one table."""
     both = {"full_attention": settings["rope_full"], "sliding_attention": settings["rope_local"]}
     others = {k: v for k, v in settings.items() if k not in ("rope_full", "rope_local")}
@@ -429,7 +429,7 @@ GEMMA3 = replace(
         *(rule for rule in GEMMA.rules if ".blocks." not in rule.ours),
     ),
     complete=_two_rotations,
-    finish=_one_table,
+    finish=_both_rotations,
 )  # fmt: skip
 
 DECODERS = (  # for one model_type those of special settings come first

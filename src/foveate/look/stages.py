@@ -165,7 +165,8 @@ def attention_stages(
 
 def last_of(stages: Mapping[str, Array], name: str) -> Array:
     """Return the last stage of queries or keys before their product."""
-    return next(stages[way + name] for way in ("rotated ", "normed ", "") if way + name in stages)
+    names = (f"rotated {name}", f"normed {name}", name)
+    return next(stages[each] for each in names if each in stages)
 
 
 def _axes(name: str) -> tuple[str, ...]:

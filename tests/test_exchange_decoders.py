@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import foveate
-from foveate.data.tokenizer import BOS, EOS, PAD, UNK
+from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.importing import import_from
 from foveate.run import Run, compiled
@@ -236,7 +236,9 @@ def test_views_show_the_start_and_the_end_of_a_text(opened: tuple[str, Path, Run
         run.generate(["a"], whole_lines=True)
 
 
-def test_a_folder_says_what_is_missing(opened: tuple[str, Path, Run], tmp_path: Path) -> None:
+def test_a_folder_says_what_is_missing(
+    opened: tuple[str, Path, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, folder, _ = opened
     broken = tmp_path / "broken"
     for name, match in {
@@ -263,4 +265,12 @@ def test_a_folder_says_what_is_missing(opened: tuple[str, Path, Run], tmp_path: 
         with pytest.raises(ExchangeError, match=match):
             import_from(broken, tmp_path / "out")
         file.write_text(json.dumps(plain), "utf-8")
-    assert UNK == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("foveate.exchange.importing.free_memory", lambda: 1000)
+        with pytest.raises(ExchangeError, match=r"takes 0\.0 GiB of memory, twice its weights"):
+            import_from(broken, tmp_path / "out")
+    for path in broken.glob("*.safetensors*"):
+        path.unlink()
+    (broken / "pytorch_model.bin").write_bytes(b"no pickle is opened")
+    with pytest.raises(ExchangeError, match=r"weights in other formats are not read: write it"):
+        import_from(broken, tmp_path / "out")

@@ -77,8 +77,6 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama 3": ("LlamaForCausalLM", "LlamaConfig", LLAMA | {"rope_parameters": LLAMA3}),
     "mistral": ("MistralForCausalLM", "MistralConfig", LLAMA | WINDOW),
     "mistral whole": ("MistralForCausalLM", "MistralConfig", LLAMA | {"sliding_window": None}),
-    "phi3": ("Phi3ForCausalLM", "Phi3Config", LLAMA),
-    "phi3 local": ("Phi3ForCausalLM", "Phi3Config", LLAMA | WINDOW),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", LLAMA),
     "qwen2 tied": ("Qwen2ForCausalLM", "Qwen2Config", LLAMA | {"tie_word_embeddings": True}),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", LLAMA | {"head_dim": 6}),
@@ -318,10 +316,7 @@ def settings_of(config: Any, key: str) -> Any:
     if key in ("rope_full", "rope_local"):
         part = {"rope_full": "full_attention", "rope_local": "sliding_attention"}[key]
         return config.rope_parameters[part]
-    value = getattr(config, key)
-    if key == "rope_parameters":  # Phi-3 also writes that all of a head turns
-        value = {n: part for n, part in value.items() if (n, part) != ("partial_rotary_factor", 1)}
-    return value
+    return getattr(config, key)
 
 
 @torch.no_grad()

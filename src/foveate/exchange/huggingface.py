@@ -66,11 +66,11 @@ AGAIN = "write it again with save_pretrained of transformers"
 def from_huggingface(folder: str | Path) -> nn.Module:
     """Return our model of a folder, ready for use, with its weights in fp32.
 
-    GPT-2, Llama, Mistral, Phi-3, Qwen2, Qwen3 and Gemma 1 to 3 give a `LanguageModel`; T5, mT5,
-    BART, mBART, Marian, Pegasus and M2M100 an `EncoderDecoder`; BERT and RoBERTa a
-    `MaskedLanguageModel`, ViT a `Classifier`, or a `TransformerEncoder` if the folder has no such
-    head. Other heads are left out with a warning that lists them. Raises `ExchangeError` for files
-    that are missing, of another family, or do not fit.
+    GPT-2, Llama, Mistral, Qwen2, Qwen3 and Gemma 1 to 3 give a `LanguageModel`; T5, mT5, BART,
+    mBART, Marian, Pegasus and M2M100 an `EncoderDecoder`; BERT and RoBERTa a `MaskedLanguageModel`,
+    ViT a `Classifier`, or a `TransformerEncoder` if the folder has no such head. Other heads are
+    left out with a warning that lists them. Raises `ExchangeError` for files that are missing, of
+    another family, or do not fit.
     """
     folder = Path(folder)
     settings = read_settings(folder / CONFIG)

@@ -17,7 +17,6 @@ from foveate.exchange.huggingface_rules import (
     Rule,
     Settings,
     Tensors,
-    rows,
     rules,
     third,
     with_defaults,
@@ -200,47 +199,6 @@ MISTRAL_LOCAL = replace(
         TransformerDecoder.Config, attention=LocalAttention.Config.parse({"bias": False})
     ),
     keys=(*MISTRAL.keys[:-1], Key("sliding_window", 4096, ("decoder.attention.window",))),
-)
-
-
-_QKV = rows(
-    lambda settings: settings["num_attention_heads"] * settings["head_dim"],
-    *(lambda settings: settings["num_key_value_heads"] * settings["head_dim"],) * 2,
-)
-_GATED = rows(*(lambda settings: settings["intermediate_size"],) * 2)
-JOINED = {
-    "self_attention.query": ("self_attn.qkv_proj", _QKV[0]),
-    "self_attention.key": ("self_attn.qkv_proj", _QKV[1]),
-    "self_attention.value": ("self_attn.qkv_proj", _QKV[2]),
-    "feed_forward.inner": ("mlp.gate_up_proj", _GATED[0]),
-    "feed_forward.gate": ("mlp.gate_up_proj", _GATED[1]),
-}
-
-# Phi-3: Mistral, with matrices that are stored in one.
-PHI3 = replace(
-    MISTRAL,
-    name="phi3",
-    architecture="Phi3ForCausalLM",
-    when=lambda settings: settings.get("sliding_window") is None,
-    keys=(
-        *with_defaults(
-            MISTRAL.keys[:-1],
-            vocab_size=32064,
-            hidden_size=3072,
-            intermediate_size=8192,
-            rms_norm_eps=1e-5,
-        ),
-        Key("original_max_position_embeddings", 4096, ()),
-        Key("sliding_window", None, (), {None: None}),
-    ),
-    rules=(*rules(JOINED, "decoder.layers.*.", "model.layers.*."), *LLAMA.rules),
-    complete=lambda settings, tensors: _rope_and_heads({"hidden_size": 3072} | settings, {}),
-)
-PHI3_LOCAL = replace(
-    PHI3,
-    when=lambda settings: True,
-    config=MISTRAL_LOCAL.config,
-    keys=(*PHI3.keys[:-1], Key("sliding_window", None, ("decoder.attention.window",))),
 )
 
 
@@ -433,6 +391,6 @@ GEMMA3 = replace(
 )  # fmt: skip
 
 DECODERS = (  # for one model_type those of special settings come first
-    *(GPT2, LLAMA, MISTRAL, MISTRAL_LOCAL, PHI3, PHI3_LOCAL),
+    *(GPT2, LLAMA, MISTRAL, MISTRAL_LOCAL),
     *(QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3),
 )

@@ -112,18 +112,6 @@ def third(number: int) -> Form:
     )
 
 
-def rows(*sizes: Callable[[Settings], int]) -> tuple[Form, ...]:
-    """Return the forms of matrices below one another in one, with so many rows each."""
-
-    def part(number: int) -> Form:
-        return Form(
-            lambda theirs, settings: theirs.split([size(settings) for size in sizes])[number],
-            lambda ours, there, settings: ours if there is None else torch.cat((there, ours)),
-        )
-
-    return tuple(map(part, range(len(sizes))))
-
-
 def inside(axes: int) -> Form:
     """Return the form of a tensor with extra outer axes of size 1, as a vector in a row matrix."""
     return Form(
@@ -269,13 +257,9 @@ class Layers(Key):
 
     def write(self, tree: Tree) -> object:
         own: Any = look_up(tree, self.ours[0]) or ["full"]
-        names, count = {ours: theirs for theirs, ours in LAYERS.items()}, self.count(tree)
+        names: dict[str, str] = {ours: theirs for theirs, ours in LAYERS.items()}
+        count: Any = look_up(tree, "decoder.num_layers") or 1
         return [names[own[n % len(own)]] for n in range(count)]
-
-    def count(self, tree: Tree) -> int:
-        """Return the number of layers."""
-        count = look_up(tree, "decoder.num_layers")
-        return count if isinstance(count, int) else 1
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.run import RunConfig, load
 from foveate.run.pack import keep
+from foveate.system import free_memory
 from foveate.tasks.base import Task
 from foveate.tasks.language import Language
 from foveate.tasks.translation import Translation
@@ -123,6 +124,7 @@ def opened(source: Path) -> Opened:
     """Return the model in a folder, its vocabulary in our order, and its search."""
     if not (source / CONFIG).is_file() and (models := sorted(source.glob("*.npz"))):
         return _marian(models, source)
+    _check_memory(source)
     model = from_huggingface(source)
     settings, generation = read_settings(source / CONFIG), source / "generation_config.json"
     also = read_settings(generation) if generation.is_file() else {}
@@ -150,6 +152,19 @@ def opened(source: Path) -> Opened:
     _check_ends(source)
     own = PublishedVocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
     return model, own, Greedy.Config()
+
+
+def _check_memory(source: Path) -> None:
+    """Raise `ExchangeError` if two copies of the weights in fp32 are more than the free memory."""
+    settings = read_settings(source / CONFIG)
+    half = str(settings.get("dtype") or settings.get("torch_dtype")) in ("bfloat16", "float16")
+    sizes = [path.stat().st_size for path in source.glob("*.safetensors")]
+    needed, free = 2 * sum(sizes) * (2 if half else 1), free_memory()
+    if free is not None and needed > free:
+        raise ExchangeError(
+            f"{source}: to open it takes {needed / 2**30:.1f} GiB of memory, twice its weights in "
+            f"fp32, and {free / 2**30:.1f} are free; take a smaller model, or a larger machine"
+        )
 
 
 def _marian(models: Sequence[Path], source: Path) -> Opened:

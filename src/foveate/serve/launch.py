@@ -70,7 +70,7 @@ class ServerOptions:
 
     def directions(self, runs: Sequence[Path]) -> dict[str, str]:
         """Return directions by run name. Raises ``ConfigError`` if the run is ambiguous."""
-        named = {}
+        named: dict[str, str] = {}
         for language in self.languages:
             name, equals, direction = language.rpartition("=")
             if not equals and len(runs) > 1:

@@ -545,8 +545,7 @@ class PackedEngine(ModelEngine):
         def searched(share: list[int]) -> Outputs:
             first = sources[share[0]][: int(bare)]  # in place of a start
             own = replace(settings, start=first[0]) if first else settings
-            engine = CompiledSearch(self.compiled, own, forbids)
-            return engine.outputs(
+            return CompiledSearch(self.compiled, own, forbids).outputs(
                 [self._read(sources[n][len(first) :]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share] if prefixes else (),

@@ -104,9 +104,14 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "pegasus": (
         "PegasusForConditionalGeneration", "PegasusConfig", SIDES | {"activation_function": "relu"}
     ),
+    "m2m_100": (
+        "M2M100ForConditionalGeneration", "M2M100Config", SIDES | {"scale_embedding": True}
+    ),
+    "mbart": ("MBartForConditionalGeneration", "MBartConfig", SIDES),
+    "mt5 gated": ("MT5ForConditionalGeneration", "MT5Config", T5 | {"feed_forward_proj": "gated-gelu"}),
 }  # fmt: skip
 HEADS = {"bert", "bert joined", "roberta"}  # of which something is left out
-PAIRS = {"t5", "t5 gated", "bart", "bart scaled", "marian", "pegasus"}
+PAIRS = {"t5", "t5 gated", "bart", "bart scaled", "marian", "pegasus", "m2m_100", "mbart", "mt5 gated"}
 
 
 def theirs(name: str, **other: Any) -> Any:
@@ -169,7 +174,7 @@ def outputs_of_ours(model: Any) -> list[Tensor]:
     if isinstance(model, LanguageModel):
         return [model(ids)[keys]]
     target = texts(2)[0]
-    return [model.encode(ids, keys).values[keys], model(ids, target, keys)]
+    return [model.encode(ids, keys).values[keys], model(ids, target, keys)[keys]]
 
 
 @torch.no_grad()
@@ -190,7 +195,7 @@ def outputs_of_theirs(model: Any) -> list[Tensor]:
     if not model.config.is_encoder_decoder:
         return [model(**inputs).logits[keys]]
     output = model(**inputs, decoder_input_ids=texts(2)[0])
-    return [output.encoder_last_hidden_state[keys], output.logits]
+    return [output.encoder_last_hidden_state[keys], output.logits[keys]]
 
 
 def near(outputs: list[Tensor], expected: list[Tensor]) -> None:
@@ -313,6 +318,8 @@ def settings_of(config: Any, key: str) -> Any:
         return (config.image_size // config.patch_size) ** 2 + 1
     if key == "head_dim" and not hasattr(config, key):
         return config.hidden_size // config.num_attention_heads
+    if key == "wave_base":
+        return 10_000.0 ** (config.d_model / (config.d_model - 2))
     if key in ("rope_full", "rope_local"):
         part = {"rope_full": "full_attention", "rope_local": "sliding_attention"}[key]
         return config.rope_parameters[part]

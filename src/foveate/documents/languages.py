@@ -90,7 +90,7 @@ def directions(
     """
     first, *others = (named or "").split(",")
     if others:
-        return [each for one in (first, *others) for each in directions(corpora, folder, one)]
+        return [d for name in (first, *others) for d in directions(corpora, folder, name)]
     source, _, rest = first.partition(":")
     target, _, to = rest.partition(":")
     if named and not all(CODE.fullmatch(code) for code in (source, target or source)):

@@ -402,6 +402,14 @@ def _waves(settings: Settings, tensors: Tensors) -> Settings:
     return settings | {"wave_base": 10_000.0 ** (size / (size - 2))}
 
 
+def _without_waves(settings: Settings) -> Settings:
+    """Return settings without that base, which their code computes."""
+    base, needed = settings["wave_base"], _waves(settings, {})["wave_base"]
+    if base != needed:
+        raise ExchangeError(f"m2m_100 does not support position.base = {base}: only {needed} fits")
+    return {name: value for name, value in settings.items() if name != "wave_base"}
+
+
 # M2M100 and NLLB-200: languages are tokens, positions count from 2.
 M2M100 = replace(
     PEGASUS,
@@ -416,12 +424,13 @@ M2M100 = replace(
             _KEYS, activation_function="relu", scale_embedding=True, attention_dropout=0.1
         ),
         Key("wave_base", None, both("position.base")),
+        Key("pad_token_id", 1, both("position.first"), shift=-1),
     ),
     waves=(),
     older={},
     optional=(),
     complete=_waves,
-    finish=lambda settings: {k: v for k, v in settings.items() if k != "wave_base"},
+    finish=_without_waves,
 )
 
 _NORMED = BART_PARTS | {"norm_order": "pre"}
@@ -449,9 +458,9 @@ MT5 = replace(
         feed_forward_proj="gated-gelu", tie_word_embeddings=False,
     ),
     complete=lambda settings, tensors: _t5_complete(
-        settings | {"scale_decoder_outputs": False}, tensors
+        {"num_layers": 8} | settings | {"scale_decoder_outputs": False}, tensors
     ),
-    finish=dict,
+    finish=lambda settings: settings | {"scale_decoder_outputs": False},
 )  # fmt: skip
 
 

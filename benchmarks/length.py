@@ -26,12 +26,13 @@ import harness
 from foveate.config import Tree, kinds
 from foveate.kinds import load_kinds
 from foveate.look.draw.charts import PanelGrid, line_chart
-from foveate.measure.machine import START_METHOD, ceilings, describe, peak, quickest
+from foveate.measure.machine import START_METHOD, ceilings, describe, quickest
 from foveate.measure.training import Say, mute
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
+from foveate.train.journal import peak_memory
 
 SIZE, HEADS = 256, 4
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -129,9 +130,9 @@ def cost(variant: Variant, length: int, longest: int, seconds: float) -> tuple[f
     load_kinds()
     layer = variant.make(variant, longest)
     x = torch.randn(1, length, SIZE, requires_grad=True)
-    before = peak() or 0.0
+    before = peak_memory() or 0.0
     best = quickest(lambda: layer(x).sum().backward(), seconds, clock=time.process_time)
-    return round(1000 * best, 3), round((peak() or 0.0) - before, 1)
+    return round(1000 * best, 3), round((peak_memory() or 0.0) - before, 1)
 
 
 def attention(variant: Variant, longest: int) -> Layer:

@@ -22,6 +22,7 @@ from foveate.measure.machine import counting, group_of, shares
 from foveate.measure.training import SHAPES, workload
 from foveate.run import RunEngine
 from foveate.train.config import resolve
+from foveate.train.journal import peak_memory
 from length import Variant, cost, exponent, variants, worth
 from small_runs import invoked
 
@@ -345,7 +346,7 @@ def test_a_machine_is_described() -> None:
 
 
 def test_memory_now_is_no_more_than_the_peak() -> None:
-    now, most = machine.resident(), machine.peak()
+    now, most = machine.resident(), peak_memory()
     assert now is None or most is None or 0 < now <= most + 1
 
 

@@ -1,7 +1,5 @@
 """Word links: symmetrized, and judged by alignment error rate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -103,9 +101,8 @@ class LinkCounts:
     correct_sure: int = 0
     correct_possible: int = 0
 
-    def __add__(self, other: LinkCounts) -> LinkCounts:
-        both = zip(astuple(self), astuple(other), strict=True)
-        return LinkCounts(*map(sum, both))
+    def __add__(self, other: "LinkCounts") -> "LinkCounts":
+        return LinkCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def precision(self) -> float:
@@ -204,8 +201,7 @@ def choose(
 
     Raises `UserError` if the model has no attention to the source.
     """
-    layers = (dict(enumerate(maps.values())) for maps in corpus)
-    ranked = rank_heads(layers, gold, read_links)
+    ranked = rank_heads((dict(enumerate(maps.values())) for maps in corpus), gold, read_links)
     if not ranked:
         raise UserError("no head can be chosen: the run has no attention to the source")
     return [(Head(layer, head, rows), counts) for layer, head, counts in ranked]

@@ -28,8 +28,7 @@ def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:
 def _explained(run: Run, split: str) -> Iterator[Maps]:
     """Yield the cross-attention maps of each pair of a split, between words."""
     records = (run.explain(*pair, units="words") for pair in zip(*run.pairs(split), strict=True))
-    blocks = "cross_attention"
-    return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records)
+    return ({n: r.maps[n][:, :-1, :-1] for n in r.names("cross_attention")} for r in records)
 
 
 def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:

@@ -1,7 +1,5 @@
 """Statistical word alignment: IBM model 1, the HMM, and both directions together."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -82,8 +80,7 @@ class Lexicon:
     def __init__(self, keys: Ints, width: int) -> None:
         self.keys, self.width = keys, width
         self.source = keys // width
-        partners = np.bincount(self.source)
-        self.probability: Floats = np.append(1 / partners[self.source], FLOOR)
+        self.probability: Floats = np.append(1 / np.bincount(self.source)[self.source], FLOOR)
 
     def places(self, group: PairGroup) -> Ints:
         """Return the entries of the words of a group in the table; N for those it lacks."""
@@ -182,12 +179,12 @@ class WordAligner(Aligner):
         """Added to the concentration for words that begin alike."""
 
     config: Config
-    first: WordAligner | None = None  # the simpler model whose t this one starts from
+    first: "WordAligner | None" = None  # the simpler model whose t this one starts from
 
     def train(self, pairs: Sequence[Pair]) -> list[float]:
         return EMTraining(self.ready(pairs)).fit(self)
 
-    def start(self, corpus: EMTraining) -> None:
+    def start(self, corpus: "EMTraining") -> None:
         """Take the corpus's words, and t from the simpler model if there is one."""
         if self.first is not None:
             corpus.fit(self.first)

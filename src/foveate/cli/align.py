@@ -109,8 +109,7 @@ def align_files(
     load_kinds()
     if model in kinds("aligner")["aligner"] and not Path(model, "config.toml").exists():
         names = ("layer", "head", "gold", "agree_with", "reverse", "threshold")
-        of_runs = {name: getattr(selection, name) for name in names}
-        refuse(f"{model} is not a run", **of_runs, to=to)
+        refuse(f"{model} is not a run", **{n: getattr(selection, n) for n in names}, to=to)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
         refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
@@ -145,8 +144,7 @@ def evaluate_links(
     counts = judge(links_of, true)
     figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
     if as_json:
-        tree = {"pairs": len(links_of), "links": counts.links, "figures": figures}
-        typer.echo(to_json(tree))
+        typer.echo(to_json({"pairs": len(links_of), "links": counts.links, "figures": figures}))
     else:
         typer.echo(f"{len(links_of):,} pairs, {counts.links:,} links")
         for name, value in figures.items():
@@ -277,8 +275,7 @@ def by_run(
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Translation, "align")
     sources = run.addressed([source for source, _ in texts], to)
-    targets = [bare(target, marks) for _, target in texts]
-    read = list(zip(sources, targets, strict=True))
+    read = list(zip(sources, [bare(target, marks) for _, target in texts], strict=True))
     tags = [f"<2{name}>" for name in run.languages]
     texts = [(bare(source, tags), target) for source, target in read]
     files, messages = files.resolved(texts)

@@ -120,8 +120,7 @@ def classify(
     spec, model = choice.packed(run, {"pictures": images})
     if model is None:
         labeller = _labeller(spec, images or [])
-        reads = labeller.task.reads
-        each = answered(labeller.classify, reads, images or [], batch_tokens, tally)
+        each = answered(labeller.classify, labeller.task.reads, images or [], batch_tokens, tally)
     else:
         each = answered(model.classify, "text", [], batch_tokens, tally)
     for number, (name, label) in enumerate(zip(names, each, strict=False), 1):

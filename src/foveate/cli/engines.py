@@ -167,8 +167,7 @@ def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
     from foveate.run.pack import made_of
 
     quantization = "float32" if precision == "fp32" else precision
-    name = f"{str(made_of(run)['sha256'])[:32]}-{quantization}"
-    folder = cache_folder() / "exports" / name
+    folder = cache_folder() / "exports" / f"{str(made_of(run)['sha256'])[:32]}-{quantization}"
     if not folder.exists():
         export(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
     return run.by(CTranslate2Engine(run, folder))

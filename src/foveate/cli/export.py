@@ -106,7 +106,7 @@ def publish(
     licence: Annotated[str, typer.Option(help="of the training data of runs")] = "",
     train: Annotated[bool, typer.Option("--train", help="also train a small model")] = False,
 ) -> None:
-    """Write a page in which models answer, or train, without a server."""
+    """Write a page whose models answer, or train, without a server."""
     from foveate.config import shipped
     from foveate.studio.publish import PublishedFile, examples_of, packed_run, publish
 

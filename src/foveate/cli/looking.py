@@ -101,8 +101,7 @@ def positions(
 
     config = Position.Config.parse({"kind": kind})
     torch.manual_seed(1)  # learned encodings are drawn as they are initialized
-    encoding = config.build(hidden_size, num_heads)
-    _write(positions(encoding, length, hidden_size, num_heads), out)
+    _write(positions(config.build(hidden_size, num_heads), length, hidden_size, num_heads), out)
 
 
 @look.command()
@@ -121,8 +120,7 @@ def schedule(
     rates, ends = {}, [steps or 0]
     for path in configs:
         train = read(RunConfig, path / "config.toml" if path.is_dir() else path).train
-        length = train.max_steps or steps
-        rates[path.stem] = train.schedule.build(train.optimizer.lr, length).rate
+        rates[path.stem] = train.schedule.build(train.optimizer.lr, train.max_steps or steps).rate
         ends.append(steps or train.max_steps or 0)
     if max(ends) < 1:
         raise ConfigError("no config sets train.max_steps: give --steps")
@@ -143,8 +141,7 @@ def report(
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
-    fields = {"text": text, "image": image, "split": split}
-    (loaded,), question = _loaded([run], fields, checkpoint)
+    (loaded,), question = _loaded([run], {"text": text, "image": image, "split": split}, checkpoint)
     page = report(loaded, question)
     page.save(out)
     typer.echo(f"wrote {out}")
@@ -300,8 +297,7 @@ def demo_verb(entry: DemoEntry) -> Command:
     """Make the verb of a demo: its parameters as options, and where to write."""
 
     def call(out: list[Path] | None, **values: Any) -> None:
-        drawing = entry.draw({k: v for k, v in values.items() if v is not None})
-        _write(drawing, out)
+        _write(entry.draw({k: v for k, v in values.items() if v is not None}), out)
 
     fields = entry.options.model_fields.items()
     parameters = [_parameter(name, *_of_field(field)) for name, field in fields]

@@ -207,18 +207,15 @@ Place = int | str  # the number of a line, from 1, or FILE:LINE
 
 @dataclass
 class Tally:
-    """Events by the input lines where they happened: counts, the first lines, and remarks."""
+    """Events by the input lines where they happened, and remarks."""
 
-    counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, list[Place]] = field(default_factory=dict)
+    lines: dict[str, list[Place]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def note(self, event: str, *lines: Place) -> None:
         """Count an event on each line; the first lines are named in the report."""
-        for line in lines:
-            self.counts[event] = self.counts.get(event, 0) + 1
-            if len(self.first.setdefault(event, [])) < SHOWN:
-                self.first[event].append(line)
+        if lines:
+            self.lines.setdefault(event, []).extend(lines)
 
     def read(self, source: BinaryIO, size: int = CHUNK) -> Iterator[list[str]]:
         """Yield the lines of a stream in chunks of ``size``, one by one from a terminal.
@@ -234,10 +231,10 @@ class Tally:
     def report(self) -> list[str]:
         """Return a sentence for each event, then the remarks."""
         sentences = []
-        for event, count in self.counts.items():
-            numbers = ", ".join(map(str, self.first[event])) + (", …" if count > SHOWN else "")
-            lines = "1 line" if count == 1 else f"{count:,} lines"
-            sentences.append(f"{lines} {event}: {numbers}")
+        for event, lines in self.lines.items():
+            count = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
+            numbers = ", ".join(map(str, lines[:SHOWN])) + (", …" if len(lines) > SHOWN else "")
+            sentences.append(f"{count} {event}: {numbers}")
         return [*sentences, *self.remarks]
 
 

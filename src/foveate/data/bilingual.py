@@ -161,8 +161,7 @@ def _units(message: Message, plural: Callable[[int], int]) -> Iterator[Unit]:
             yield _unit(line, texts[key], texts.get(f"msgstr[{form}]", ""), left_out)
 
 
-def _germanic(number: int) -> int:
-    return int(number != 1)
+_germanic: Callable[[int], int] = gettext.c2py("n != 1")
 
 
 def _plural_of(texts: dict[str, str]) -> Callable[[int], int] | None:

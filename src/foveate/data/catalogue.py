@@ -85,8 +85,7 @@ class DataSet(Config):
 @functools.cache
 def catalogue() -> dict[str, DataSet]:
     """Return every set by its name, which is also the name of its folder."""
-    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    tables = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
     return {name: DataSet.parse({"name": name, **table}) for name, table in tables.items()}
 
 
@@ -172,8 +171,7 @@ def get(
         with tempfile.TemporaryDirectory(prefix=".get-", dir=folder) as scratch:
             for file in missing:
                 try:
-                    content = _verified(data, file, mirror, Path(scratch), progress)
-                    _put(content, folder / file.name)
+                    _put(_verified(data, file, mirror, Path(scratch), progress), folder / file.name)
                 except DataError as error:
                     failed[file.name] = error
         if not any(folder.iterdir()):
@@ -321,8 +319,7 @@ def _unpack(content: bytes, where: str) -> bytes:
 
 def _put(content: bytes, place: Path) -> None:
     """Write a file atomically, gzipped or plain according to its name."""
-    packed = content.startswith(b"\x1f\x8b")
-    if place.suffix == ".gz" and not packed:
+    if place.suffix == ".gz" and not content.startswith(b"\x1f\x8b"):
         content = gzip.compress(content, mtime=0)
     elif place.suffix != ".gz":
         content = _unpack(content, str(place))

@@ -1,7 +1,5 @@
 """Corpora, prepared once by all processors and read from memory-mapped files."""
 
-from __future__ import annotations
-
 import atexit
 import errno
 import functools
@@ -71,8 +69,7 @@ class Meter(Progress):
         console = console or Console(stderr=True)
         words = TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[rate]}")
         columns = (*words, TimeElapsedColumn(), TimeRemainingColumn())
-        quiet = not console.is_terminal
-        super().__init__(*columns, console=console, transient=True, disable=quiet)
+        super().__init__(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._own = self.add_task(escape(label), total=total, rate="")
 
     def add(self, amount: float) -> None:
@@ -563,8 +560,7 @@ def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64
     """Return at most ``most`` of ``count`` rows, in order: all, or some drawn by the seed."""
     if count <= most:
         return range(count)
-    drawn = np.random.default_rng(seed).choice(count, most, replace=False, shuffle=False)
-    return np.sort(drawn)
+    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False, shuffle=False))
 
 
 LINES = "lines"  # the column of a prepared text
@@ -591,7 +587,7 @@ class Text:
             return self.counted
         return sum(map(len, self.lines)) + len(self.lines) - (not self.ended)
 
-    def cut(self, start: int, stop: int) -> Text:
+    def cut(self, start: int, stop: int) -> "Text":
         """Return the characters from ``start`` up to ``stop``, which may be inside lines."""
         pieces = list(_cut(self.lines, start, min(stop, self.characters)))
         return Text([line for line, _ in pieces], pieces[-1][1] if pieces else True)
@@ -680,5 +676,4 @@ def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) ->
             meter.add((writer.add_texts([line for line, _ in pieces]) + len(pieces)) / 1e6)
             characters += sum(len(line) + end for line, end in pieces)
             ended = pieces[-1][1]
-    facts = {"characters": characters, "ended": ended}
-    write_text(folder / FACTS, json.dumps(facts))
+    write_text(folder / FACTS, json.dumps({"characters": characters, "ended": ended}))

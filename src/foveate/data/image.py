@@ -132,8 +132,7 @@ class ImageFiles(PictureData):
         rows = {name: row for row, name in enumerate(texts)}
         place = find(self.config.files, folders=True)
         for name, content in _contents(place, rows):
-            where = f"{place}: {name}"
-            pixels[rows.pop(name)] = decode(content, where, channels, (side, side))
+            pixels[rows.pop(name)] = decode(content, f"{place}: {name}", channels, (side, side))
         if rows:
             some = ", ".join(list(rows)[:5])
             raise DataError(

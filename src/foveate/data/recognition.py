@@ -95,8 +95,7 @@ def _table(file: Path, settings: Tree) -> tuple[list[list[str]], bool]:
         bad = [BadLine(str(file), n, why) for n, (_, why) in enumerate(lines, start=1) if why]
         table = [line.split("\t") for line, why in lines if line and not why]
     else:
-        cells = CSVFile(file, settings.get("delimiter"))
-        rows = [row.cells for row in islice(cells, SAMPLE) if row]
+        rows = [row for _, _, row in islice(CSVFile(file, settings.get("delimiter")), SAMPLE)]
         bad = [row for row in rows if isinstance(row, BadLine)]
         table = [row for row in rows if isinstance(row, list) and row]
     whole = [row for row in table if table[0] and len(row) == len(table[0])]

@@ -301,10 +301,9 @@ def report(
             findings += _swapped_pairs(corpus, *languages)
         counts = dict(Counter(corpus.targets).most_common()) if kind == "labelled" else {}
         findings += _odd_labels(corpus, counts, splits.get("train")) if counts else []
-        measured = {unit: [_lengths(s) for s in both.T[sides]] for unit, both in counted.items()}
         splits[name] = SplitReport(
             pairs=len(corpus),
-            lengths=measured,
+            lengths={unit: [_lengths(s) for s in both.T[sides]] for unit, both in counted.items()},
             findings=findings,
             dropped=corpus.dropped
             | (_dropped(traits, last, config) if name == "train" and kind == "pairs" else {}),
@@ -446,7 +445,7 @@ def dated(path: str | Path, series: SeriesData | None = None) -> SeriesData:
     series = series or SeriesData(path=str(path))
     if (column := date_column(find(path), series)) is None:
         return series
-    return series.model_copy(update={"date": column.name, "date_format": column.form})
+    return series.model_copy(update={"date": column[0], "date_format": column[1]})
 
 
 def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:

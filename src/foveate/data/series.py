@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pydantic
@@ -214,11 +214,11 @@ def _once(
 
 def _rows(lines: CSVFile) -> Iterator[tuple[int, list[str]]]:
     """Yield each row with its line in the file, from 1, skipping empty lines."""
-    for row in lines:
-        if isinstance(row.cells, BadLine):
-            raise DataError(str(row.cells))
-        if row.cells:
-            yield row.line, [cell.strip() for cell in row.cells]
+    for line, _, cells in lines:
+        if isinstance(cells, BadLine):
+            raise DataError(str(cells))
+        if cells:
+            yield line, [cell.strip() for cell in cells]
 
 
 def _decimal(file: Path, data: SeriesData, names: Mapping[int, object]) -> str:
@@ -231,18 +231,11 @@ def _decimal(file: Path, data: SeriesData, names: Mapping[int, object]) -> str:
     return notation.decimal(file)
 
 
-class DateColumn(NamedTuple):
-    """The column of a table that holds the dates, and their format."""
+def date_column(file: Path, data: SeriesData | None = None) -> tuple[str, str | None] | None:
+    """Return the column of a CSV that holds ordered dates beside numbers, and their format.
 
-    name: str
-    form: str | None
-
-
-def date_column(file: Path, data: SeriesData | None = None) -> DateColumn | None:
-    """Return the column of a CSV that holds ordered dates beside numbers; None if there is none.
-
-    ``data`` may set the column or the format. Raises `DataError` if several formats of the dates
-    match, such as day and month either way round, or if they lack what a series needs.
+    It is None if there is none; ``data`` may set either. Raises `DataError` if several formats of
+    the dates match, such as day and month either way round, or if they lack what a series needs.
     """
     if ending_of(file) not in (".csv", ".tsv"):
         return None
@@ -278,7 +271,7 @@ def date_column(file: Path, data: SeriesData | None = None) -> DateColumn | None
                     f"{' and as '.join(map(str, ordered))}: set task.series.date_format"
                 )
             if ordered:
-                return DateColumn(name, ordered[0])
+                return name, ordered[0]
             reason = reason or f"the dates of {name!r} {disorder(columns[place], forms[0])}"
         elif WHEN.fullmatch(name) and not times:
             reason = reason or (
@@ -315,8 +308,7 @@ def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict
         before = np.maximum.accumulate(np.where(gap, 0, rows))
         linear = np.interp(rows, rows[~gap], column[~gap])
         values[:, channel] = linear if how == "interpolate" else column[before]
-    counts = missing.sum(axis=0)
-    return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
+    return {name: int(n) for name, n in zip(names, missing.sum(axis=0), strict=True) if n}
 
 
 def divide(length: int, data: SeriesData) -> dict[str, tuple[int, int]]:

@@ -4,8 +4,6 @@ Files are line-aligned, TSV, CSV or JSONL, plain or gzipped. All skipped lines a
 counted with the reason.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib
@@ -21,7 +19,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, cast, overload
+from typing import BinaryIO, ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -307,9 +305,8 @@ def layout_of(path: Path) -> dict[str, object]:
         return {}
     lines = [line for line, _ in islice(decoded_lines(path), SAMPLED) if line.strip()]
     first = next(iter(lines), "")
-    sample = "\n".join(lines)
     for form, what in HIDDEN.items():
-        if ending != ".tsv" and re.search(form, sample):
+        if ending != ".tsv" and re.search(form, "\n".join(lines)):
             raise DataError(f"{path} holds {what}")
     if ending != ".tsv" and lines and all(" ||| " in line for line in lines):
         raise DataError(f"{path} holds both sides between |||: write a tab in its place, as .tsv")
@@ -397,12 +394,8 @@ def _row(
         return [BadLine(str(path), number, str(error))]
 
 
-class CSVRow(NamedTuple):
-    """A row of a CSV: its first line from 1, how many lines it takes, its cells or its error."""
-
-    line: int
-    lines: int
-    cells: list[str] | BadLine
+# A row of a CSV: its first line from 1, how many lines it takes, its cells or its error.
+CSVRow = tuple[int, int, list[str] | BadLine]
 
 
 class CSVFile:
@@ -436,7 +429,7 @@ class CSVFile:
                 cells = cells_of(record, self.delimiter) if isinstance(record, str) else record
             except UserError as error:
                 cells = BadLine(str(self.path), number, str(error))
-            yield CSVRow(number, count, cells)
+            yield number, count, cells
             number += count
 
 
@@ -783,7 +776,7 @@ class Corpus:
 
     def take(
         self, chosen: Sequence[int] | NDArray[np.integer], dropped: Mapping[str, int] | None = None
-    ) -> Corpus:
+    ) -> "Corpus":
         """Select pairs by their indices, and note what was dropped besides."""
         several = self.alternatives
         return Corpus(
@@ -796,7 +789,7 @@ class Corpus:
             parts=None if self.parts is None else self.parts[np.asarray(chosen, dtype=np.int64)],
         )
 
-    def gathered(self) -> Corpus:
+    def gathered(self) -> "Corpus":
         """Return each source once, with all its targets as alternatives."""
         places: dict[str, list[int]] = {}
         for i, source in enumerate(self.sources):

@@ -332,8 +332,7 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
     root: XML.Element | None = None
     try:
         # comments and instructions stay
-        target = XML.TreeBuilder(insert_comments=True, insert_pis=True)
-        parser = DefusedXMLParser(target=target)
+        parser = DefusedXMLParser(target=XML.TreeBuilder(insert_comments=True, insert_pis=True))
         for event, element in iterparse(io.BytesIO(data), ("start", "end"), parser):
             root = element if root is None else root
             depth += 1 if event == "start" else -1
@@ -349,18 +348,14 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
 def variants_in(unit: XML.Element, language: str) -> list[XML.Element]:
     """Return the variants of a unit in a language, or in one of its regions."""
     variants = unit.findall("tuv")
-    return [v for v in variants if same_language(v.get(LANG) or v.get("lang") or "", language)]
+    own = language_of(language)
+    return [v for v in variants if language_of(v.get(LANG) or v.get("lang") or "") == own]
 
 
 def text_of(variant: XML.Element) -> str:
     """Return the text of a variant's segment, or "" without one."""
     segment = variant.find("seg")
     return "" if segment is None else "".join(segment.itertext())
-
-
-def same_language(a: str, b: str) -> bool:
-    """Return whether two languages differ at most by region, as en and en-US do."""
-    return language_of(a) == language_of(b)
 
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
@@ -403,8 +398,7 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
     """Add a variant to a unit, replacing an existing one."""
     for old in variants_in(unit, to):
         unit.remove(old)
-    variant = XML.SubElement(unit, "tuv", {LANG: to})
-    variant.append(XML.fromstring(f"<seg>{text}</seg>"))
+    XML.SubElement(unit, "tuv", {LANG: to}).append(XML.fromstring(f"<seg>{text}</seg>"))
 
 
 document_format("docx", ".docx")(read_docx)

@@ -274,8 +274,7 @@ def _events(html: str) -> Iterator[Event]:
             yield Event("object" if inside else "break", node.html or "")
         else:
             inline = _name(node) in INLINE and node.mem_id not in blocks
-            untouched = _name(node) in UNTOUCHED or _refuses(node)
-            if untouched or (inline and depth >= DEPTH):
+            if _name(node) in UNTOUCHED or _refuses(node) or (inline and depth >= DEPTH):
                 known = _name(node) in OBJECTS or inline
                 yield Event("object" if known else "break", node.html or "")
                 continue
@@ -343,5 +342,4 @@ def _tags(node: LexborNode) -> tuple[str, str]:
         f" {name}" if value is None else f' {name}="{_escaped(value).replace(chr(34), "&quot;")}"'
         for name, value in node.attributes.items()
     ]
-    closing = "" if node.tag in VOID else f"</{node.tag}>"
-    return f"<{node.tag}{''.join(values)}>", closing
+    return f"<{node.tag}{''.join(values)}>", "" if node.tag in VOID else f"</{node.tag}>"

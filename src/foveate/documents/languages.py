@@ -150,5 +150,4 @@ def most_probable(text: str, among: Sequence[str]) -> Detected:
     """Return the most probable of some languages, or the first if the text has no letter."""
     ranked = {language.language: language for language in detected(text)}
     known = [ranked[code] for code in among if code in ranked]
-    default = Detected(among[0], 0.0)
-    return max(known, key=lambda language: language.confidence, default=default)
+    return max(known, key=lambda language: language.confidence, default=Detected(among[0], 0.0))

@@ -1,12 +1,10 @@
 """Glossaries, translation memories and phrases that assist a run; word links for markup."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar, Unpack
+from typing import NamedTuple, Self, TypeVar, Unpack
 
 from foveate.config import ConfigError
 from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
@@ -127,7 +125,7 @@ class Glossary:
         self._index = PhraseIndex(self.terms)
 
     @classmethod
-    def read(cls, path: Path) -> Glossary:
+    def read(cls, path: Path) -> Self:
         """Read lines ``TERM TAB VARIANT[|VARIANT…]``. Raises ``ConfigError`` for any other line."""
         return cls(
             terms_of(entries_of_lines(decoded(_content(path, "glossary"), str(path)), str(path)))
@@ -230,7 +228,7 @@ class TranslationMemory:
     """Earlier translations by source, matched exactly (except for white space) or by similarity."""
 
     def __init__(
-        self, pairs: Mapping[str, str], least: float = 100.0, after: TranslationMemory | None = None
+        self, pairs: Mapping[str, str], least: float = 100.0, after: Self | None = None
     ) -> None:
         """``after`` is searched for what this memory does not contain."""
         self.pairs = {" ".join(source.split()): target for source, target in pairs.items()}
@@ -240,14 +238,13 @@ class TranslationMemory:
     @classmethod
     def read(
         cls, path: Path, to: str | None = None, least: float = 100.0, source: str | None = None
-    ) -> TranslationMemory:
+    ) -> Self:
         """Read a TMX, or a TSV of source and target; pairs with an empty side are ignored.
 
         From a TMX, the variants in the languages ``source`` (else that of its header, else the
         first) and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
         """
-        data = _content(path, "memory")
-        pairs: Iterable[tuple[str, str]] = pairs_of_tsv(data, str(path))
+        pairs: Iterable[tuple[str, str]] = pairs_of_tsv(_content(path, "memory"), str(path))
         if path.suffix.lower() == ".tmx":
             names = languages_of_tmx(path)
             own = source or next((name for name in names if name != language_of(to or "")), "")
@@ -340,7 +337,7 @@ class AssistanceCounts:
     names: list[str] = field(default_factory=list)  # of the first missed terms
     copied: int = 0  # unknown words
 
-    def add(self, other: AssistanceCounts) -> None:
+    def add(self, other: Self) -> None:
         """Add the counts of another."""
         for name in ("exact", "fuzzy", "terms", "missed", "copied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))

@@ -66,8 +66,7 @@ MARKUP = (  # in documentation: reStructuredText, Markdown, HTML
 @lru_cache(maxsize=256)
 def rules_of(rules: Rules, formats: tuple[str, ...]) -> Rules:
     """Return the rules for messages in some gettext formats, which also protect markup."""
-    own = [FORMATS[name] for name in formats if name in FORMATS]
-    return Rules((*rules.own, *own, *MARKUP))
+    return Rules((*rules.own, *[FORMATS[name] for name in formats if name in FORMATS], *MARKUP))
 
 
 _JAVA = re.compile(rf"''|'(?:[^']|'')*'?|{_NESTED}")

@@ -4,8 +4,6 @@ Whatever the model answers, the output has the protected spans of the input, eac
 markup, and the white space between sentences.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
@@ -41,8 +39,7 @@ def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Sp
     for match in _END.finditer(text):
         group = "blank" if match["blank"] is not None else "none"
         end = match.start() + 1
-        before = text[max(0, end - NEAR) : end]
-        if not (match["next"] or "").islower() and not _abbreviated(before):
+        if not (match["next"] or "").islower() and not _abbreviated(text[max(0, end - NEAR) : end]):
             spaces.append(match.span(group))
     cuts: list[Span] = []
     spans = iter([*sorted(protected), (len(text) + 1, len(text) + 1)])
@@ -93,7 +90,7 @@ class Element:
     end: int = -1
     open: str = ""
     close: str = ""
-    kids: list[Element | Leaf] = field(default_factory=list)
+    kids: "list[Element | Leaf]" = field(default_factory=list)
     count: int = 1
 
     @property
@@ -102,7 +99,7 @@ class Element:
         return self.end - self.start + self.count > LONGEST
 
     @property
-    def elements(self) -> list[Element]:
+    def elements(self) -> "list[Element]":
         """The direct child elements, in order."""
         return [kid for kid in self.kids if isinstance(kid, Element)]
 
@@ -150,8 +147,7 @@ class Sentence:
         """Return whether an answer needs pieces placed: all but spans that the model wrote."""
         if any(isinstance(kid, Element) or kid.span is None for kid in self.root.kids):
             return True
-        there = Counter(cleaned[a:b] for (a, b), _ in rules.spans(cleaned))
-        return bool(self.spans - there)
+        return bool(self.spans - Counter(cleaned[a:b] for (a, b), _ in rules.spans(cleaned)))
 
     def cleaned(self, answer: str, rules: Rules) -> str:
         """Return the answer on one line, without invented or doubled protected spans."""

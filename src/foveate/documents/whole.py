@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from foveate.data.bilingual import language_of
 from foveate.documents.base import Document, DocumentOptions
-from foveate.documents.formats import same_language
 from foveate.documents.languages import corpora_of, directions
 from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.translate import joined_all
@@ -22,7 +22,7 @@ def with_languages(run: Translator | AssistedRun, options: DocumentOptions) -> D
     except ConfigError:
         return options
     if options.to is not None:
-        fitting = [d for d in known if same_language(d.target, options.to)]
+        fitting = [d for d in known if language_of(d.target) == language_of(options.to)]
         if not fitting:
             names = ", ".join(f"{d.source} to {d.target}" for d in known)
             raise ConfigError(f"--to {options.to}: {run.path} translates from {names}")

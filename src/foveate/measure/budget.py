@@ -180,8 +180,7 @@ def contenders(plan: ComparisonPlan, budget: Budget, folder: Path, say: Say) -> 
         place = plan.runs[name] if before else folder / name.replace("/", "-")
         if not before:
             say(f"{number} of {len(plan.names)}: {name}, {budget}")
-            config = limited(name, plan.configs[name], budget, place, say)
-            train(config, folder=place)
+            train(limited(name, plan.configs[name], budget, place, say), folder=place)
         run = load(place)
         run.task.config = plan.configs[name].task  # with the files of --data
         contender = Contender(name, run, before)

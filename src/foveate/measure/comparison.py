@@ -216,14 +216,13 @@ def translated(models: Sequence[Contender], text: str, reference: str | None) ->
         rows.append(["reference", reference])
     table = TableDrawing(title=text, columns=["model", "output"], rows=rows)
     beginning = (reference or str(rows[0][1])).split()
-    prefix = " ".join(beginning[: len(beginning) // 2])
     maps: list[Drawing] = []
     for (name, output, *_), each in zip(rows, models, strict=False):
         if crosses(each.run) is None and output:
             title = f"{name}: {output}"
             view = attention(replace(each.run.explain(text), title=title), scale="absolute")
             maps.append(view.model_copy(update={"title": title}))
-    return [table, *next_word(models, text, prefix), *maps]
+    return [table, *next_word(models, text, " ".join(beginning[: len(beginning) // 2])), *maps]
 
 
 def continued(models: Sequence[Contender], prompt: str) -> list[Drawing]:

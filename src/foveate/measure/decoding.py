@@ -18,13 +18,14 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.engine import Engine, SearchRequest
 from foveate.decode.search import Search
 from foveate.engine.program import compile_model
-from foveate.measure.machine import ceilings, describe, peak
+from foveate.measure.machine import ceilings, describe
 from foveate.measure.training import Say, Workload, mute
 from foveate.nn.native.kernels import sleep_at_barriers, without_kernels
 from foveate.run import device, packed_engine, packed_kind
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
+from foveate.train.journal import peak_memory
 
 LENGTH = 20  # tokens in each output
 WHOLE = 4096  # source tokens per batch when the whole corpus is decoded
@@ -70,8 +71,7 @@ def measure(
     engine: Engine = TorchEngine(task, model)
     if precision == "int8":
         if (kind := packed_kind(task)) is None:
-            name = work.config.task.kind
-            raise ConfigError(f"the engine, which has int8, lacks the task {name}")
+            raise ConfigError(f"the engine, which has int8, lacks the task {work.config.task.kind}")
         engine = packed_engine(task, kind, model, compile_model(model, int8=True))
     by = nullcontext if numbers.name == "fp32" else without_kernels
     tested = task.source_tokenizer.encode_ids(task.corpus("test").sources[:sentences])
@@ -89,7 +89,7 @@ def measure(
         "output_tokens": LENGTH,
         "sentences": len(sources),
         "sentences_per_second": speeds,
-        "peak_memory_mib": peak(place),
+        "peak_memory_mib": peak_memory(place),
         "ceilings_gflops": {"before": before, "after": ceilings(1.0, place)},
         "machine": describe(),
     }

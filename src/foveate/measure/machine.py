@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from foveate.config import Tree
 from foveate.system import processor_name, system_text
-from foveate.train.journal import peak_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried
@@ -93,11 +92,6 @@ def resident() -> float | None:
     return None
 
 
-def peak(device: str = "cpu") -> float | None:
-    """Return the peak MiB of the process so far (on a GPU, of its tensors); ``None`` if unknown."""
-    return peak_memory(torch.device(device))
-
-
 def _square(matrix: torch.Tensor) -> None:
     if (matrix @ matrix).is_cuda:
         torch.cuda.synchronize(matrix.device)
@@ -156,8 +150,7 @@ def counting() -> FlopCounterMode:
 
 def _rnn_layer(x: Shape, weight_x: Shape, weight_h: Shape, *rest: object, **named: object) -> int:
     """Count a recurrent layer in one kernel: one product with each weight at every step."""
-    rows = x[0] * x[1]
-    return int(2 * rows * (weight_x[0] * weight_x[1] + weight_h[0] * weight_h[1]))
+    return int(2 * x[0] * x[1] * (weight_x[0] * weight_x[1] + weight_h[0] * weight_h[1]))
 
 
 def _convolution_backward(

@@ -15,13 +15,14 @@ from torch import Tensor
 from foveate.config import Tree
 from foveate.decode.engine import SearchRequest
 from foveate.measure import decoding, training
-from foveate.measure.machine import MIB, START_METHOD, describe, peak, resident
+from foveate.measure.machine import MIB, START_METHOD, describe, resident
 from foveate.measure.training import Say, Workload, mute, workload
 from foveate.run import device
 from foveate.run.training import job_of
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, resolve
+from foveate.train.journal import peak_memory
 
 STEPS = 3  # training steps, on the largest batches among others
 ROWS = 64  # sentences decoded together
@@ -53,7 +54,7 @@ def of_training(shape: str, overrides: list[str]) -> Parts:
         model = work.model()
         weights = size_of(model.parameters())
         training.train(work, model, precision, steps=STEPS)
-        highest = peak(device()) or 0.0
+        highest = peak_memory(device()) or 0.0
         activations = saved(work, model, precision)
     parts = {
         "program and data": 0.0 if device() == "cuda" else base,
@@ -73,10 +74,9 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
         sources = work.task.source_tokenizer.encode_ids(work.task.corpus("test").sources)
         base = resident() or 0.0
         model = work.model().eval()
-        longest = sorted(sources, key=len)[-ROWS:]
         request = SearchRequest(decoding.forced(5), batch_tokens=10**9)
-        TorchEngine(work.task, model).outputs(longest, request)
-        highest = peak(device()) or 0.0
+        TorchEngine(work.task, model).outputs(sorted(sources, key=len)[-ROWS:], request)
+        highest = peak_memory(device()) or 0.0
     parts = {
         "program and data": 0.0 if device() == "cuda" else base,
         "weights": size_of(model.parameters()),
@@ -121,6 +121,5 @@ def size_of_optimizer(work: Workload, model: torch.nn.Module) -> float:
 
 
 def _with_rest(parts: dict[str, float], highest: float) -> dict[str, float]:
-    rest = highest - sum(parts.values())
-    whole = parts | {"temporaries and allocator": rest, "peak": highest}
+    whole = parts | {"temporaries and allocator": highest - sum(parts.values()), "peak": highest}
     return {f"{name} MiB": round(value, 1) for name, value in whole.items()}

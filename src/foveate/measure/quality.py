@@ -242,8 +242,7 @@ def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Qual
     right, losses, names = [], [], [c.name for c in contenders]
     for each in contenders:
         say(f"{each.name}: {len(corpus):,} texts")
-        answers = each.run.classify(list(corpus.sources))
-        pairs = list(zip(answers, corpus.targets, strict=True))
+        pairs = list(zip(each.run.classify(list(corpus.sources)), corpus.targets, strict=True))
         right.append(np.array([100.0 * (answer.label == label) for answer, label in pairs]))
         p = [answer.probabilities.get(label, 0.0) for answer, label in pairs]
         losses.append(-np.log(np.maximum(p, 1e-30)))

@@ -12,7 +12,7 @@ from foveate.config import Tree, load_tree, parse_tree, with_overrides
 from foveate.data import synthetic
 from foveate.data.batches import BatchPlan, Indices, Mixture
 from foveate.data.catalogue import DataError, find
-from foveate.measure.machine import ceilings, counting, describe, peak, shares
+from foveate.measure.machine import ceilings, counting, describe, shares
 from foveate.nn.native.kernels import without_kernels
 from foveate.run import RunConfig, device
 from foveate.run.training import job_of
@@ -20,7 +20,7 @@ from foveate.tasks.base import AnyTask
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolve
 from foveate.train.fit import fit
-from foveate.train.journal import read
+from foveate.train.journal import peak_memory, read
 from foveate.train.optim import Constant
 
 Say = Callable[[str], None]  # gets each stage as a sentence
@@ -145,7 +145,7 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
     steps = train(work, model, precision, minutes=(seconds + prepared) / 60)
     if len(steps) < WARM + LEAST:
         steps = train(work, model, precision, steps=WARM + LEAST)
-    peak_mib = peak(place)
+    peak_mib = peak_memory(place)
     parts: dict[str, float] = {}
     if not quick:
         say("the shares of time")
@@ -180,8 +180,7 @@ def products(work: Workload, model: torch.nn.Module) -> float:
     job, targets = job_of(work.config, work.task, model), 0
     with counting() as counted, without_kernels():
         for chosen in work.batches()[:BATCHES]:
-            batch = work.task.batch("train", chosen.tolist())
-            loss = job.objective.loss(job.task, model, batch)
+            loss = job.objective.loss(job.task, model, work.task.batch("train", chosen.tolist()))
             loss.total.backward()
             targets += loss.count
     model.zero_grad()

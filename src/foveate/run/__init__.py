@@ -5,8 +5,6 @@ A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl
 configs before the values changed (`foveate.train.config`).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -225,7 +223,7 @@ class Run(Translator):
     def engine(self) -> ModelEngine:
         return self._engine or RunEngine(self.task, self.model, self.search)
 
-    def by(self, engine: ModelEngine | None) -> Run:
+    def by(self, engine: ModelEngine | None) -> "Run":
         """The same run by another engine."""
         return Run(self.path, self.config, self.task, self.model, self.checkpoint, engine)
 
@@ -279,7 +277,7 @@ class Run(Translator):
         config = with_beam(self.config.decode, beam_size, length_penalty)
         return config.giving(num_hypotheses).build()
 
-    def decoding(self, kind: str | None = None, **fields: object) -> Run:
+    def decoding(self, kind: str | None = None, **fields: object) -> "Run":
         """The same run with another search: other ``fields`` of its own, or another ``kind``.
 
         ``foveate kinds search`` lists them. Limits, rules and what else both kinds know are kept.
@@ -317,8 +315,7 @@ class Run(Translator):
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"
     ) -> ForcedPass:
         """The example with its target, as a pass that can be run repeatedly."""
-        ready = forced(self.task, self.model, source, target, self.search())
-        return replace(ready, units=units)
+        return replace(forced(self.task, self.model, source, target, self.search()), units=units)
 
 
 def load(

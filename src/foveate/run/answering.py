@@ -129,8 +129,7 @@ def _labelled_pictures(
     shown = [task.shown(source)[0] for source in inputs]  # all are read before one is judged
     parts = portions(shown, min(ROWS, request.batch_tokens))
     log_p = task.predict(engine.model, (task.tensor(part) for part in parts))
-    labels = [probabilities_of(row, task.label_names) for row in log_p]
-    pairs = zip(inputs, labels, strict=True)
+    pairs = zip(inputs, [probabilities_of(row, task.label_names) for row in log_p], strict=True)
     return [LabelAnswer(source, next(iter(p)), p, explains=engine) for source, p in pairs]
 
 
@@ -260,12 +259,11 @@ class Forecast(Answer):
         return self.csv().rstrip("\n")
 
     def json(self) -> dict[str, object]:
-        quantiles = None if self.quantiles is None else self.quantiles.tolist()
         return {
             "dates": labels(self.dates),
             "names": list(self.names),
             "values": self.values.tolist(),
-            "quantiles": quantiles,
+            "quantiles": None if self.quantiles is None else self.quantiles.tolist(),
             "levels": list(self.levels),
         }
 

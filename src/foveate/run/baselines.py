@@ -43,9 +43,8 @@ def tf_idf(documents: Sequence[Sequence[str]], idf: dict[str, float]) -> Tensor:
         places += [(row, column[term]) for term in weights]
         values += [weight / length for weight in weights.values()]
     index = torch.tensor(places, dtype=torch.long).view(-1, 2).T
-    size = len(documents), len(idf)
     return torch.sparse_coo_tensor(
-        index, values, size, dtype=torch.float32, check_invariants=True
+        index, values, (len(documents), len(idf)), dtype=torch.float32, check_invariants=True
     ).coalesce()
 
 

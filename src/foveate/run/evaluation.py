@@ -487,8 +487,7 @@ def evaluate_run(
         registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
         chosen = examples(task, split) if registered else split
     task.config = _with_options(run, options)
-    request = _request(run, options)
-    evaluation = evaluate(task, run.engine, chosen, request)
+    evaluation = evaluate(task, run.engine, chosen, _request(run, options))
     if against is not None:
         beside = _beside(against, task, chosen, evaluation.outputs, _request(against, options))
         evaluation = replace(evaluation, against=beside)

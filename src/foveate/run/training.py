@@ -97,11 +97,9 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> 
     model = model.to(device())
     if config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
-        summary = begin(config.start, earlier.model, model, (earlier.task, task))
         if ranks.is_rank_zero:
-            print(summary, file=sys.stderr)
-    job = job_of(config, task, model, changed, changed_data)
-    return fit(job, config.train, path, ranks)
+            print(begin(config.start, earlier.model, model, (earlier.task, task)), file=sys.stderr)
+    return fit(job_of(config, task, model, changed, changed_data), config.train, path, ranks)
 
 
 def job_of(
@@ -182,9 +180,8 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     parts.mkdir(parents=True)
     if config.start is not None:  # what the other run does not give, `prepare` learns
         earlier, vocabulary = shipped(Path(config.start.run)), config.start.vocabulary
-        other = read_run(earlier)
         if vocabulary == "same":
-            check_size(config.start, other.task, config.task)
+            check_size(config.start, read_run(earlier).task, config.task)
         if vocabulary != "replace":
             vocabulary_of(task).inherit(earlier)
         if vocabulary == "extend":

@@ -90,8 +90,7 @@ class TranslateLines(Operation[Translator]):
             return translate(lines, num_hypotheses=width, batch_tokens=tokens, to=to, stop=stop)
 
         copies = own is not None and own.assistance.copies_unknown
-        alone = copies and not run.engine.processes
-        return AnswerPlan(lengths, answer, budget, alone=alone)
+        return AnswerPlan(lengths, answer, budget, alone=copies and not run.engine.processes)
 
 
 @dataclass(frozen=True)
@@ -223,8 +222,7 @@ class Batcher(Generic[ModelType]):
                     items, model = [item.item for item in window], self.model()
                     with self._ready:
                         self._queue.rate.begin(time.monotonic())
-                    operation: Operation[ModelType] = window[0].answers.operation
-                    plan = operation.plan(model, items, self.bounds.tokens)
+                    plan = window[0].answers.operation.plan(model, items, self.bounds.tokens)
                     batches = self._batches(plan, window)
                 except BaseException as error:  # a tokenizer's panic is not an Exception
                     self._release(window, error)

@@ -80,8 +80,7 @@ def named_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """Return an object of keys and values. Raises `RequestError` (400) for a duplicate key."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = Counter(name for name, _ in pairs)
-        name = names.most_common(1)[0][0][:40]
+        name = Counter(name for name, _ in pairs).most_common(1)[0][0][:40]
         raise RequestError(400, f"invalid request: {name!r} occurs twice in an object")
     return fields
 
@@ -390,9 +389,8 @@ def listen(host: str, port: int, tries: int = 1) -> socket.socket:
     Connections that arrive before the application runs wait for it. Raises ``ConfigError`` if
     none of ``tries`` ports is free.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in range(port, port + tries) if port else [0]:
-        listener = socket.socket(family)
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))

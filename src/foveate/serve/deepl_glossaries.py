@@ -162,8 +162,7 @@ async def glossary_pairs(request: Request) -> Response:
 async def create_glossary(request: Request) -> Response:
     """Store a glossary of one pair of languages."""
     service, body, client = await request_body(request, GlossaryBody)
-    pair = pair_of(service, body.source_lang, body.target_lang)
-    own = {pair: await _entries(service, body)}
+    own = {pair_of(service, body.source_lang, body.target_lang): await _entries(service, body)}
     glossary = await service.in_thread(lambda: service.glossaries.new(body.name, client.owner, own))
     return JSONResponse(_single_info(glossary), 201)
 

@@ -1,7 +1,5 @@
 """Glossaries that clients store in the server: in memory, or in files that survive it."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import threading
@@ -10,6 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from pydantic import TypeAdapter
 
@@ -37,7 +36,7 @@ class StoredGlossary:
             raise RequestError(404, f"the glossary has no dictionary {pair}; there are: {known}")
         return self.dictionaries[pair]
 
-    def having(self, dictionaries: Mapping[str, Entries], name: str = "") -> StoredGlossary:
+    def having(self, dictionaries: Mapping[str, Entries], name: str = "") -> Self:
         """Return the same glossary with other dictionaries, and perhaps another name."""
         return replace(self, name=name or self.name, dictionaries=dict(dictionaries))
 

@@ -77,8 +77,7 @@ class StoredRun(Generic[Loaded]):
         from foveate.train import checkpoint
         from foveate.train.stored import WEIGHTS
 
-        folder = checkpoint.folder_of(self.folder, "best")
-        return (folder / WEIGHTS).stat().st_size
+        return (checkpoint.folder_of(self.folder, "best") / WEIGHTS).stat().st_size
 
 
 Stored = TypeVar("Stored", bound=StoredRun[Any])
@@ -95,11 +94,7 @@ class RunStore(Generic[Stored, Loaded]):
     """Runs by the names of their folders, numbered if two are the same."""
 
     def __init__(
-        self,
-        memory: int | None = None,
-        *,
-        loader: Callable[[Path], Loaded],
-        copies: int = 1,
+        self, loader: Callable[[Path], Loaded], memory: int | None = None, copies: int = 1
     ) -> None:
         """``memory`` is in bytes of weights, of which ``loader`` makes ``copies`` copies."""
         self.memory, self._loader, self._copies = memory, loader, copies
@@ -184,7 +179,7 @@ class RunPool(RunStore[ServedRun, Translator]):
         If two runs have the same direction, the first one answers. Raises ``ConfigError`` if a
         folder does not translate, has no weights, or is larger than the memory alone.
         """
-        super().__init__(memory, loader=loader, copies=copies)
+        super().__init__(loader, memory, copies)
         self.batching = batching = batching or Batching()
         named = dict(named or {})
         for folder in folders:

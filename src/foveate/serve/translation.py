@@ -4,8 +4,6 @@
 routes are in `foveate.serve.translation_api`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter as Counts
@@ -149,7 +147,7 @@ class Service:
         finally:
             left.remove_done_callback(cancel)
 
-    async def links(self, route: Route, client: Client, pairs: Sequence[Pair]) -> list[Links]:
+    async def links(self, route: "Route", client: "Client", pairs: Sequence[Pair]) -> list[Links]:
         """Return the links of pairs; none if the run cannot align, or the pair is too long."""
         if route.run is None or not pairs:
             return []
@@ -446,9 +444,8 @@ def submit(service: Service, pending: Sequence[PendingTranslation], client: Clie
                 text.first = len(lines)
                 lines += text.passage.sentences
             client.record.numbers.update(sentences=len(lines))
-            answers = service.pool.runs[name].batcher.submit(client.name, operation, lines)
             for text in group:
-                text.answers = answers
+                text.answers = service.pool.runs[name].batcher.submit(client.name, operation, lines)
     except RequestError:
         for text in pending:
             text.give_up()

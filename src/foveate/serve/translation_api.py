@@ -27,7 +27,7 @@ from foveate.documents.languages import detected, most_probable, name_of
 from foveate.engine.answers import PairScore
 from foveate.serve import deepl, deepl_glossaries
 from foveate.serve.assistance import options_of
-from foveate.serve.batching import Links, PairOperation
+from foveate.serve.batching import PairOperation
 from foveate.serve.bodies import (
     MULTIPART,
     Upload,
@@ -172,8 +172,7 @@ router = APIRouter(responses=ERRORS)
 async def translate_texts(request: Request) -> Response:
     """Translate a text or several, plain or HTML."""
     service, body, client = await request_body(request, TranslateBody)
-    work = translate(service, body, client)
-    return JSONResponse(await service.for_client(request, work))
+    return JSONResponse(await service.for_client(request, translate(service, body, client)))
 
 
 @router.post(
@@ -345,8 +344,7 @@ async def score(request: Request) -> Response:
 )
 async def align(request: Request) -> Response:
     """Link the words of texts and their translations."""
-    aligned: list[Links] = await _answer_pairs(request, links=True)
-    return JSONResponse([{"links": links} for links in aligned])
+    return JSONResponse([{"links": links} for links in await _answer_pairs(request, links=True)])
 
 
 async def _answer_pairs(request: Request, links: bool) -> list[Any]:

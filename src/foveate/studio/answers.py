@@ -120,8 +120,7 @@ def unknown_words(task: AnyTask, text: str) -> list[str]:
     if task not in _WORDS:
         known: set[str] = set()
         try:
-            pairs = chain.from_iterable(task.readings("train"))
-            for number, (_, source, _) in enumerate(pairs):
+            for number, (_, source, _) in enumerate(chain.from_iterable(task.readings("train"))):
                 if number == MOST_LINES:
                     known.clear()
                     break
@@ -147,7 +146,7 @@ def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:
         return forecasts(run, task, request)
     with read(run, request) as (source, drawings):
         if isinstance(task, Generates):
-            return texts(run, source, drawings, request, send)
+            return texts(run, source, request, send).model_copy(update={"drawings": drawings})
         [done] = run.answer([source])
         if not isinstance(done, LabelAnswer):
             return DrawnDone(drawings=[*drawings, *done.drawing().drawings()])
@@ -163,8 +162,7 @@ def read(run: Run, request: AnswerRequest) -> Iterator[tuple[Picture, list[Pictu
         with opened(request.picture) as picture:
             yield picture, [picture_drawing(*run.task.shown(picture))]
     elif isinstance(run.task, TextToText):
-        line = " ".join(split_lines(request.text))
-        yield run.task.sides.addressed([line], request.to)[0], []
+        yield run.task.sides.addressed([" ".join(split_lines(request.text))], request.to)[0], []
     else:
         yield request.text, []
 
@@ -225,13 +223,7 @@ def forecast_drawing(
     )
 
 
-def texts(
-    run: Run,
-    source: Picture,
-    drawings: list[PictureDrawing],
-    request: AnswerRequest,
-    send: Send,
-) -> TextDone:
+def texts(run: Run, source: Picture, request: AnswerRequest, send: Send) -> TextDone:
     """Answer with tokens: a single hypothesis is sent token by token, several as a beam."""
     watched = Watched(run, request.top_k)
     settings = watched.search(request.search.kind, **request.search.fields())
@@ -262,7 +254,7 @@ def texts(
     for column in watched.positions(source, search, prefix):
         report(column)
     outputs = watched.outputs[: request.hypotheses]
-    return TextDone(hypotheses=[hypothesis(watched, o) for o in outputs], drawings=drawings)
+    return TextDone(hypotheses=[hypothesis(watched, o) for o in outputs])
 
 
 def token(

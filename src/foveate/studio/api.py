@@ -256,8 +256,7 @@ async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -
     """
     _check_length(ask.text, ask.beginning)
     state.runs.find(run)
-    job = state.start(lambda send: state.answer(run, ask, send))
-    events = job.events(PAUSE, Ping())
+    events = state.start(lambda send: state.answer(run, ask, send)).events(PAUSE, Ping())
     if _wants_events(request):
         return event_response(_stream(events))
     start, beam, done = None, [], None

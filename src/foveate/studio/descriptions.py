@@ -139,7 +139,7 @@ def run_list(store: StudioRuns) -> RunList:
 def info(stored: StoredRun[Run]) -> RunInfo:
     """Describe a run by its config and its log alone."""
     config, log = stored.config, journal.read(stored.folder)
-    task = task_of(config)
+    task, valid = task_of(config), _last(log, "valid").items()
     return RunInfo(
         id=stored.name,
         name=stored.folder.name,
@@ -150,17 +150,8 @@ def info(stored: StoredRun[Run]) -> RunInfo:
         gives=task.gives,
         parameters=_last(log, "start").get("parameters"),
         step=max((line.get("step", 0) for line in log), default=None),
-        figures=figures(_last(log, "valid")),
+        figures={k: v for k, v in valid if k not in NO_MEASURES and isinstance(v, int | float)},
     )
-
-
-def figures(line: Line) -> dict[str, float | None]:
-    """Return the measures in a validation's log line."""
-    return {
-        key: value
-        for key, value in line.items()
-        if key not in NO_MEASURES and isinstance(value, int | float)
-    }
 
 
 def _last(log: Sequence[Line], event: str) -> Line:
@@ -256,7 +247,6 @@ def demo_list() -> DemoList:
     """Return all demos with their options."""
     demos = []
     for entry in DEMOS.values():
-        form = entry.options
-        fields = form_fields(form, form.model_fields)
+        fields = form_fields(entry.options, entry.options.model_fields)
         demos.append(DemoInfo(name=entry.name, summary=entry.summary, fields=fields))
     return DemoList(demos=demos)

@@ -279,8 +279,7 @@ class StudioState:
         count = min(request.most, len(saved))
         for index in np.linspace(0, len(saved) - 1, count).round().astype(int):
             send(Progress(done=len(frames), total=request.most))
-            run = load(folder, str(saved[index]))
-            drawings = _drawings(entry, [run], request.question)
+            drawings = _drawings(entry, [load(folder, str(saved[index]))], request.question)
             linked: list[Any] = [self.linked(drawing) for drawing in drawings]
             frames.append(Frame.model_construct(step=saved[index], drawings=linked))
         return Film.model_construct(frames=frames)

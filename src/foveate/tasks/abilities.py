@@ -94,8 +94,7 @@ class Generates(ABC, Generic[Input]):
         A character that several tokens make stands with the first of them.
         """
         text = self.output_tokenizer.decode(list(ids))
-        spans = self.output_tokenizer.spans(list(ids))
-        starts = [start for start, _ in spans] + [len(text)]
+        starts = [start for start, _ in self.output_tokenizer.spans(list(ids))] + [len(text)]
         return [text[a:b] for a, b in pairwise(starts)]
 
 

@@ -1,7 +1,5 @@
 """Losses of attention: REINFORCE for choices that are drawn, and penalties on the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -63,8 +61,7 @@ def add_choices(
         advantage = reward - expected.detach()
         total = total + (reward - expected).square().mean(dim=0).sum()
     drawn = objective.config.weight * (advantage * log_p).sum()
-    logged = loss.logged | {"reward": reward.mean(dim=0).sum()}
-    return Loss(total - drawn, loss.count, logged)
+    return Loss(total - drawn, loss.count, loss.logged | {"reward": reward.mean(dim=0).sum()})
 
 
 # What captioning adds to cross-entropy: looking everywhere once, and drawing where to look.

@@ -66,8 +66,7 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     sums = np.add.reduceat(np.add.reduceat(pixels.astype(np.float32), rows, 2), columns, 3)
     cells = sums.reshape(count, channels * SIDE * SIDE)
     cells -= cells.mean(axis=1, keepdims=True)
-    length = np.maximum(np.linalg.norm(cells, axis=1, keepdims=True), 1e-6)
-    return cells / length
+    return cells / np.maximum(np.linalg.norm(cells, axis=1, keepdims=True), 1e-6)
 
 
 # Captioning: a picture in, a sentence out.
@@ -164,8 +163,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
         sides = self.decoder_batch(model, batch)
         memory, target_mask = sides.memory, sides.targets != PAD
         read = objective.read(lambda: tokens_of(model, memory), sides.inputs)
-        layers = attentions(model, "cross_attention")
-        with choices(model) as made, watched(layers) as weights:
+        with choices(model) as made, watched(attentions(model, "cross_attention")) as weights:
             outputs = outputs_of(model, read, memory)
         loss = loss_at(model, outputs, sides, objective)
         if self.config.doubly_stochastic and any(weights):
@@ -211,12 +209,10 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
         for start in range(0, len(sources), ROWS):
             pictures = sources[start : start + ROWS]
             memory = model.encode(self.tensor(pictures).to(model.output.weight.device))
-            places = range(start, start + len(pictures))
             steps = DecoderSteps(model, memory, never=(UNK,))
-            yield DecodingBatch(places, steps, [0] * len(pictures))
+            yield DecodingBatch(range(start, start + len(pictures)), steps, [0] * len(pictures))
 
     def described(self, engine: Engine, split: str, request: SearchRequest) -> list[str]:
         """The caption of each picture of a split."""
         pictures = [self.seen(split, row) for row in range(len(self.album(split)))]
-        outputs = engine.outputs(pictures, request)
-        return [self.tokenizer.decode(best.ids) for best, *_ in outputs]
+        return [self.tokenizer.decode(best.ids) for best, *_ in engine.outputs(pictures, request)]

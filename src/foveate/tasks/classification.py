@@ -215,11 +215,9 @@ class TextClassification(SingleText[LabelledBatch], Classifies):
     def predict(self, model: Classifier, texts: Sequence[Ids], batch_tokens: int = 8192) -> LogP:
         """Log p of every label for each text, (N, C)."""
         log_p = np.zeros((len(texts), len(self.label_names)), dtype=np.float32)
-        lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
-        for indices in sorted_batches(lengths, batch_tokens):
+        for indices in sorted_batches(sizes_of(texts)[:, None] + EXTRA, batch_tokens):
             source, source_mask = wrapped([texts[i] for i in indices], model.output.weight.device)
-            scores = model(source, source_mask).float().log_softmax(dim=-1)
-            log_p[indices] = scores.cpu().numpy()
+            log_p[indices] = model(source, source_mask).float().log_softmax(dim=-1).cpu().numpy()
         return log_p
 
 

@@ -143,8 +143,7 @@ def _text_or_series(task: str, files: Sequence[Path], over: Tree, ask: Ask) -> C
     train = report.splits["train"]
     _refuse_too_few(train, files[0])
     if task == "auto":
-        lengths = train.lengths["words"]
-        short = max(side.median for side in lengths) <= 1 or "format" in layout
+        short = max(side.median for side in train.lengths["words"]) <= 1 or "format" in layout
         pairs = "transduction" if short else "translation"
         guess = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)
         known = labelled or guess == "language"  # a label has its name, or has been asked for
@@ -292,9 +291,8 @@ def _forecasting(data: SeriesData, settings: Tree) -> ConfigPlan:
     plan.put("task", f"season = {season}", f"series = {{ {', '.join(cells)} }}")
     plan.reasons.append(f"{look_back} rows are read, {horizon} forecast; 70 / 10 / 20 % by time")
     plan.put("model", 'kind = "linear_forecaster"', why="a linear map for each column")
-    batch = 64 * (look_back + horizon)
     plan.put("objective", 'kind = "squared_error"')
-    plan.put("train", f"batch_tokens = {batch}  # 64 windows")
+    plan.put("train", f"batch_tokens = {64 * (look_back + horizon)}  # 64 windows")
     return plan
 
 
@@ -319,8 +317,7 @@ def _pictures(task: str, files: Sequence[Path]) -> ConfigPlan:
         table = (
             f"files = {toml_value(files[0].as_posix())}, table = {toml_value(files[1].as_posix())}"
         )
-        size = 28 if plan.task == "vision" else 64
-        pictures = f'kind = "files", {table}, size = {size}'
+        pictures = f'kind = "files", {table}, size = {28 if plan.task == "vision" else 64}'
         columns = {row[0] for row in rows}
         names = {s: n for s, known in SPLITS.items() for n in known if n in columns}
         if "train" not in columns or "valid" not in names:

@@ -75,8 +75,7 @@ class PictureTask(Task[Batch]):
 
     def digest(self, split: str) -> str:
         album = self.album(split)
-        texts = json.dumps(album.texts).encode()
-        return hashlib.sha256(album.pixels.tobytes() + texts).hexdigest()
+        return hashlib.sha256(album.pixels.tobytes() + json.dumps(album.texts).encode()).hexdigest()
 
     def measure_pixels(self, folder: Path) -> None:
         """Take shape, mean and deviation from the training pictures, and write them into a run."""
@@ -111,10 +110,9 @@ class PictureTask(Task[Batch]):
 
     def seen(self, split: str, row: int, noise: int = 0) -> Bytes:
         """The picture (C, H, W) as a model sees it; ``noise`` 0 is the one that is judged."""
-        pixels = self.album(split).pixels[row]
         random = np.random.default_rng((noise, zlib.crc32(split.encode()), row))
         change = self.augmentation.vary if noise else self.augmentation.settle
-        return change(pixels, random)
+        return change(self.album(split).pixels[row], random)
 
     def tensor(self, pictures: Sequence[Bytes]) -> Tensor:
         """Normalised pixels (B, C, H, W)."""
@@ -210,8 +208,7 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
 
     def numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
         labels = [album.texts[i][0] for i in indices]
-        names = self.label_names
-        return torch.tensor(numbers_of(labels, names, lambda n: album.names[indices[n]]))
+        return torch.tensor(numbers_of(labels, self.label_names, lambda n: album.names[indices[n]]))
 
     def describe_data(self) -> list[str]:
         return [*self.describe_pixels(), f"labels: {', '.join(self.label_names)}"]
@@ -224,8 +221,7 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
         with choices(model) as made:
             scores = model(batch.pixels)
         # The objective joins vectors with the output's weights; scores are joined already: I s.
-        identity = torch.eye(scores.shape[1], device=scores.device)
-        loss = objective(scores, identity, batch.labels)
+        loss = objective(scores, torch.eye(scores.shape[1], device=scores.device), batch.labels)
         right = (scores.argmax(dim=1) == batch.labels).float()  # the reward of where it looked
         logged = loss.logged | {"accuracy": 100 * right.sum()}
         return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
@@ -248,6 +244,5 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
         device = next(model.parameters()).device
         log_p = [np.zeros((0, len(self.label_names)), np.float32)]
         for pixels in batches:
-            scores = model(pixels.to(device)).float().log_softmax(dim=1)
-            log_p.append(scores.cpu().numpy())
+            log_p.append(model(pixels.to(device)).float().log_softmax(dim=1).cpu().numpy())
         return np.concatenate(log_p)

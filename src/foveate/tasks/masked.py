@@ -82,8 +82,7 @@ class MaskedLanguage(SingleText[MaskedBatch]):
         """Tensors of some texts; what is hidden in a text is a function of its seed."""
         masked = [self.hidden(ids, seed) for ids, seed in zip(texts, seeds, strict=True)]
         source, source_mask = wrapped([ids for ids, _ in masked])
-        width = source.shape[1]
-        places = [row * width + chosen + 1 for row, (_, chosen) in enumerate(masked)]
+        places = [row * source.shape[1] + chosen + 1 for row, (_, chosen) in enumerate(masked)]
         target = [ids[i] for ids, (_, chosen) in zip(texts, masked, strict=True) for i in chosen]
         flat = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
         return MaskedBatch(

@@ -4,8 +4,6 @@ R-Drop and distillation are in `foveate.tasks.compared`, REINFORCE and penalties
 `foveate.tasks.attention_losses`, and objectives of numbers in `foveate.tasks.forecasting`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import ClassVar
@@ -118,8 +116,7 @@ def token_loss(model: Writer, batch: DecoderBatch, objective: CrossEntropy) -> L
 
     It is the ``loss`` of the tasks whose models write text (`TextToText.loss`, `Language.loss`).
     """
-    own = partial(tokens_of, model, batch.memory, batch.prompt)
-    read = objective.read(own, batch.inputs)
+    read = objective.read(partial(tokens_of, model, batch.memory, batch.prompt), batch.inputs)
     if isinstance(model, PointerGenerator):
         return pointer_loss(model, read, batch, objective)
     return loss_at(model, outputs_of(model, read, batch.memory), batch, objective)

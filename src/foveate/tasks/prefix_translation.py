@@ -72,8 +72,7 @@ class PrefixTranslation(TextToText[PrefixBatch]):
     config: Config
 
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
-        sides = super().sizes(sources, targets)
-        return sides.sum(axis=1, keepdims=True).astype(np.int32)
+        return super().sizes(sources, targets).sum(axis=1, keepdims=True).astype(np.int32)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> PrefixBatch:
         examples = self.tokens(split)

@@ -9,13 +9,12 @@ that scores are a little higher than over all tokens, and a rare word may be out
 The step that computes the logits of V(x) alone is `foveate.models.encoder_decoder.DecoderSteps`.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -56,7 +55,7 @@ class Shortlist:
         replace_file(folder / FILE, content.getvalue())
 
     @classmethod
-    def load(cls, folder: Path) -> Shortlist:
+    def load(cls, folder: Path) -> Self:
         """Load that of a run. Raises ``ConfigError`` if there is none, or if it is damaged."""
         path = folder / FILE
         if not path.is_file():

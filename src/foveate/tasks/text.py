@@ -69,8 +69,7 @@ def decoder_sides(targets: Sequence[Ids]) -> tuple[Tensor, Tensor, Tensor | None
     lengths = torch.tensor([len(ids) + 1 for ids in targets])
     ragged = len(set(lengths.tolist())) > 1
     real = torch.arange(inputs.shape[1])[None] < lengths[:, None]
-    counted = real.flatten().nonzero().flatten() if ragged else None
-    return inputs, shifted, counted
+    return inputs, shifted, real.flatten().nonzero().flatten() if ragged else None
 
 
 def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:
@@ -198,8 +197,7 @@ class SingleText(OneTokenizer, TextTask[Batch]):
     def prepare(self, folder: Path, seed: int) -> None:
         if not hasattr(self, "tokenizer"):
             corpus = self.corpus("train")
-            rows = sample(len(corpus), self.data.tokenizer_sample, seed)
-            texts = corpus.take(rows).sources
+            texts = corpus.take(sample(len(corpus), self.data.tokenizer_sample, seed)).sources
             self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: texts)
         self.tokenizer.save(folder / TOKENIZER)
 
@@ -253,8 +251,7 @@ class SingleText(OneTokenizer, TextTask[Batch]):
 
     def _about(self, corpus: Corpus) -> str:
         """Return what else describes a split."""
-        words = sum(len(text.split()) for text in corpus.sources)
-        return f"{words:,} words between blanks"
+        return f"{sum(len(text.split()) for text in corpus.sources):,} words between blanks"
 
     def cut(self, corpus: Corpus) -> tuple[list[Ids], dict[str, list[int]]]:
         """The ids of each text, at most ``data.max_length``.

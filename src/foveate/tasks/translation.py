@@ -55,8 +55,7 @@ class Translation(TextToText[TextBatch], Aligns):
         return collate(*sides)
 
     def build(self, model: Model.Config) -> nn.Module:
-        sizes = [Tokens(t.vocab_size) for t in self.tokenizers]
-        return model.build(*sizes)
+        return model.build(*[Tokens(t.vocab_size) for t in self.tokenizers])
 
     def decoder_batch(self, model: EncoderDecoder, batch: TextBatch) -> DecoderBatch:
         """Return what the decoder reads and predicts, shifted by `collate`, and the memory."""
@@ -89,6 +88,5 @@ class Translation(TextToText[TextBatch], Aligns):
         batch = collate([s for s, _ in pairs], [t for _, t in pairs])
         batch = batch.to(model.output.weight.device)
         logits = model(batch.source, batch.inputs, batch.source_mask)
-        log_p = token_log_probabilities(logits, batch.targets)
-        rows = zip(log_p, pairs, strict=True)
+        rows = zip(token_log_probabilities(logits, batch.targets), pairs, strict=True)
         return [row[: len(target) + 1].tolist() for row, (_, target) in rows]

@@ -175,8 +175,7 @@ def too_few(config: TrainConfig, state: TrainState, seconds_a_step: float) -> st
     enough = min(ENOUGH, config.max_steps or ENOUGH)
     if config.max_minutes is None:
         return ""
-    left = max(0.0, 60 * config.max_minutes - state.seconds)
-    expected = state.step + left / seconds_a_step
+    expected = state.step + max(0.0, 60 * config.max_minutes - state.seconds) / seconds_a_step
     if expected > enough / 2:
         return ""
     more = state.seconds + (enough - state.step) * seconds_a_step

@@ -180,8 +180,7 @@ class TrainConfig(Config):
 
     def build_schedule(self) -> Schedule:
         """The schedule of the learning rate, which follows ``max_steps`` and ``max_minutes``."""
-        timed = self.max_minutes is not None
-        return self.schedule.build(self.optimizer.lr, self.max_steps, timed)
+        return self.schedule.build(self.optimizer.lr, self.max_steps, self.max_minutes is not None)
 
 
 CONFIG = "config.toml"  # its name in a run

@@ -34,7 +34,6 @@ from foveate.train.stored import TrainError, is_shard, own_tensors, whole
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket, Store
-    from torch.distributed import ProcessGroup, ReduceOp
 
 HUNG = 75  # exit code: a temporary failure (EX_TEMPFAIL), so that torchrun starts anew
 
@@ -505,8 +504,11 @@ class Shards(Parallel):
         for layer in layers(model):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._whole, mesh=mesh)
-        gather: Any = _Gather(self.moved)
-        scatter: Any = _Scatter(self.moved)
+        # the newer names of the collectives, where PyTorch has them
+        gathering = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+        scattering = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+        gather: Any = _Counted(gathering, self.moved, "all_gathered")
+        scatter: Any = _Counted(scattering, self.moved, "reduce_scattered")
         for module in self._whole.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
@@ -565,41 +567,22 @@ def stacks(model: nn.Module) -> list[nn.ModuleList]:
     return [m for m in lists if isinstance(m, nn.ModuleList)]
 
 
-class _Gather:
-    """FSDP's all-gather, counting the bytes that it makes."""
+class _Counted:
+    """A collective of FSDP, counting the bytes of its larger side: made, or taken."""
 
-    def __init__(self, moved: dict[str, int]) -> None:
-        self.moved = moved
+    def __init__(
+        self, do: Callable[..., dist.Work | None], moved: dict[str, int], kind: str
+    ) -> None:
+        self._do, self._moved, self._kind = do, moved, kind
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
-        self,
-        output_tensor: Tensor,
-        input_tensor: Tensor,
-        group: ProcessGroup,
-        async_op: bool = False,
+        self, output_tensor: Tensor, input_tensor: Tensor, **rest: object
     ) -> dist.Work | None:
-        self.moved["all_gathered"] += output_tensor.nbytes
-        gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # the newer name
-        return gather(output_tensor, input_tensor, group=group, async_op=async_op)
-
-
-class _Scatter(_Gather):
-    """FSDP's reduce-scatter, counting the bytes that it takes."""
-
-    def __call__(  # type: ignore[override]
-        self,
-        output_tensor: Tensor,
-        input_tensor: Tensor,
-        group: ProcessGroup,
-        op: ReduceOp,
-        async_op: bool = False,
-    ) -> dist.Work | None:
-        self.moved["reduce_scattered"] += input_tensor.nbytes
-        scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
-        return scatter(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        self._moved[self._kind] += max(output_tensor.nbytes, input_tensor.nbytes)
+        return self._do(output_tensor, input_tensor, **rest)
 
 
 def parallel_of(

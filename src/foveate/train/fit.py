@@ -121,8 +121,7 @@ def _set_up(
     if config.recompute:
         recompute(job.model)
     device = next(job.model.parameters()).device
-    loss = partial(job.objective.loss, job.task)
-    parallel = parallel_of(config.parallel, ranks, job.model, loss)
+    parallel = parallel_of(config.parallel, ranks, job.model, partial(job.objective.loss, job.task))
     plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
     optimizer = config.optimizer.build(job.model)
     state, messages = resume(job, config, folder, plan, optimizer, ranks)
@@ -384,8 +383,7 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
     load_weights(trainer.job.model, weights / WEIGHTS)
     trainer.job.model.eval()
     if finished is None or read(folder)[-1].get("reason") != reason:  # else that line is there
-        seconds = round(state.seconds, 3)
-        trainer.journal.write("end", state.step, reason=reason, seconds=seconds)
+        trainer.journal.write("end", state.step, reason=reason, seconds=round(state.seconds, 3))
     if reason == "interrupted":
         name = stop.name if stop else ""
         saved = checkpoint.path_of(folder, state.step)

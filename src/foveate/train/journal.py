@@ -312,8 +312,7 @@ class Health:
             name: norm([p.detach() - old for p, old in zip(self.modules[name], olds, strict=True)])
             for name, olds in before.items()
         }
-        sizes = {name: norm(olds) for name, olds in before.items()}
-        self._watched[step] = gradient, moved, sizes
+        self._watched[step] = gradient, moved, {name: norm(olds) for name, olds in before.items()}
 
     def write(self, step: int) -> None:
         """Write the event of a step, if it was due; this waits for the step."""
@@ -388,13 +387,13 @@ def why_not_finite(
         'precision = "fp32" shows whether rounding is to blame'
     )
     for name, parameter in model.named_parameters():
-        if not _finite(parameter):
+        if not parameter.isfinite().all():
             return f"the weights {name} are not finite: {remedy}"
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    first = next((name for name, grad in gradients.items() if not _finite(grad)), "")
+    first = next((name for name, grad in gradients.items() if not grad.isfinite().all()), "")
     for batch in batches:
         layer, loss = _first_overflow(model, batch, forward)
-        if not _finite(loss.total):
+        if not loss.total.isfinite():
             return (
                 f"the loss is {float(loss.total)}, and {layer or 'no layer'} is the first whose "
                 f"output is not finite (of the gradients, that of {first}): check these "
@@ -415,8 +414,7 @@ def _first_overflow(
 
     with ExitStack() as stack, torch.no_grad():
         for name, module in model.named_modules():
-            own = partial(hook, name or "the model")
-            stack.enter_context(module.register_forward_hook(own))
+            stack.enter_context(module.register_forward_hook(partial(hook, name or "the model")))
         loss = forward(batch)
     return (names[0] if names else None), loss
 
@@ -429,13 +427,9 @@ def _tensors(output: object) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
-
-
-def peak_memory(device: torch.device) -> float | None:
-    """The most memory that the process has held so far, in MiB; ``None`` where unknown."""
-    if device.type == "cuda":
+def peak_memory(device: torch.device | str = "cpu") -> float | None:
+    """The peak MiB of the process so far (on a GPU, of its tensors); ``None`` where unknown."""
+    if torch.device(device).type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
     if sys.platform == "win32":
         return None

@@ -9,8 +9,6 @@ Recomputed, L layers keep L inputs and the inside of one, for one more forward p
 forms them again, and buffers (running means of batch norm) are updated by the first pass alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Callable, Sequence
@@ -39,7 +37,7 @@ class WrappedForward:
     def __call__(self, *inputs: object, **more: object) -> object:
         return self.wrapped(*inputs, **more)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> WrappedForward:
+    def __deepcopy__(self, memo: dict[int, object]) -> "WrappedForward":
         return WrappedForward(copy.deepcopy(self.forward, memo), self.wrap)
 
 

@@ -253,13 +253,11 @@ class MuonConfig(AdamWConfig, kind="muon"):
                 "use adamw, or leave sharding out"
             )
         decayed, constant = _by_decay(model)
-        matrices = [p for p in decayed if p.ndim == 2]
-        others = [p for p in decayed if p.ndim != 2]
         groups = [
             {"params": params, "weight_decay": decay, "momentum": momentum}
             for params, decay, momentum in (
-                (matrices, self.weight_decay, self.momentum),
-                (others, self.weight_decay, None),
+                ([p for p in decayed if p.ndim == 2], self.weight_decay, self.momentum),
+                ([p for p in decayed if p.ndim != 2], self.weight_decay, None),
                 (constant, 0.0, None),
             )
             if params
@@ -372,9 +370,7 @@ class MovingMean(Configurable):
     def __init__(self, config: Config, model: nn.Module, folder: Path | None = None) -> None:
         """Begin with the weights of the model, or with the mean in a checkpoint's folder."""
         self.config, self.model = config, model
-        self.tensors = {
-            name: tensor.detach().clone() for name, tensor in own_tensors(self.model).items()
-        }
+        self.tensors = {name: t.detach().clone() for name, t in own_tensors(model).items()}
         self._trained = [name for name, _ in model.named_parameters() if name in self.tensors]
         if folder is not None:
             with opened(folder / WEIGHTS) as file:

@@ -291,12 +291,10 @@ def _names(model: nn.Module) -> dict[str, str]:
     """Each name in the state of a model, and the first name of the same tensor."""
     first: dict[object, str] = {}
     names = {}
-    state: dict[str, Tensor] = model.state_dict(keep_vars=True)
-    for name, tensor in state.items():
+    for name, tensor in model.state_dict(keep_vars=True).items():
         memory: object = id(tensor)
         if not is_shard(tensor):
-            storage = tensor.untyped_storage().data_ptr()
-            memory = storage, tensor.storage_offset(), tensor.shape
+            memory = tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape
         names[name] = first.setdefault(memory, name) if tensor.numel() else name
     return names
 

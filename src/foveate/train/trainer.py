@@ -378,8 +378,7 @@ class Trainer:
 
     def _write(self, contents: checkpoint.Contents) -> None:
         state = self.state
-        tree = asdict(state)
-        checkpoint.save(self.folder, state.step, contents, tree, self.job.toml, self.files)
+        checkpoint.save(self.folder, state.step, contents, asdict(state), self.job.toml, self.files)
         self.write_best()
         keep = self.regular()[-max(self.config.save.keep, self.config.average or 0) :]
         best = [state.best.step] if state.best else []

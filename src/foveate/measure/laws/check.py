@@ -161,8 +161,7 @@ def _tried(
                 if not _try_all(report, made, sizes, reference, file):
                     break
     except TimeLimit as error:
-        place = _place(error, file)
-        report.stopped = f"stopped after {seconds:g} s in {place}"
+        report.stopped = f"stopped after {seconds:g} s in {_place(error, file)}"
     return report
 
 

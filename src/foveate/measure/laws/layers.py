@@ -234,8 +234,7 @@ def has_shape(trial: Trial) -> None:
     for part in computations(trial):
         output = part()
         shapes = f"{tuple(output.shape)}, not {part.axes} = {part.shape}"
-        right = output.shape == part.shape
-        require(right, f"{part.name} gives the shape {shapes}", part.inputs)
+        require(output.shape == part.shape, f"{part.name} gives the shape {shapes}", part.inputs)
         shown = {**part.inputs, "came out": output}
         require(output.isfinite().all(), f"{part.name} gives numbers that are not finite", shown)
 
@@ -653,8 +652,7 @@ def _like(trial: Trial, parts: list[LayerOutput], reference: Config) -> list[Lay
         own, shapes = (
             {n: tuple(p.shape) for n, p in each.module.named_parameters()} for each in (part, other)
         )
-        why = f"its parameters are {own}, those of '{reference.kind}' {shapes}"
-        require(own == shapes, why)
+        require(own == shapes, f"its parameters are {own}, those of '{reference.kind}' {shapes}")
         other.module.load_state_dict(part.module.state_dict(), strict=False)
     return others
 

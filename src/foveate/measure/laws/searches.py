@@ -70,8 +70,7 @@ def _find(
 ) -> list[list[Hypothesis]]:
     limits = {"max_ratio": 0.0, "max_extra": trial.sizes.length}
     search: Search = config.model_copy(update=limits).build()
-    sources = [trial.sizes.rows] * len(tables)
-    return search(Tables(tables), sources, START, END, rows)
+    return search(Tables(tables), [trial.sizes.rows] * len(tables), START, END, rows)
 
 
 def _tables(trial: Trial) -> list[Table]:
@@ -172,9 +171,8 @@ def equals_search(trial: Trial) -> None:
             expected = "\n".join(
                 f"{_spell(_tokens(h))}: log p {number(h.log_probability)}" for h in other
             )
-            shown = _shown(table, own) | {f"'{name}' gives": expected}
             why = f"other outputs than '{name}': {meaning_of(trial.reference)}"
-            raise Counterexample(why, shown)
+            raise Counterexample(why, _shown(table, own) | {f"'{name}' gives": expected})
 
 
 @law("outputs are the same followed and not, with and without a shortlist", "search")

@@ -55,7 +55,7 @@ export function named({ model, positions, scaled, masked, attends, heads, rate }
   return `${model === "recurrent" ? "GRU" : "Transformer"}, ${own.join(", ")}, rate ${rate}`;
 }
 
-export interface Learning extends Drawn { train(on: boolean): void }
+export interface Learning extends Drawn { train(on: boolean): void; runs(): readonly { step: number; pace: number; size: number; frames: readonly Frame[] }[] }
 interface Options { state?: State; onstate?: (state: State) => void; compact?: boolean }
 
 export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact = false }: Options = {}): Learning {
@@ -68,7 +68,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
   }
   if (!hasSIMD()) {
     host.append(h("p", { class: "fv-wrong", role: "alert" }, "This browser has no WebAssembly with SIMD, which training needs: open the page in a current Chrome, Edge, Firefox or Safari."));
-    return { train: () => undefined, twin: () => ({ caption: "", columns: [], rows: [] }) };
+    return { train: () => undefined, runs: () => [], twin: () => ({ caption: "", columns: [], rows: [] }) };
   }
   const END_SIGN = compact ? "∎" : "</s>"; // narrow on a slide
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -257,7 +257,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
   }
   set(state.runs);
   return {
-    train,
+    train, runs: () => shown.map(({ run }) => run),
     twin: () => ({ caption: "Loss by step", columns: ["step", ...shown.map(({ run }) => named(run.settings))], rows: shown[0]?.run.frames.map(({ step }, k) => [step, ...shown.map(({ run }) => run.frames[k]?.loss ?? null)]) ?? [] }),
     resize: () => { draw(); },
     destroy: () => { frame.remove(); clearTimeout(timer); lines.destroy(); shown.forEach(({ run }) => { run.destroy(); }); },

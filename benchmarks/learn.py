@@ -53,8 +53,7 @@ def main() -> None:
     parser.add_argument("--browser", default=None)
     parser.add_argument("--steps", type=int, default=1000)
     arguments = parser.parse_args()
-    result: dict[str, Any] = {"machine": harness.describe(), "command": harness.command()}
-    result |= {"formed": FORMED, "steps": arguments.steps, "runs": {}}
+    result: dict[str, Any] = {"formed": FORMED, "steps": arguments.steps, "runs": {}}
     with sync_playwright() as play, tempfile.TemporaryDirectory() as folder:
         browser = play.chromium.launch(executable_path=arguments.browser)
         page, requests = browser.new_page(), list[str]()
@@ -80,7 +79,7 @@ def main() -> None:
         ]
         result["requests"] = away
         browser.close()
-    harness.write("learn.json", result, arguments.out)
+    harness.write("learn", result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,12 @@ CROSS = 2  # the maps of cross-attention
 SIGNATURES = {  # result and arguments
     "new_learner": (_at, _at),
     "free_learner": (None, _at),
-    "weights": (_int, _at),
+    **dict.fromkeys(("weights", "values"), (_int, _at)),
     **dict.fromkeys(("rows", "columns"), (_int, _at, _int)),
     **dict.fromkeys(("value", "gradient", "weights_of"), (_at, _at, _int)),
     "forward": (_at, _at, _int, _int, _int, _at, _at),
     "backward": (_float, _at, _at),
     "update": (None, _at, _float),
-    "decode": (_int, _at, _int, _at, _int, _int, _int, _at),
 }
 
 

@@ -10,7 +10,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MOST_NODES = 4096, MOST_WEIGHTS = 64, ROOM = 1 << 23, LONGEST = 32, LARGEST = 64 };
+enum { MOST_NODES = 4096, MOST_WEIGHTS = 64, MOST_VALUES = 1 << 20, ROOM = 1 << 23 };
+enum { LONGEST = 32, LARGEST = 64 }; /* positions; examples of a batch */
 
 typedef struct Node Node;
 struct Node {
@@ -40,20 +41,18 @@ typedef struct {
     size_t used, kept; /* floats of the block, and those of them that a pass leaves as they are */
     uint64_t random;
     Node weight[MOST_WEIGHTS], node[MOST_NODES], *logits;
-    float *maps[MAPS], *moments, *positions, *block;
+    float *maps[MAPS], *positions, *block, *x, *g, *mean, *square; /* of the weights, and Adam's */
     int lengths[2][LARGEST];
     /* the Transformer */
     Node *embedding[2];
-    Heads self[2], cross;
+    Heads attention[MAPS]; /* by what they map */
     Norm before[7];
     Linear widen[2], narrow[2], output;
     /* recurrent networks */
-    Cell forward, backward, decoder;
+    Cell cells[3]; /* forward, backward, decoder */
     Linear bridge, query, key, context, mix;
     Node *score;
 } Learner;
-
-/* ---- memory ---- */
 
 static float *room(Learner *l, size_t size) {
     size = (size + 15) & ~(size_t)15;
@@ -69,8 +68,7 @@ static Node *node(Learner *l, int rows, int columns, void (*back)(Node *), Node 
     float *x = room(l, (size_t)rows * columns), *g = room(l, (size_t)rows * columns);
     if (!x || !g || l->nodes == MOST_NODES) return NULL;
     Node *n = &l->node[l->nodes++];
-    *n = (Node){.rows = rows, .columns = columns, .x = x, .g = g, .back = back, .a = a, .b = b};
-    n->batch = l->batch;
+    *n = (Node){rows, columns, x, g, back, a, b, .batch = l->batch};
     return n;
 }
 
@@ -79,17 +77,13 @@ static Node *rows_of(Learner *l, Node *a, int from, int count) {
     if (!a || l->nodes == MOST_NODES) return NULL;
     Node *n = &l->node[l->nodes++];
     const size_t skip = (size_t)from * a->columns;
-    *n = (Node){.rows = count, .columns = a->columns, .x = a->x + skip, .g = a->g + skip};
-    n->batch = l->batch;
+    *n = (Node){count, a->columns, a->x + skip, a->g + skip, .batch = l->batch};
     return n;
 }
 
-/* ---- products ---- */
-
 /* `rows` rows of C += A B, two vectors of columns from j on; A_ip is at i · down + p · across. */
-static inline __attribute__((always_inline)) void tile(
-    float *restrict c, const float *restrict a, const float *restrict b, int rows, int inner,
-    int columns, int down, int across) {
+static inline __attribute__((always_inline)) void tile(float *c, const float *a, const float *b,
+    int rows, int inner, int columns, int down, int across) {
     Lanes sum[4][2];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < 2; j++) sum[i][j] = *(Lanes *)(c + i * columns + j * WIDTH);
@@ -150,12 +144,9 @@ static Node *linear(Learner *l, Node *x, Linear by) {
     return n;
 }
 
-/* ---- rows ---- */
-
 static void sum_back(Node *n) {
-    const int size = n->rows * n->columns;
-    add_scaled(n->a->g, n->g, 1, size);
-    add_scaled(n->b->g, n->g, 1, size);
+    add_scaled(n->a->g, n->g, 1, n->rows * n->columns);
+    add_scaled(n->b->g, n->g, 1, n->rows * n->columns);
 }
 
 /* A + B */
@@ -169,19 +160,14 @@ static void relu_back(Node *n) {
     for (int i = 0; i < n->rows * n->columns; i++) n->a->g[i] += n->x[i] > 0 ? n->g[i] : 0;
 }
 
-static Node *relu(Learner *l, Node *a) {
-    Node *n = a ? node(l, a->rows, a->columns, relu_back, a, NULL) : NULL;
-    for (int i = 0; n && i < n->rows * n->columns; i++) n->x[i] = a->x[i] > 0 ? a->x[i] : 0;
-    return n;
-}
-
 static void tanh_back(Node *n) {
     for (int i = 0; i < n->rows * n->columns; i++) n->a->g[i] += n->g[i] * (1 - n->x[i] * n->x[i]);
 }
 
-static Node *tangent(Learner *l, Node *a) {
-    Node *n = a ? node(l, a->rows, a->columns, tanh_back, a, NULL) : NULL;
-    for (int i = 0; n && i < n->rows * n->columns; i++) n->x[i] = hyperbolic_tangent(a->x[i]);
+/* relu A or tanh A */
+static Node *activated(Learner *l, Node *a, Activation kind) {
+    Node *n = a ? node(l, a->rows, a->columns, kind == RELU ? relu_back : tanh_back, a, NULL) : NULL;
+    if (n) activate(kind, memcpy(n->x, a->x, n->rows * n->columns * sizeof *n->x), n->rows * n->columns);
     return n;
 }
 
@@ -295,11 +281,8 @@ static Node *attend(Learner *l, Node *q, Node *k, Node *v, int side, int causal,
     const int B = l->batch, H = l->is.heads, size = l->is.size, part = size / H;
     if (!n || !(n->kept = room(l, (size_t)H * q->rows * (k->rows / B)))) return NULL;
     const int T = q->rows / B, S = k->rows / B;
-    n->c = v;
-    n->lengths = l->lengths[side];
-    n->heads = H;
-    n->causal = causal;
-    n->scale = l->is.scaled ? 1 / sqrtf(part) : 1;
+    *n = (Node){n->rows, size, n->x, n->g, attend_back, q, k, v, .kept = n->kept, .batch = B, .heads = H,
+                .lengths = l->lengths[side], .causal = causal, .scale = l->is.scaled ? 1 / sqrtf(part) : 1};
     l->maps[map] = n->kept;
     for (int b = 0; b < B; b++)
         for (int h = 0; h < H; h++)
@@ -347,14 +330,8 @@ static Node *additive(Learner *l, Node *all, Node *q, Node *k, Node *h, int t) {
     Node *n = q && k && h ? rows_of(l, all, t * l->batch, l->batch) : NULL;
     if (!n) return NULL;
     const int B = l->batch, size = h->columns, S = k->rows / B;
-    n->back = additive_back;
-    n->a = q;
-    n->b = k;
-    n->c = h;
-    n->d = l->score;
-    n->lengths = l->lengths[0];
-    n->steps = l->target;
-    n->kept = l->maps[CROSS] + (size_t)t * S;
+    *n = (Node){n->rows, n->columns, n->x, n->g, additive_back, q, k, h, l->score, .batch = B,
+                .kept = l->maps[CROSS] + (size_t)t * S, .lengths = l->lengths[0], .steps = l->target};
     for (int b = 0; b < B; b++) {
         float *weight = n->kept + (size_t)b * n->steps * S;
         const int count = n->lengths[b];
@@ -376,26 +353,19 @@ static Node *additive(Learner *l, Node *all, Node *q, Node *k, Node *h, int t) {
 static int ends(const Node *n, int b) { return n->lengths && n->step >= n->lengths[b]; }
 
 static void cell_back(Node *n) {
-    Node *x = n->a, *u = n->b, *h = n->c;
     const int size = n->columns;
     for (int b = 0; b < n->rows; b++)
         for (int i = 0; i < size; i++) {
             const float *gate = n->kept + (b * size + i) * 3, r = gate[0], z = gate[1], y = gate[2];
             const float g = n->g[b * size + i], dy = g * (1 - z) * (1 - y * y);
-            const int at = b * 3 * size + i;
-            if (ends(n, b)) {
-                h->g[b * size + i] += g;
-                continue;
+            const float *u = n->b->x + b * 3 * size + i, before = n->c->x[b * size + i];
+            const float of_gates[] = {dy * u[2 * size] * r * (1 - r), g * (before - y) * z * (1 - z), dy};
+            n->c->g[b * size + i] += ends(n, b) ? g : g * z;
+            for (int k = 0; k < 3 && !ends(n, b); k++) {
+                const int at = (b * 3 + k) * size + i;
+                n->a->g[at] += of_gates[k];
+                n->b->g[at] += k == 2 ? dy * r : of_gates[k];
             }
-            const float dr = dy * u->x[at + 2 * size] * r * (1 - r);
-            const float dz = g * (h->x[b * size + i] - y) * z * (1 - z);
-            x->g[at] += dr;
-            u->g[at] += dr;
-            x->g[at + size] += dz;
-            u->g[at + size] += dz;
-            x->g[at + 2 * size] += dy;
-            u->g[at + 2 * size] += dy * r;
-            h->g[b * size + i] += g * z;
         }
 }
 
@@ -405,12 +375,8 @@ static Node *cell(Learner *l, Node *all, Node *x, Node *u, Node *h, const int *l
     Node *n = x && u && h ? rows_of(l, all, step * l->batch, l->batch) : NULL;
     if (!n || !(n->kept = room(l, 3 * (size_t)n->rows * n->columns))) return NULL;
     const int size = n->columns;
-    n->back = cell_back;
-    n->a = x;
-    n->b = u;
-    n->c = h;
-    n->lengths = lengths;
-    n->step = step;
+    *n = (Node){n->rows, size, n->x, n->g, cell_back, x, u, h, .kept = n->kept, .lengths = lengths,
+                .step = step};
     for (int b = 0; b < n->rows; b++)
         for (int i = 0; i < size; i++) {
             const float *px = x->x + b * 3 * size + i, *pu = u->x + b * 3 * size + i;
@@ -423,15 +389,14 @@ static Node *cell(Learner *l, Node *all, Node *x, Node *u, Node *h, const int *l
     return n;
 }
 
-/* ---- the two models ---- */
-
-static Node *attention(Learner *l, Node *x, Node *memory, Heads *by, int side, int causal, Map map) {
+static Node *attention(Learner *l, Node *x, Node *memory, int side, int causal, Map map) {
+    const Heads *by = &l->attention[map];
     Node *q = linear(l, x, by->query), *k = linear(l, memory, by->key), *v = linear(l, memory, by->value);
     return linear(l, attend(l, q, k, v, side, causal, map), by->output);
 }
 
 static Node *feed_forward(Learner *l, Node *x, int side, Norm by) {
-    Node *wide = relu(l, linear(l, norm(l, x, by), l->widen[side]));
+    Node *wide = activated(l, linear(l, norm(l, x, by), l->widen[side]), RELU);
     return sum_of_both(l, x, linear(l, wide, l->narrow[side]));
 }
 
@@ -440,13 +405,13 @@ static Node *transformer(Learner *l, const int *source, const int *input) {
     const int B = l->batch, positions = l->is.positions;
     Node *x = embedded(l, l->embedding[0], source, l->source * B, positions), *y, *memory;
     Node *norms = norm(l, x, l->before[0]);
-    x = sum_of_both(l, x, attention(l, norms, norms, &l->self[0], 0, 0, SOURCE_SELF));
+    x = sum_of_both(l, x, attention(l, norms, norms, 0, 0, SOURCE_SELF));
     memory = norm(l, feed_forward(l, x, 0, l->before[1]), l->before[2]);
     y = embedded(l, l->embedding[1], input, l->target * B, positions);
     norms = norm(l, y, l->before[3]);
-    y = sum_of_both(l, y, attention(l, norms, norms, &l->self[1], 1, l->is.masked, TARGET_SELF));
+    y = sum_of_both(l, y, attention(l, norms, norms, 1, l->is.masked, TARGET_SELF));
     norms = norm(l, y, l->before[4]);
-    y = sum_of_both(l, y, attention(l, norms, memory, &l->cross, 0, 0, CROSS));
+    y = sum_of_both(l, y, attention(l, norms, memory, 0, 0, CROSS));
     y = feed_forward(l, y, 1, l->before[5]);
     return linear(l, norm(l, y, l->before[6]), l->output);
 }
@@ -469,11 +434,11 @@ static Node *states(Learner *l, Node *x, Cell *by, int back, Node **last) {
 static Node *recurrent(Learner *l, const int *source, const int *input) {
     const int B = l->batch, S = l->source, T = l->target, size = l->is.size;
     Node *last[2], *x = embedded(l, l->embedding[0], source, S * B, 0);
-    Node *forward = states(l, x, &l->forward, 0, &last[0]);
-    Node *h = sum_of_both(l, forward, states(l, x, &l->backward, 1, &last[1]));
+    Node *forward = states(l, x, &l->cells[0], 0, &last[0]);
+    Node *h = sum_of_both(l, forward, states(l, x, &l->cells[1], 1, &last[1]));
     Node *keys = linear(l, h, l->key);
-    Node *s = tangent(l, linear(l, sum_of_both(l, last[0], last[1]), l->bridge));
-    Node *y = linear(l, embedded(l, l->embedding[1], input, T * B, 0), l->decoder.input);
+    Node *s = activated(l, linear(l, sum_of_both(l, last[0], last[1]), l->bridge), TANH);
+    Node *y = linear(l, embedded(l, l->embedding[1], input, T * B, 0), l->cells[2].input);
     Node *all = node(l, T * B, size, NULL, NULL, NULL), *contexts = node(l, T * B, size, NULL, NULL, NULL);
     if (!(l->maps[CROSS] = room(l, (size_t)B * T * S))) return NULL;
     for (int t = 0; t < T; t++) {
@@ -482,7 +447,7 @@ static Node *recurrent(Learner *l, const int *source, const int *input) {
             Node *c = additive(l, contexts, linear(l, s, l->query), keys, h, t);
             gates = sum_of_both(l, gates, linear(l, c, l->context));
         }
-        s = cell(l, all, gates, linear(l, s, l->decoder.state), s, NULL, t);
+        s = cell(l, all, gates, linear(l, s, l->cells[2].state), s, NULL, t);
     }
     return s ? sum_of_both(l, linear(l, all, l->output), linear(l, contexts, l->mix)) : NULL;
 }
@@ -494,14 +459,14 @@ static Node *weight(Learner *l, int rows, int columns, float constant) {
     const float most = sqrtf(6.0f / (rows + columns));
     const int size = rows * columns;
     Node *n = &l->weight[l->weights++];
-    *n = (Node){.rows = rows, .columns = columns, .x = room(l, size), .g = room(l, size)};
-    for (int i = 0; n->x && i < size; i++) {
+    *n = (Node){.rows = rows, .columns = columns, .x = l->x + l->values, .g = l->g + l->values};
+    for (int i = 0; i < size; i++) {
         uint64_t z = l->random += 0x9e3779b97f4a7c15u; /* splitmix64 (Steele et al., 2014) */
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
         n->x[i] = rows == 1 ? constant : most * ((float)((z ^ (z >> 31)) >> 40) / 8388608 - 1);
     }
-    l->values += size;
+    l->values += (size + 15) & ~15;
     return n;
 }
 
@@ -510,40 +475,22 @@ static Linear linear_of(Learner *l, int in, int out) {
     return (Linear){w, weight(l, 1, out, 0)};
 }
 
-static Norm norm_of(Learner *l) {
-    Node *gain = weight(l, 1, l->is.size, 1);
-    return (Norm){gain, weight(l, 1, l->is.size, 0)};
-}
-
-static Heads heads_of(Learner *l) {
-    Heads h;
-    Linear *each[] = {&h.query, &h.key, &h.value, &h.output};
-    for (int i = 0; i < 4; i++) *each[i] = linear_of(l, l->is.size, l->is.size);
-    return h;
-}
-
 static void build_transformer(Learner *l) {
     const int D = l->is.size;
-    for (int i = 0; i < 7; i++) l->before[i] = norm_of(l);
-    l->self[0] = heads_of(l);
-    l->self[1] = heads_of(l);
-    l->cross = heads_of(l);
+    for (int i = 0; i < 7; i++) {
+        l->before[i].gain = weight(l, 1, D, 1);
+        l->before[i].bias = weight(l, 1, D, 0);
+    }
+    for (int i = 0; i < 12; i++) ((Linear *)l->attention)[i] = linear_of(l, D, D);
     for (int side = 0; side < 2; side++) {
         l->widen[side] = linear_of(l, D, l->is.hidden);
         l->narrow[side] = linear_of(l, l->is.hidden, D);
     }
 }
 
-static Cell cell_of(Learner *l) {
-    Linear input = linear_of(l, l->is.size, 3 * l->is.size);
-    return (Cell){input, linear_of(l, l->is.size, 3 * l->is.size)};
-}
-
 static void build_recurrent(Learner *l) {
     const int D = l->is.size;
-    l->forward = cell_of(l);
-    l->backward = cell_of(l);
-    l->decoder = cell_of(l);
+    for (int i = 0; i < 6; i++) ((Linear *)l->cells)[i] = linear_of(l, D, 3 * D);
     l->bridge = linear_of(l, D, D);
     l->query = linear_of(l, D, D);
     l->key = linear_of(l, D, D);
@@ -564,15 +511,16 @@ EXPORT Learner *new_learner(const Settings *is) {
     Learner *l = calloc(1, sizeof *l);
     if (!l) return NULL;
     l->is = *is;
-    const int isGood = is->heads > 0 && is->size > 0 && is->size % is->heads == 0 && is->size <= 256
-        && is->vocabulary > 1 && is->vocabulary <= 1024 && is->hidden > 0 && is->hidden <= 1024;
+    const int isGood = is->heads > 0 && is->size > 0 && is->size % is->heads == 0 && is->size <= 128
+        && is->vocabulary > 1 && is->vocabulary <= 1024 && is->hidden > 0 && is->hidden <= 512;
     if (!isGood || !(l->block = malloc(ROOM * sizeof(float)))) return free_learner(l), NULL;
     l->random = (uint64_t)is->seed;
+    float **parts[] = {&l->x, &l->g, &l->mean, &l->square};
+    for (int i = 0; i < 4; i++) *parts[i] = room(l, MOST_VALUES);
     for (int side = 0; side < 2; side++) l->embedding[side] = weight(l, is->vocabulary, is->size, 0);
     if (is->kind == TRANSFORMER) build_transformer(l);
     else build_recurrent(l);
     l->output = linear_of(l, is->size, is->vocabulary);
-    l->moments = room(l, 2 * (size_t)l->values);
     l->positions = room(l, LONGEST * is->size);
     for (int t = 0; t < LONGEST; t++)
         for (int k = 0; k < is->size; k++) { /* sin(t / 10⁴^(2i/D)) and cos of it at 2i and 2i + 1 */
@@ -583,8 +531,9 @@ EXPORT Learner *new_learner(const Settings *is) {
     return l;
 }
 
-/* How many tensors there are, or rows, columns, value and gradient of one. */
+/* How many tensors there are, floats in all of them (each filled up to 16), and those of one. */
 EXPORT int weights(const Learner *l) { return l->weights; }
+EXPORT int values(const Learner *l) { return l->values; }
 EXPORT int rows(const Learner *l, int i) { return l->weight[i].rows; }
 EXPORT int columns(const Learner *l, int i) { return l->weight[i].columns; }
 EXPORT float *value(Learner *l, int i) { return l->weight[i].x; }
@@ -615,8 +564,7 @@ EXPORT float backward(Learner *l, const int *targets) {
     const int V = l->is.vocabulary;
     double loss = 0;
     int count = 0;
-    for (int i = 0; i < l->weights; i++)
-        memset(l->weight[i].g, 0, (size_t)l->weight[i].rows * l->weight[i].columns * sizeof(float));
+    memset(l->g, 0, l->values * sizeof *l->g);
     for (int i = 0; i < z->rows; i++) count += targets[i] != 0;
     for (int i = 0; i < z->rows; i++) {
         if (!targets[i]) continue;
@@ -632,41 +580,16 @@ EXPORT float backward(Learner *l, const int *targets) {
 
 /* Adam (Kingma & Ba, 2015) with β = 0.9, 0.98, for gradients of a norm of at most 1. */
 EXPORT void update(Learner *l, float rate) {
-    double square = 0;
-    for (int i = 0; i < l->weights; i++) {
-        const int size = l->weight[i].rows * l->weight[i].columns;
-        square += dot(l->weight[i].g, l->weight[i].g, size);
-    }
-    const float clip = square > 1 ? (float)(1 / sqrt(square)) : 1;
+    const float size = sqrtf(dot(l->g, l->g, l->values)), clip = size > 1 ? 1 / size : 1;
     l->steps++;
     const float first = 1 - (float)pow(0.9, l->steps), second = 1 - (float)pow(0.98, l->steps);
-    float *m = l->moments, *v = l->moments + l->values;
-    for (int i = 0; i < l->weights; i++) {
-        const Node *w = &l->weight[i];
-        for (int k = 0; k < w->rows * w->columns; k++, m++, v++) {
-            const float g = clip * w->g[k];
-            *m += 0.1f * (g - *m);
-            *v += 0.02f * (g * g - *v);
-            w->x[k] -= rate * (*m / first) / (sqrtf(*v / second) + 1e-8f);
-        }
+    for (int i = 0; i < l->values; i++) {
+        const float g = clip * l->g[i];
+        l->mean[i] += 0.1f * (g - l->mean[i]);
+        l->square[i] += 0.02f * (g * g - l->square[i]);
+        l->x[i] -= rate * (l->mean[i] / first) / (sqrtf(l->square[i] / second) + 1e-8f);
     }
 }
 
 /* The weights of a kind of attention in the last forward pass, (B, heads, T, S); NULL if none. */
 EXPORT float *weights_of(Learner *l, int map) { return l->maps[map]; }
-
-/* The most probable tokens one after another, up to the end sign; how many there are. */
-EXPORT int decode(Learner *l, int S, const int *source, int start, int end, int most, int *out) {
-    int input[LONGEST] = {start}, count = 0;
-    while (count < most && count < LONGEST) {
-        const float *z = forward(l, 1, S, count + 1, source, input);
-        int best = 1;
-        if (!z) return -1;
-        for (int k = 2; k < l->is.vocabulary; k++)
-            if (z[count * l->is.vocabulary + k] > z[count * l->is.vocabulary + best]) best = k;
-        out[count++] = best;
-        if (best == end) break;
-        if (count < LONGEST) input[count] = best;
-    }
-    return count;
-}

@@ -1,4 +1,5 @@
 // A model that learns: `learn.c` as WebAssembly, the batches of a task, and what the model makes of an example at any step.
+import { largest } from "../core/levels";
 import { bytesOf } from "../core/numbers";
 import { batchOf, chance, END, FIRST, START, TASKS, type Example, type TaskName } from "./tasks";
 import { wasm } from "./wasm";
@@ -26,6 +27,7 @@ interface Functions {
   malloc(bytes: number): number;
   new_learner(settings: number): number;
   weights(model: number): number;
+  values(model: number): number;
   rows(model: number, i: number): number;
   columns(model: number, i: number): number;
   value(model: number, i: number): number;
@@ -33,7 +35,6 @@ interface Functions {
   forward(model: number, B: number, S: number, T: number, source: number, input: number): number;
   backward(model: number, target: number): number;
   update(model: number, rate: number): void;
-  decode(model: number, S: number, source: number, start: number, end: number, most: number, output: number): number;
 }
 
 export const MOST = 1500, BATCH = 32; // steps of a run; examples of a step
@@ -51,9 +52,9 @@ export class Learner {
   private sum = 0;
   private count = 0;
   private readonly random: () => number;
-  private readonly at: number; // addresses of three batches and an output
+  private readonly at: number; // addresses of three batches
   private readonly model: number;
-  private readonly stored: { frame: number; loss: number; weights: Float32Array[] }[] = [];
+  private readonly stored: { frame: number; loss: number; weights: Float32Array }[] = [];
 
   static async of(settings: Settings): Promise<Learner> {
     code ??= unpacked().then((bytes) => WebAssembly.compile(bytes));
@@ -65,7 +66,7 @@ export class Learner {
   constructor(private readonly c: Functions, readonly settings: Settings) {
     const { task, model, positions, scaled, masked, attends, heads, seed } = settings;
     this.random = chance(seed);
-    this.at = c.malloc(4 * 4 * BATCH * LONGEST);
+    this.at = c.malloc(3 * 4 * BATCH * LONGEST);
     const numbers = [FIRST + TASKS[task].tokens.length, model === "transformer" ? 0 : 1, SIZES[model], HIDDEN, heads, positions, scaled, masked, attends, seed].map(Number);
     this.model = c.new_learner(this.write(0, Int32Array.from(numbers)));
     if (!this.model) throw new Error("too little memory to train here");
@@ -78,17 +79,16 @@ export class Learner {
     return address;
   }
 
-  /** The weights of every tensor, in place. */
-  private values(): Float32Array[] {
-    const { c, model } = this;
-    return Array.from({ length: c.weights(model) }, (_, i) => new Float32Array(c.memory.buffer, c.value(model, i), c.rows(model, i) * c.columns(model, i)));
+  /** All weights, in place. */
+  private get values(): Float32Array {
+    return new Float32Array(this.c.memory.buffer, this.c.value(this.model, 0), this.c.values(this.model));
   }
   get size(): number {
-    return this.values().reduce((sum, { length }) => sum + length, 0);
+    return Array.from({ length: this.c.weights(this.model) }, (_, i) => this.c.rows(this.model, i) * this.c.columns(this.model, i)).reduce((a, b) => a + b);
   }
 
   private store(loss: number): void {
-    this.stored.push({ frame: this.step, loss, weights: this.values().map((value) => value.slice()) });
+    this.stored.push({ frame: this.step, loss, weights: this.values.slice() });
   }
 
   private forward(examples: readonly Example[]): { T: number; S: number; target: number } {
@@ -112,22 +112,31 @@ export class Learner {
 
   /** The frames from a number on, of an example; what has been learnt since stays. */
   frames(example: Example, from: number): Frame[] {
-    const now = this.values().map((value) => value.slice());
-    const put = (weights: Float32Array[]) => this.values().forEach((value, i) => { value.set(weights[i]!); });
+    const now = this.values.slice();
     const made = this.stored.slice(from).map(({ frame, loss, weights }) => {
-      put(weights);
+      this.values.set(weights);
       return this.look(example, frame, loss);
     });
-    put(now);
+    this.values.set(now);
     return made;
+  }
+
+  /** The most probable tokens one after another, up to the end sign. */
+  private greedy(example: Example): number[] {
+    const { c, model, settings } = this, task = TASKS[settings.task], { source, S } = batchOf(task, [example]), ids: number[] = [];
+    const V = FIRST + task.tokens.length, at = this.write(0, source), most = Math.min(LONGEST - 1, example.target.length + 6);
+    while (ids.length < most) {
+      const logits = c.forward(model, 1, S, ids.length + 1, at, this.write(1, Int32Array.of(START, ...ids)));
+      const last = new Float32Array(c.memory.buffer, logits + 4 * V * ids.length, V), next = 1 + largest(last.subarray(1));
+      if (next === END) break;
+      ids.push(next);
+    }
+    return ids;
   }
 
   private look(example: Example, step: number, loss: number): Frame {
     const { c, model, settings } = this, task = TASKS[settings.task], heads = settings.model === "transformer" ? settings.heads : 1;
-    const { source, S } = batchOf(task, [example]), most = Math.min(LONGEST - 1, example.target.length + 6);
-    const count = c.decode(model, S, this.write(0, source), START, END, most, this.write(3, new Int32Array(LONGEST)));
-    const ids = new Int32Array(c.memory.buffer, this.at + 12 * BATCH * LONGEST, Math.max(0, count));
-    const output = [...ids].filter((id) => id !== END).map((id) => task.tokens[id - FIRST] ?? "?");
+    const output = this.greedy(example).map((id) => task.tokens[id - FIRST] ?? "?");
     const { T: rows, S: columns } = this.forward([example]), address = c.weights_of(model, CROSS), size = heads * rows * columns;
     const weights = address ? new Float32Array(c.memory.buffer, address, size).slice() : new Float32Array(size);
     const each = example.links.flatMap(([t, s]) => Array.from({ length: heads }, (_, head) => weights[(head * rows + t) * columns + s]!));

@@ -20,6 +20,7 @@ import harness
 from foveate.studio.publish import publish
 
 FORMED, SECONDS = 0.8, 120
+PAGE = Path(__file__).parent.parent / "docs" / "guide" / "engine.md"
 READ = """() => {
   const { frames, pace, size } = foveateLearn()[0];
   return { pace, size, frames: frames.map(({ step, loss, right, output }) =>
@@ -80,6 +81,23 @@ def main() -> None:
         result["requests"] = away
         browser.close()
     harness.write("learn", result, arguments.out)
+    harness.fill(PAGE, "learn", table(result))
+
+
+def table(result: dict[str, Any]) -> str:
+    """The runs as rows of the guide."""
+    rows = [
+        "| | weights | steps per second | formed | last loss |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, run in result["runs"].items():
+        step, seconds = run["formed_at_step"], run["formed_after_seconds"]
+        formed = f"step {step}, {seconds} s" if step else f"not in {result['steps']:,} steps"
+        loss = f"{run['last']['loss']:.3f}"
+        rows.append(
+            f"| {name} | {run['weights']:,} | {run['steps_per_second']:.0f} | {formed} | {loss} |"
+        )
+    return "\n".join([*rows, "", f"The page has {result['bytes'] / 1e6:.2f} MB."])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def film(page: Any, steps: int) -> list[list[Any]]:
     """The frames of the first model after so many steps: step, loss, weight on the right."""
-    page.wait_for_function(f"foveateLearn().every(run => run.step >= {steps})", timeout=120_000)
+    page.wait_for_function(
+        f"() => foveateLearn().every(run => run.step >= {steps})", timeout=120_000
+    )
     frames = page.evaluate("foveateLearn()[0].frames.map(f => [f.step, f.loss, f.right])")
     return [frame for frame in frames if frame[0] <= steps]
 
@@ -56,7 +58,7 @@ def test_a_word_is_tried_at_any_step_and_a_bad_one_is_a_sentence(
     page.get_by_test_id("own").fill("stop")
     page.get_by_text("right is pots").or_(page.get_by_text("✓ right")).wait_for()
     page.get_by_test_id("learn-scrub").press("Home")
-    page.get_by_text("random weights").wait_for()
+    page.get_by_text("step 0 · random weights").wait_for()
     assert "stop" in page.evaluate("decodeURIComponent(location.hash)")
     page.get_by_test_id("own").fill("no blanks")
     page.get_by_text("Write a word of 2 to 12 letters from a to z.").wait_for()
@@ -123,8 +125,8 @@ def test_cards_invite_to_an_answer(open_url: Visit, tmp_path: Path) -> None:
     page.get_by_test_id("card-force").click()
     page.get_by_text("undo what was forced").wait_for()
     page.get_by_test_id("card-wrong").click()
-    page.wait_for_function("document.querySelector('textarea').value === 'runs dog the'")
+    page.wait_for_function("() => document.querySelector('textarea').value === 'runs dog the'")
     page.get_by_test_id("card-learn").click()
     film(page, 10)
     again = open_url(link)
-    again.get_by_text("with all heads:").or_(again.get_by_text("Silenced:")).first.wait_for()
+    again.get_by_text("with all heads:").wait_for()

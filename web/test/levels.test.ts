@@ -43,6 +43,7 @@ test("a small picture is the large one pooled", () => {
 test("pixels are the colours of the table; a blank is clear", () => {
   const made = pixels([0, 1, -1], sequential);
   expect([...made.subarray(0, 4)]).toEqual([...sequential.subarray(0, 3), 255]);
+  expect([...sequential.subarray(0, 6), ...sequential.subarray(765)]).toEqual([0, 34, 77, 0, 35, 79, 253, 231, 55]); // cividis
   expect([...made.subarray(4, 8)]).toEqual([...sequential.subarray(765, 768), 255]);
   expect(made[11]).toBe(0);
   expect(colourOf(2, sequential)).toBe(`rgb(${sequential.slice(765).join(", ")})`);

@@ -22,15 +22,12 @@ export interface Cells {
 const SHORT = 64; // words along a side that are all written, if need be by scrolling
 const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
-const SMALLEST = 12, LOWEST = 8.5; // pixels of a word beside a low cell; of a cell below which only every k-th word is written, and a dot for each of the others
+const LOWEST = 8.5; // pixels of a cell below which only every k-th word is written, and a dot for each of the others
 const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
 const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
 
 /** Every how many words beside cells so high one is written. */
 export const everyWord = (cell: number): number => every(cell, LOWEST);
-
-/** Pixels of a word beside cells so high. */
-const sizeOf = (cell: number): number => Math.max(SMALLEST, Math.min(13, cell - 1));
 
 /** A number with the sign for minus. */
 const signed = (text: string) => text.replace(/^-(?=[\d.])/, "−");
@@ -153,13 +150,12 @@ export class Grid {
     return [s("path", { class: "fv-rule", d: parts.join("") })];
   }
 
-  /** The words at the sides, smaller beside low cells; of still lower ones every k-th, and a dot for each that is left out. */
+  /** The words at the sides; beside low cells every k-th, and a dot for each that is left out. */
   private write(lies: Place, { rows, columns, down, across, height, width }: Cells): SVGElement[] {
     this.labels = [];
     const sides = [[rows, lies.down], [columns, lies.across]] as const;
     sides.forEach(([words, cell], side) => words.forEach((word, index) => {
-      const node = s("text", this.at(lies, side as 0 | 1, index), index % everyWord(cell) ? "·" : fitted(word, lies.limit, sizeOf(cell)));
-      node.style.fontSize = `${sizeOf(cell)}px`;
+      const node = s("text", this.at(lies, side as 0 | 1, index), index % everyWord(cell) ? "·" : fitted(word, lies.limit));
       this.labels.push({ side: side as 0 | 1, index, node });
     }));
     const names = [];
@@ -208,9 +204,7 @@ export class Grid {
     }
     [cells.rows, cells.columns].forEach((words, side) => {
       const index = this.chosen[side]!, node = this.current[side]!;
-      const size = sizeOf(side === 0 ? down : across);
-      node.textContent = words.length ? fitted(words[index] ?? "", lies.limit, size) : "";
-      node.style.fontSize = `${size}px`;
+      node.textContent = words.length ? fitted(words[index] ?? "", lies.limit) : "";
       for (const name of ["transform", "x", "y"]) node.removeAttribute(name);
       for (const [name, value] of Object.entries(this.at(lies, side as 0 | 1, index))) node.setAttribute(name, String(value));
     });

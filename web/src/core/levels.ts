@@ -12,8 +12,9 @@ export interface Matrix {
 export type Scale = "row" | "absolute";
 export type Colours = Uint8Array; // 256 × red, green, blue
 
-export const sequential: Colours = bytesOf(palette.sequential);
-export const diverging: Colours = bytesOf(palette.diverging);
+/** Colours of which each is written as its difference from the one before. */
+const summed = (differences: Colours): Colours => differences.map((difference, k, made) => (k < 3 ? difference : (made[k] = difference + made[k - 3]!)));
+export const sequential = summed(bytesOf(palette.sequential)), diverging = summed(bytesOf(palette.diverging));
 
 /** A row of a matrix; no copy. */
 export const rowOf = (map: Matrix, row: number): Float64Array =>

@@ -86,7 +86,7 @@ export interface Indexed { text: string; tag: "span" | "sub" | "sup" }
 
 /** An equation as written in plain text, cut at its indices and exponents: x_t, h_{t−1}, W^Q, d^−0.5, 10^(2i/d). */
 export function indexed(equation: string): Indexed[] {
-  const parts = equation.split(/([_^])(\{[^}]*\}|\([^)]*\)|[−<]?[A-Za-z0-9]+(?:\.\d+)?)/u);
+  const parts = equation.split(/([_^])(\{[^}]*\}|\([^)]*\)|[−<]?[A-Za-zα-ω0-9]+(?:\.\d+)?)/u);
   return parts.flatMap((text, k): Indexed[] => {
     if (k % 3 === 0) return text ? [{ text, tag: "span" }] : [];
     return k % 3 === 1 ? [] : [{ text: text.replace(/^\{(.*)\}$|^\((.*)\)$/, "$1$2"), tag: parts[k - 1] === "_" ? "sub" : "sup" }];

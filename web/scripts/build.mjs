@@ -9,11 +9,13 @@ const one = (entry, format) => ({
   rolldownOptions: { output: { minify: true } }, // modules of a library keep their blanks otherwise
   lib: { entry: `src/${entry}/main.ts`, name: "foveate", formats: [format], fileName: () => `${entry}.js` },
 });
+/** Drawings that a page never has: demos with sliders are not published. */
+const without = (...kinds) => ({ name: "without", load: (id) => { const kind = kinds.find((each) => id.endsWith(`/core/${each}.ts`)); return kind && `export const ${kind} = undefined`; } });
 const ENTRIES = {
   embed: { build: one("embed", "iife") },
   widget: { build: one("widget", "es") },
   engine: { build: one("engine", "es") },
-  publish: { plugins: [svelte()], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
+  publish: { plugins: [svelte(), without("interactive")], build: { ...one("publish", "iife"), lib: { ...one("publish", "iife").lib, cssFileName: "publish" } } },
   studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true } },
 };
 

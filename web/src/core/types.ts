@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of ca6428eef4c9d86c.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 766ca79304de7e4b.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -111,9 +111,9 @@ export interface SheetDrawing {
   dots: [number, number][];
 }
 /**
- * The stages of each query or step, a frame each; ``frame`` is shown first, a film where None.
+ * The stages of each query or step, a frame each; ``frame`` is shown first, by default 0.
  *
- * Pictures and terminals show the essential stages of the first queries as a film, a row each.
+ * Pictures and terminals show one of them.
  */
 export interface StepsDrawing {
   title: string;
@@ -171,13 +171,12 @@ export interface ForwardDrawing {
  */
 export interface ModelPart {
   name: string;
-  does: string;
   blocks: ModelBlock[];
 }
 /**
  * A module that is drawn as one block.
  *
- * ``parameters`` are those that no earlier block has, ``shared`` those that one has. ``output`` is
+ * ``parameters`` are those that no earlier block has. ``output`` is
  * the shape of what it gives. The output of the last block of a
  * ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
  * parts whose output it reads. A recurrent cell has a label for each of its ``steps``, in the
@@ -189,10 +188,8 @@ export interface ModelBlock {
   layer: number | null;
   family: string;
   hue: number | null;
-  does: string;
   equation: string;
   parameters: number;
-  shared: number;
   output: string;
   branch: number | null;
   reads: string[];

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of cfe579db5759b956.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 5c89218d4962aa37.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -89,10 +89,9 @@ def test_parameters_add_up_and_shapes_are_those_of_the_forward_pass(name: str) -
         if isinstance(output, torch.Tensor):
             shapes.setdefault(path, " × ".join(map(str, output.shape)))
 
-    for path, block in drawn.items():
+    for path in drawn:
         module: nn.Module = forced.model.get_submodule(path)
         module.register_forward_hook(lambda _, __, output, path=path: note(path, output))
-        assert block.does.startswith(type(module).__name__)
     forced.scores()
     assert shapes == {path: drawn[path].output for path in shapes}
     assert "output" in shapes or "head" in shapes
@@ -113,7 +112,7 @@ def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
     ]
     assert drawn["decoder.layers.1.cross_attention"].reads == ["encoder"]
     assert drawn["output"].reads == ["decoder"]
-    assert (drawn["output"].parameters, drawn["output"].shared) == (0, 30 * 8)  # tied
+    assert drawn["output"].parameters == 0  # tied
     assert "Σ_j exp(e_j); e_i = q · k_i / √K" in drawn["encoder.layers.0.self_attention"].equation
     ffn = "W₂ f(W₁ x + b₁) + b₂, f(x) = max(0, x)"
     assert drawn["encoder.layers.0.feed_forward"].equation == ffn

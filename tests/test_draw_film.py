@@ -10,7 +10,7 @@ from PIL import Image
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.stages import FRAMES, StepsDrawing
+from foveate.look.draw.stages import StepsDrawing
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.look.views.training import film
@@ -179,7 +179,7 @@ def test_steps_of_a_recurrent_forecaster_are_its_rows(runs_steps: dict[str, Run]
     drawing = steps(runs_steps["rnn_forecaster"])
     assert len(drawing.frames) == 12 + 6 - 1
     assert drawing.frames[0].startswith("2") and drawing.frames[0] < drawing.frames[-1]
-    assert [sheet.title for sheet in drawing.film().sheets][-1] == "state"
+    assert drawing.stages[-1].title == "state"
     one = steps(runs_steps["rnn_forecaster"], query=3)
     assert drawing.frames[3] in one.text() and one.figure().axes
 
@@ -192,21 +192,3 @@ def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(runs_steps)
     read = steps(runs_steps["rnn"], block="encoder.stack.cell", **asked).frames
     assert read == [*asked["text"].split(), "</s>"]
     assert "labelled with the token that they produce" in " ".join(cells.text().split())
-
-
-def test_a_film_has_a_row_for_each_query(runs_steps: dict[str, Run]) -> None:
-    drawing = steps(runs_steps["vit"])
-    film = drawing.film()
-    assert [sheet.title for sheet in film.sheets] == ["score", "weights", "context"]
-    assert all(sheet.rows == drawing.frames for sheet in film.sheets)
-    weights = {stage.title: stage for stage in drawing.stages}["weights"]
-    assert np.array_equal(film.sheets[1].values.array, weights.values.array[:, 0])
-    assert film.caption == drawing.caption and "context" in drawing.text()
-    figure = drawing.figure()
-    assert len(figure.axes) == 3 and figure.get_figwidth() <= 13
-
-
-def test_a_long_film_says_which_rows_are_left_out(runs_steps: dict[str, Run]) -> None:
-    drawing = steps(runs_steps["rnn_forecaster"])
-    assert drawing.film().caption.startswith(f"Rows 0 to {FRAMES - 1} of {len(drawing.frames)}")
-    assert all(sheet.rows == drawing.frames[:FRAMES] for sheet in drawing.film().sheets)

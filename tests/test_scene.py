@@ -54,12 +54,41 @@ def test_an_attention_inside_is_what_numpy_computes_from_the_weights() -> None:
         np.testing.assert_allclose(made[name], numbers, atol=1e-5, err_msg=name)
 
 
+def test_a_cell_inside_is_what_numpy_computes_from_the_weights() -> None:
+    forced = TOYS["recurrent"]()
+    panel = next(p for p in scene(forced, block="cells").panels if p.node == "decoder.cells.0")
+    made = {name: values.array[0].astype(np.float64) for name, values in panel.values.items()}
+    weights = forced.model.get_submodule("decoder.cells.0").named_parameters()
+    w = {name: each.detach().double().numpy() for name, each in weights}
+    feed = forced.model.get_submodule("decoder.feed").get_parameter("weight").detach().numpy()
+    total = (
+        made["input"] @ w["weight_ih"].T + made["fed"] @ feed.T + made["before"] @ w["weight_hh"].T
+    )
+    parts = np.split(total + w["bias_ih"] + w["bias_hh"], 4, axis=1)
+    enter, forget, leave = (1 / (1 + np.exp(-parts[k])) for k in (0, 1, 3))
+    cell = forget * made["cell before"] + enter * np.tanh(parts[2])
+    expected = {"input gate": enter, "forget gate": forget, "output gate": leave, "cell": cell}
+    for name, numbers in (expected | {"state": leave * np.tanh(cell)}).items():
+        np.testing.assert_allclose(made[name], numbers, atol=1e-5, err_msg=name)
+    np.testing.assert_allclose(made["before"][1:], made["state"][:-1], atol=1e-6)
+    assert panel.reads["cell"] == ["kept", "added"]
+
+
+def test_what_is_read_goes_on_in_the_order_of_computation() -> None:
+    made = scene(TOYS["recurrent"]())
+    stops = {stop.name: stop.lit for stop in made.stops}
+    forwards, backwards = (f"encoder.stack.layers.0.{k}.cell" for k in (0, 1))
+    assert stops["reading 1"] == [f"{forwards} 0", f"{backwards} 3", "encoder reads 0"]
+    assert stops["bridge"] == ["bridge", f"{forwards} 3", f"{backwards} 0", "decoder.cells.0 0"]
+
+
 def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> None:
     forced = TOYS["transformer"]()
     made = scene(forced)
     steps = [stop for stop in made.stops if stop.name.startswith("step")]
     chances = np.exp(forced.scores())
-    assert [stop.caption[-9:] for stop in steps] == [f"p = {p:.2f}." for p in chances]
+    assert len(steps) == len(chances)
+    assert all(f"p = {p:.2f}." in s.caption for s, p in zip(steps, chances, strict=True))
     maps = forced.maps()["decoder.layers.2.cross_attention"].mean(axis=0)
     arcs = {edge.name: edge.weight for edge in made.edges if edge.weight is not None}
     for (t, s), weight in np.ndenumerate(maps):
@@ -82,10 +111,11 @@ def holds(made: SceneDrawing) -> None:
     for stop in made.stops:
         assert stop.box[3] / stop.box[2] == pytest.approx(HIGH / WIDE)
         if stop.panel is None:
-            assert set(stop.shows) <= tags | {"layer", "stream"}, stop.name
+            assert set(stop.shows) <= tags | {"layer", "stream", "whole"}, stop.name
             assert all(any(n == lit or n.startswith(f"{lit} ") for n in names) for lit in stop.lit)
         else:
-            assert made.panels[stop.panel].node in names
+            node = made.panels[stop.panel].node
+            assert node in names or f"{node} 0" in names  # or one at each step
 
 
 @pytest.mark.parametrize("name", WITH_WORDS)

@@ -111,7 +111,17 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mt5 gated": ("MT5ForConditionalGeneration", "MT5Config", T5 | {"feed_forward_proj": "gated-gelu"}),
 }  # fmt: skip
 HEADS = {"bert", "bert joined", "roberta"}  # of which something is left out
-PAIRS = {"t5", "t5 gated", "bart", "bart scaled", "marian", "pegasus", "m2m_100", "mbart", "mt5 gated"}
+PAIRS = {
+    "t5",
+    "t5 gated",
+    "bart",
+    "bart scaled",
+    "marian",
+    "pegasus",
+    "m2m_100",
+    "mbart",
+    "mt5 gated",
+}
 
 
 def theirs(name: str, **other: Any) -> Any:

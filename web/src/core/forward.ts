@@ -5,7 +5,7 @@ import { ends, largest, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import { palette } from "./palette";
 import type { Draw, Drawn, Twin } from "./stage";
-import { figure } from "./text";
+import { figure, written } from "./text";
 import { barred } from "./words";
 import type { ForwardDrawing, FrameDrawing, ModelBlock } from "./types";
 
@@ -67,7 +67,7 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
         const scene = all.find((each) => names.some((own) => own.name === each.block)), mark = h("i", { "aria-hidden": "true" });
         if (block.hue !== null && !stands) mark.style.background = palette.lines[block.hue % palette.lines.length]!;
         return h("button", {
-          type: "button", disabled: !scene, class: block.branch === null || stands ? "" : "fv-branch", title: stands ? "" : block.does,
+          type: "button", disabled: !scene, class: block.branch === null || stands ? "" : "fv-branch", title: stands ? "" : block.equation,
           "aria-current": block.name === current ? "step" : undefined, click: () => { stop(); show(scene!.first); },
         }, mark, stands ? `layer ${block.layer}` : block.label.replace(/ \d+$/, ""));
       }));
@@ -105,7 +105,6 @@ export const forward: Draw<ForwardDrawing> = (stage, drawing) => {
   /** What a decoder writes at each position, as in a map; what it reads there before it has computed anything. */
   const writes = (frame: FrameDrawing) => (frame.block.endsWith("stem") ? undefined : produced[frame.rows]);
   const rowsOf = (frame: FrameDrawing) => writes(frame) ?? places[frame.rows] ?? [];
-  const written = (value: number) => (value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−"));
 
   const card = (frame: FrameDrawing, isGiven: boolean): HTMLElement => {
     const grid = new Grid((row, column) => { point(row, column); }, frame.title);

@@ -1,5 +1,6 @@
 // What is inside a box of a scene: an attention's sentence with its heads, and one query of it in numbers.
 import { floats, type Values } from "./numbers";
+import { written } from "./text";
 import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
@@ -7,6 +8,7 @@ const MOST = 12, KEYS = 8, WRITTEN = 3; // positions; keys beside one query; num
 const FAINT = 0.02; // smaller weights are not drawn
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
+const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
 type Box = [number, number, number, number];
 type Point = [number, number];
 
@@ -20,7 +22,6 @@ export const rowOf = ({ shape, ...rest }: Values, head: number, row: number): Fl
   return floats({ shape, ...rest }, (which * height + row) * width, width);
 };
 
-export const written = (value: number): string => (value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−"));
 export const hueOf = (head: number): number => HUES[head % HUES.length]!;
 
 /** The largest weights of a row, at most `most`, in the order of the text. Pure. */
@@ -39,7 +40,11 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   const line = (key: string, points: Point[], tag: string, more: Partial<SceneEdge> = {}) =>
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
-  heads(); if (values.has("query") && values.has("key")) numbers();
+  if (!values.has("weights")) cell();
+  else {
+    heads();
+    if (values.has("query") && values.has("key")) numbers();
+  }
   return { nodes, edges };
 
   function words(role: string, texts: readonly string[], y: number, away: number): number[] {
@@ -91,11 +96,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const key = cell(`k ${k}`, x, 266, vector("key", k, head), "k", { hue: 0, level: 0.25 });
       const score = cell(`e ${k}`, x, 194, [written(scores[k]!)], "e");
       const weight = cell(`α ${k}`, x, 122, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
-      const value = cell(`v ${k}`, x, 4, vector("value", k, head), "v", { hue: 2, level: 0.25 });
+      const value = cell(`v ${k}`, x, 4, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
       join(`e from ${k}`, key, score, "e");
       join(`α from ${k}`, score, weight, "α");
-      line(`c from ${k}`, [[value[0], value[1] + value[3] / 2], [answer[0] + answer[2], answer[1] + answer[3] / 2]].map(([u, v], end) => (end ? [u, v] : [u! + value[2] / 2, value[1] + value[3]])) as Point[], "c", { weight: weights[k]!, hue: 3 });
+      const low = value[1] + value[3], bus = low + 14 * unit, middle = value[0] + value[2] / 2, end = answer[0] + answer[2] / 2;
+      line(`c from ${k}`, [[middle, low], [middle, bus], [end, bus], [end, answer[1] + answer[3]]], "c");
     });
     joined();
     line("e from query", [at(176, 310), at(first - 60, 310), at(first - 60, 215), at(first - 48, 215)], "e", { hue: 1 });
@@ -106,7 +112,6 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const context = values.get("context")!, [heads = 1] = context.shape, pitch = Math.min(190, 1180 / heads), first = (WIDE - pitch * heads) / 2;
     const out = boxAt(530, 24, 180, 88), matrix = boxAt(first, 200, pitch * heads, 70);
     put("o out", "", out, "o", { texts: vectorOf("output", 0) });
-    put("o word", `“${panel.rows[panel.row]!}”`, boxAt(720, 44, 300, 44), "o", { form: "word" });
     put("o matrix", "W_o", matrix, "o", { hue: 3 });
     line("o from matrix", [[out[0] + out[2] / 2, matrix[1]], [out[0] + out[2] / 2, out[1] + out[3]]], "o");
     for (let head = 0; head < heads; head++) {
@@ -120,4 +125,40 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function vectorOf(stage: string, head: number): string[] {
     return Array.from(rowOf(values.get(stage)!, head, panel.row).slice(0, WRITTEN), written);
   }
+
+  /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from. */
+  function cell() {
+    const own = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
+    const columns = levelsOf(panel.reads), count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, boxes = new Map<string, Box>();
+    for (let level = 0; level < count; level++) {
+      const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), down = HIGH / stages.length;
+      stages.forEach((stage, k) => {
+        const box = boxAt(12 + across * level, down * (k + 0.5) - 50, across - 46, 100), isGate = stage.endsWith(" gate");
+        boxes.set(stage, box);
+        const hue = isGate ? 5 : stage === "state" || stage === "cell" ? 2 : level ? 1 : null;
+        put(own(stage), "", box, own(stage), { texts: [stage, Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written).join("  ")], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
+      });
+    }
+    for (const [stage, [x, y, , tall]] of boxes)
+      for (const read of panel.reads[stage] ?? []) {
+        const from = boxes.get(read)!;
+        const a = from[0] + from[2], b = from[1] + from[3] / 2, gap = 14 * unit, bus = b < top + (unit * HIGH) / 2 ? top + 5 * unit : top + (HIGH - 5) * unit;
+        const passes: Point[] = columns.get(stage)! - columns.get(read)! > 1 ? [[a + gap, b], [a + gap, bus], [x - gap, bus], [x - gap, y + tall / 2]] : []; // beside what is between
+        line(`${own(stage)} from ${read}`, [[a, b], ...passes, [x, y + tall / 2]], own(stage));
+      }
+  }
+}
+
+/** How many stages have to be computed before each one. Pure. */
+export function levelsOf(reads: Readonly<Record<string, readonly string[]>>): Map<string, number> {
+  const levels = new Map<string, number>();
+  const level = (stage: string): number => {
+    const known = levels.get(stage);
+    if (known !== undefined) return known;
+    const made = Math.max(-1, ...(reads[stage] ?? []).map(level)) + 1;
+    levels.set(stage, made);
+    return made;
+  };
+  Object.keys(reads).forEach(level);
+  return levels;
 }

@@ -1,18 +1,19 @@
 // One scene and its camera stops: boxes keep their place and colour while the camera moves.
-import { fitted, h, s, tallOf } from "./dom";
-import { HIGH, insideOf, WIDE, type Inner, type Inside } from "./insides";
+import { fitted, h, s, tallOf, widthOf } from "./dom";
+import { HIGH, insideOf, WIDE, type Inner } from "./insides";
 import { decode, type Values } from "./numbers";
-import type { Draw, Drawn, Twin } from "./stage";
+import type { Draw, Twin } from "./stage";
+import { indexed } from "./text";
 import type { SceneDrawing, SceneEdge, SceneStop } from "./types";
 
 const TYPE = 26, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
-const SMALL = 21, LINE = 34, ROOMY = 100, FACTS = 3; // of what a box computes: its letters, lines, and from which height and how much
+const LINE = 34, ROOMY = 100, FACTS = 3; // of what a box computes: its lines, and from which height and how much
 const MOVE = 900; // milliseconds of a camera move
 type Box = SceneStop["box"];
 
 /** The camera between two stops, at 0 to 1: its width changes by a factor, as a zoom looks even. Pure. */
 export function between(from: Box, to: Box, at: number): Box {
-  const t = at < 0.5 ? 4 * at ** 3 : 1 - (2 - 2 * at) ** 3 / 2;
+  const t = at * at * (3 - 2 * at);
   const wide = from[2] * (to[2] / from[2]) ** t, part = Math.abs(to[2] - from[2]) < 1e-9 ? t : (wide - from[2]) / (to[2] - from[2]);
   return [0, 1].map((k) => from[k]! + (to[k]! - from[k]!) * part).concat(wide, (wide * HIGH) / WIDE) as Box;
 }
@@ -25,32 +26,41 @@ export const isLit = (stop: Pick<SceneStop, "lit">, name: string): boolean =>
 export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean => !tag || stop.shows.includes(tag);
 
 const pathOf = ({ points, weight }: SceneEdge) => points.map(([x, y], k) => `${k === 0 ? "M" : k === 1 && weight !== null && points.length === 4 ? "C" : weight !== null && points.length === 4 ? "" : "L"}${x} ${y}`).join(" ");
+/** Writes a label, its indices low: h_t. */
+const write = (element: SVGTextElement, text: string, isPlain = false) => {
+  let low = 0;
+  element.replaceChildren(...(isPlain ? [text] : indexed(text).map(({ text: part, tag }) => {
+    const was = low;
+    low = tag === "sub" ? 1 : tag === "sup" ? -1 : 0;
+    return s("tspan", { dy: low === was ? undefined : `${(low - was) * 0.26}em`, class: low ? "fv-low" : undefined }, part);
+  })));
+};
+/** A label cut to the room of its box, in which indices take less. */
+const short = (label: string, room: number) => (widthOf(label.replace(/[_^]/g, ""), TYPE) <= room ? label : fitted(label, room, TYPE));
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const { stops, panels } = drawing, last = stops.length - 1;
   let at = Math.min((stage.memory.get("scene") as number | undefined) ?? 0, last), camera: Box = stops[at]!.box, frame = 0;
-  const insides = new Map<number, Inside>();
+  const opened = new Set<number>(); // panels
   const drawn = new Map<Inner, { group: SVGGElement; texts: SVGTextElement[] }>(), lines: { edge: SceneEdge; path: SVGPathElement }[] = [];
   const layers = [s("g"), s("g"), s("g")] as const; // groups, edges, boxes
   const mark = `fv-${Math.random().toString(36).slice(2)}`;
   const svg = s("svg", { class: "fv-scene-picture", role: "img", tabindex: 0 },
-    s("defs", {}, s("marker", { id: mark, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "fv-arrowhead", d: "M0 0L8 4L0 8z" }))), ...layers);
-  const head = svg.querySelector("marker")!, view = h("div", { class: "fv-scene-view" }, svg);
-  const caption = h("output", { class: "fv-scene-caption", "aria-live": "polite" }), detail = h("p", { class: "fv-quiet fv-scene-detail" });
-  const go = (text: string, name: string, by: number) => h("button", { type: "button", "aria-label": name, title: name, click: () => { move(by); } }, text);
+    s("defs", {}, s("marker", { id: mark, viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "fv-arrowhead", d: "M0 0L8 4L0 8z" }))), ...layers);
+  const head = svg.querySelector("marker")!, view = h("div", { class: "fv-scroll" }, svg);
+  const caption = h("output", { class: "fv-scene-caption", "aria-live": "polite" }), detail = h("p", { class: "fv-quiet" });
+  const go = (text: string, name: string, by: number) => h("button", { type: "button", "aria-label": name, click: () => { move(by); } }, text);
   const chooser = h("select", { "aria-label": "camera stop", change: () => { show(Number(chooser.value)); } }, ...stops.map(({ name }, k) => h("option", { value: k }, `${k + 1} ${name}`)));
-  const count = h("span", { class: "fv-quiet fv-count" });
-  stage.body.append(view, caption, detail, h("div", { class: "fv-walk", "data-unsaved": true }, go("‹", "stop before (←)", -1), go("›", "next stop (→)", 1), chooser, count));
+  stage.body.append(view, caption, detail, h("div", { class: "fv-walk", "data-unsaved": true }, go("‹", "before (←)", -1), go("›", "next (→)", 1), chooser));
 
   const hue = (number: number | null) => (number === null ? "" : ` fv-hue-${number}`);
   const addNode = (node: Inner) => {
     const [x, y, w, tall] = node.box, isGroup = node.form === "group";
-    const shape = node.form === "plus" ? s("circle", { cx: x + w / 2, cy: y + tall / 2, r: w / 2 }) : node.form === "word" ? undefined
-      : s("rect", { x, y, width: w, height: tall, rx: isGroup ? 12 : Math.min(w, tall) * 0.12 });
+    const shape = node.form === "word" ? undefined : s("rect", { x, y, width: w, height: tall, rx: isGroup ? 12 : Math.min(w, tall) * (node.form === "plus" ? 0.5 : 0.12) });
     shape?.style.setProperty("--level", String(node.level ?? 0)); // a page may forbid attributes of style
-    const texts = (node.texts ?? [node.label]).map((_, k, all) => s("text", {
-      x: isGroup ? x + 10 : x + w / 2, y: y + (tall * (k + 0.5)) / all.length, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
+    const texts = (node.texts ?? [node.label, ...node.detail.slice(0, FACTS)]).map((_, k) => s("text", {
+      x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
     const group = s("g", { class: `fv-node fv-${node.form}${hue(node.hue)}`, "data-name": node.name, click: () => { tell(node); } }, shape, ...texts);
     drawn.set(node, { group, texts });
     layers[isGroup ? 0 : 2].append(group);
@@ -63,82 +73,75 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   };
   const tell = ({ name, label, detail: computes }: Inner) => { detail.textContent = computes.length ? `${label || name}: ${computes.join(" · ")}` : ""; };
 
+  const failed = (error: unknown) => { detail.textContent = String(error); };
   /** The inside of a panel, made when the camera first goes there. */
   const open = (number: number) => {
+    opened.add(number);
     const panel = panels[number]!, box = stops.find((stop) => stop.panel === number)!.box, names = Object.keys(panel.values);
     const build = (made: Values[]) => {
       const inside = insideOf(panel, new Map(names.map((name, k) => [name, made[k]!])), box);
-      insides.set(number, inside);
       inside.nodes.forEach(addNode);
       inside.edges.forEach(addEdge);
     };
     const coming = names.map((name) => decode(panel.values[name]!));
     if (coming.every((each) => !(each instanceof Promise))) build(coming as Values[]);
-    else Promise.all(coming).then((made) => { build(made); paint(); }, (error: unknown) => { detail.textContent = `The numbers could not be loaded: ${String(error)}`; });
+    else Promise.all(coming).then((made) => { build(made); paint(); }, failed);
   };
 
   const look = (box: Box) => {
     camera = box;
     svg.setAttribute("viewBox", box.join(" "));
     svg.style.setProperty("--unit", String(box[2] / WIDE));
-    head.setAttribute("markerWidth", String((12 * box[2]) / WIDE));
-    head.setAttribute("markerHeight", String((12 * box[2]) / WIDE));
+    for (const side of ["markerWidth", "markerHeight"]) head.setAttribute(side, String((12 * box[2]) / WIDE));
+  };
+  const lighten = (element: Element, { tag, name }: { tag: string; name: string }) => {
+    element.classList.toggle("fv-off", !isShown(stops[at]!, tag));
+    element.classList.toggle("fv-dim", !isLit(stops[at]!, name));
   };
   /** Shows and lights what the stop says, with labels that fit their boxes. */
   const paint = () => {
-    const stop = stops[at]!, unit = stop.box[2] / WIDE, [left, top, wide, high] = stop.box;
+    const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE;
     for (const [node, { group, texts }] of drawn) {
-      const [x, y, w, tall] = node.box, isAround = (w > 0.9 * wide || tall > 0.9 * high) && node.form !== "group";
-      const isAway = x >= left + wide || y >= top + high || x + w <= left || y + tall <= top;
-      group.classList.toggle("fv-off", !isShown(stop, node.tag) || isAway);
-      group.classList.toggle("fv-dim", !isLit(stop, node.name));
-      const facts = !node.texts && tall / unit > ROOMY && !isAround ? node.detail.slice(0, FACTS) : [];
-      if (!node.texts && node.form === "box") spell(group, texts[0]!, facts.map((fact) => fitted(fact.split(";")[0]!, w / unit - 16, SMALL)), unit);
-      texts.forEach((text, k) => { text.textContent = isAround ? "" : fitted(node.texts?.[k] ?? node.label, w / unit - (node.form === "word" ? 0 : 8), TYPE); });
+      const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = form !== "group" && (w > 0.9 * wide || tall > 0.9 * high);
+      const told = isAround ? [] : node.texts ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = node.texts ? tall / told.length : LINE * unit;
+      lighten(group, node);
+      texts.forEach((text, k) => {
+        text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
+        write(text, short((told[k] ?? "").split(";")[0]!, w / unit - (form === "word" ? 0 : 4)), form === "word");
+      });
     }
-    for (const { edge, path } of lines) {
-      path.classList.toggle("fv-off", !isShown(stop, edge.tag));
-      path.classList.toggle("fv-dim", !isLit(stop, edge.name));
-    }
-  };
-  /** What a box computes and gives, below its label, where there is room. */
-  const spell = (group: SVGGElement, label: SVGTextElement, facts: readonly string[], unit: number) => {
-    for (const each of group.querySelectorAll(".fv-small")) each.remove();
-    label.setAttribute("dy", String(-0.5 * facts.length * LINE * unit));
-    facts.forEach((fact, k) => group.append(s("text", { class: "fv-small", x: label.getAttribute("x")!, y: label.getAttribute("y")!, dy: (k + 1 - 0.5 * facts.length) * LINE * unit, "text-anchor": "middle", "dominant-baseline": "central" }, fact)));
+    for (const { edge, path } of lines) lighten(path, edge);
   };
   const size = () => {
     const room = stage.body.clientWidth || WIDE, tall = tallOf(stage.body, undefined);
     const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), (WIDE * LEAST) / TYPE);
     svg.setAttribute("width", String(wide));
     svg.setAttribute("height", String((wide * HIGH) / WIDE));
-    view.scrollLeft = centre(wide) - view.clientWidth / 2;
   };
-  /** Where the middle of what is lit is, in a picture so wide, for windows that are narrower. */
-  const centre = (wide: number) => {
-    const stop = stops[at]!, lit = stop.lit.length ? [...drawn.keys()].filter(({ name, tag }) => isLit(stop, name) && isShown(stop, tag)) : [];
-    const ends = lit.flatMap(({ box }) => [box[0], box[0] + box[2]]).map((x) => Math.max(0, Math.min(1, (x - stop.box[0]) / stop.box[2])));
-    return ends.length ? (wide * (Math.min(...ends) + Math.max(...ends))) / 2 : wide / 2;
+  /** Brings what is lit into a window that is narrower than the picture. */
+  const arrive = () => {
+    const lit = stops[at]!.lit.length && view.scrollWidth > view.clientWidth ? layers[2].querySelector(".fv-node:not(.fv-off, .fv-dim)") : undefined;
+    lit?.scrollIntoView({ block: "nearest", inline: "center" });
   };
   const show = (to: number, jump = false) => {
     at = Math.max(0, Math.min(last, to));
     const stop = stops[at]!, from = camera, start = performance.now();
     stage.memory.set("scene", at);
-    if (stop.panel !== null && !insides.has(stop.panel)) open(stop.panel);
+    if (stop.panel !== null && !opened.has(stop.panel)) open(stop.panel);
     chooser.value = String(at);
-    count.textContent = `${at + 1} / ${stops.length}`;
-    caption.textContent = stop.caption;
+    caption.replaceChildren(...indexed(stop.caption).map(({ text, tag }) => h(tag, {}, text)));
     svg.setAttribute("aria-label", `${stop.name}: ${stop.caption}`);
     detail.textContent = "";
     cancelAnimationFrame(frame);
     paint();
     size();
     stage.changed();
-    if (jump || isStill()) { look(stop.box); return; }
+    if (jump || isStill()) { look(stop.box); arrive(); return; }
     const tick = (now: number) => {
       const part = Math.min(1, (now - start) / MOVE);
       look(between(from, stop.box, part));
       if (part < 1) frame = requestAnimationFrame(tick);
+      else arrive();
     };
     frame = requestAnimationFrame(tick);
   };
@@ -155,11 +158,11 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     const stop = stops[at]!, nodes = [...drawn.keys()].filter(({ name, tag }) => isShown(stop, tag) && isLit(stop, name));
     return {
       caption: stop.caption, columns: ["", "numbers", "computes"],
-      rows: [...nodes.filter(({ form, tag }) => form !== "plus" && (tag || stop.panel === null)).map((node) => [node.label || node.name.slice(node.name.indexOf(" ") + 1), (node.texts ?? []).join("  "), node.detail.join(" · ")]),
-        ...lines.filter(({ edge }) => edge.weight !== null && isShown(stop, edge.tag) && stop.lit.length && isLit(stop, edge.name)).map(({ edge }) => [edge.name, edge.weight!.toFixed(4), "weight"])],
+      rows: [...nodes.filter(({ form, tag }) => form !== "plus" && (tag || stop.panel === null)).map(({ name, label, texts = [], detail: computes }) => [label || name, texts.join("  "), computes.join(" · ")]),
+        ...(stop.lit.length ? lines : []).filter(({ edge: { weight, tag, name } }) => weight !== null && isShown(stop, tag) && isLit(stop, name)).map(({ edge }) => [edge.name, edge.weight!.toFixed(4), ""])],
     };
   };
-  const result: Drawn = {
+  return {
     twin,
     step: move,
     key: ({ key, target }) => {
@@ -170,5 +173,4 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     resize: size,
     destroy: () => { cancelAnimationFrame(frame); },
   };
-  return result;
 };

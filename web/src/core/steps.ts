@@ -5,17 +5,17 @@ import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import type { Choice } from "./selection";
 import type { Draw, Drawn, Twin } from "./stage";
-import { figure } from "./text";
+import { figure, written } from "./text";
 import type { StageDrawing, StepsDrawing } from "./types";
 
 const PAUSE = 1200; // milliseconds of a stage while the walk is played
 
 /** The numbers of a stage in one frame: (R, C), a column where they belong to keys across. */
-interface Card { stage: StageDrawing; element: HTMLElement; grid: Grid; values?: Float64Array; first: HTMLElement; height: number; width: number; turned: boolean }
+interface Card { stage: StageDrawing; element: HTMLElement; grid: Grid; values?: Float64Array; height: number; width: number; turned: boolean }
 
 const ROW = 30, LEAST = 15; // pixels of a key, and where there are many
 const THIN = 9, AROUND = 10, MORE = 84, SPARE = 70; // of a vector at least; around it; what vectors have more room by than keys, and all together, on a slide
-const MOST_WRITTEN = 6, FIRST = 9, FEW = 3; // numbers in a row that are written; the first of a longer vector, where so few vectors stand together
+const MOST_WRITTEN = 6; // numbers in a row that are written
 const words = ({ stage }: Card) => (stage.rows.length ? stage.rows : stage.columns);
 
 export const steps: Draw<StepsDrawing> = (stage, drawing) => {
@@ -31,10 +31,10 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
   const cards: Card[] = stages.map((each, place) => {
     const turned = each.columns.length > 0, [, rows = 0, columns = 0] = each.values.shape;
     const [height, width] = turned ? [columns, rows] : [rows, columns];
-    const card: Card = { stage: each, turned, height, width, first: h("span", { class: "fv-quiet" }), element: h("figure", { class: "fv-step" }), grid: undefined! };
+    const card: Card = { stage: each, turned, height, width, element: h("figure", { class: "fv-step" }), grid: undefined! };
     card.grid = new Grid((row, column) => { point(card, row, column); }, each.title);
     card.grid.loupe?.element.remove();
-    card.element.append(h("figcaption", { click: () => { stop(); show(frame, place); } }, h("b", {}, each.title), formula(each.equation)), card.grid.element, card.first);
+    card.element.append(h("figcaption", { click: () => { stop(); show(frame, place); } }, h("b", {}, each.title), formula(each.equation)), card.grid.element);
     card.element.dataset.size = width === 1 ? "number" : turned || each.rows.length ? "vectors" : "vector";
     return card;
   });
@@ -79,8 +79,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     const { height, width } = card, all = floats(made), size = height * width;
     const from = made.shape[0] === 1 ? 0 : frame * size, values = (card.values = all.slice(from, from + size));
     const { colours, least, most } = ends(card.stage.least, card.stage.most);
-    const written = (v: number) => (v === -Infinity ? "−∞" : v.toFixed(2).replace("-", "−")), isFew = width <= MOST_WRITTEN;
-    if (height === 1 && !isFew && zones.find((zone) => zone.includes(card))!.length <= FEW) card.first.textContent = `${Array.from(values.subarray(0, FIRST), written).join("  ")} … (${width} numbers)`;
+    const isFew = width <= MOST_WRITTEN;
     const texts = isFew ? Array.from({ length: height }, (_, row) => Array.from(values.subarray(row * width, (row + 1) * width), written)) : [];
     card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, high: height > 1 ? high() : thin(zones.find((zone) => zone.includes(card))!) });
     stage.changed();

@@ -13,6 +13,9 @@ export function figure(value: number | null | undefined): string {
   return (value < 0 ? "−" : "") + text;
 }
 
+/** A number with two digits after the point, as it is written into a cell. */
+export const written = (value: number): string => (value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−"));
+
 /** `decoder.cross_attention` as people say it. */
 export const spoken = (name: string): string => name.replaceAll("_", "-").replaceAll(".", " ");
 

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of b2c7e64626f668c1.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of a05155c9ef08da77.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -112,9 +112,9 @@ export interface SheetDrawing {
   dots: [number, number][];
 }
 /**
- * The stages of each query or step, a frame each; ``frame`` is shown first, a film where None.
+ * The stages of each query or step, a frame each; ``frame`` is shown first, by default 0.
  *
- * Pictures and terminals show the essential stages of the first queries as a film, a row each.
+ * Pictures and terminals show one of them.
  */
 export interface StepsDrawing {
   title: string;
@@ -172,13 +172,12 @@ export interface ForwardDrawing {
  */
 export interface ModelPart {
   name: string;
-  does: string;
   blocks: ModelBlock[];
 }
 /**
  * A module that is drawn as one block.
  *
- * ``parameters`` are those that no earlier block has, ``shared`` those that one has. ``output`` is
+ * ``parameters`` are those that no earlier block has. ``output`` is
  * the shape of what it gives. The output of the last block of a
  * ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
  * parts whose output it reads. A recurrent cell has a label for each of its ``steps``, in the
@@ -190,10 +189,8 @@ export interface ModelBlock {
   layer: number | null;
   family: string;
   hue: number | null;
-  does: string;
   equation: string;
   parameters: number;
-  shared: number;
   output: string;
   branch: number | null;
   reads: string[];

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of d899165304ff6e51.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of dab30e1effeba8d6.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

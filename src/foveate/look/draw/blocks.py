@@ -43,7 +43,7 @@ MATHEMATICAL = re.compile("[=Σ√⊙←∗₁ᵀ|]")
 class ModelBlock(DrawingPart):
     """A module that is drawn as one block.
 
-    ``parameters`` are those that no earlier block has, ``shared`` those that one has. ``output`` is
+    ``parameters`` are those that no earlier block has. ``output`` is
     the shape of what it gives. The output of the last block of a
     ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
     parts whose output it reads. A recurrent cell has a label for each of its ``steps``, in the
@@ -55,27 +55,19 @@ class ModelBlock(DrawingPart):
     layer: int | None = None
     family: str
     hue: int | None = None
-    does: str
     equation: Text = ""
     parameters: int
-    shared: int = 0
     output: str = ""
     branch: int | None = None
     reads: list[str] = Field(default_factory=list)
     steps: list[Label] = Field(default_factory=list)
     backwards: bool = False
 
-    @property
-    def amount(self) -> str:
-        """The numbers of its own and of shared parameters."""
-        return f"{self.parameters:,}" + f" + {self.shared:,} shared" * bool(self.shared)
-
 
 class ModelPart(DrawingPart):
     """A column of the picture: an encoder, a decoder, what comes of them."""
 
     name: str
-    does: str
     blocks: list[ModelBlock]
 
 
@@ -154,11 +146,7 @@ def parts_of(
         block = _block(name, modules[name], trace, forced, seen)
         update = {"branch": branches.get(name), "reads": reads.get(name, [])}
         parts.setdefault(columns[name], []).append(block.model_copy(update=update))
-    children = dict(model.named_children())
-    return [
-        ModelPart(name=name, does=type(children.get(name, model)).__name__, blocks=blocks)
-        for name, blocks in parts.items()
-    ]
+    return [ModelPart(name=name, blocks=blocks) for name, blocks in parts.items()]
 
 
 def _owner(name: str, modules: dict[str, nn.Module]) -> str:
@@ -211,7 +199,6 @@ def _block(
     calls = [call for call in trace.calls if call.name == name]
     tensors = dict(module.named_parameters(recurse=_is_block(module)))
     counts = [p.numel() for p in tensors.values() if p not in seen]
-    shared = sum(p.numel() for p in tensors.values()) - sum(counts)
     seen.update(tensors.values())
     gave = calls[0].gave[:1] if calls else []
     steps: list[str] = []
@@ -219,12 +206,9 @@ def _block(
         gave = [over_steps(stages["state"])]
         steps = forced.words(name, gave[0].shape[1])
     sort = FAMILIES.get(family := _family(module), family.replace("_", " "))
-    kind, count = type(module), module.num_heads if isinstance(module, BaseAttention) else 0
-    heads = f", {count} head{'s' * (count > 1)}" if count else ""
     return ModelBlock(
         name=name, label=_label(name, module), layer=_layer(name), family=sort, hue=HUES.get(sort),
-        does=kind.__name__ + heads,
-        equation=equation_of(module), parameters=sum(counts), shared=shared,
+        equation=equation_of(module), parameters=sum(counts),
         output=_shape(gave[0]) if gave else "", steps=steps,
         backwards=isinstance(module, Cell) and backwards(name),
     )  # fmt: skip

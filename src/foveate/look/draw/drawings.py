@@ -50,8 +50,8 @@ class Drawing(DrawingPart):
         return drawn if self.controls is None else self.controls.over(self.title, drawn)
 
     def figure(self) -> Figure:
-        """Return the drawing as a separate matplotlib figure, unknown to ``pyplot`` and windows."""
-        raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")
+        """Return a separate matplotlib figure, unknown to ``pyplot``: by default, the text."""
+        return figures.typed(self.text(figures.TYPED).split("\n"))
 
     def fill(self, ax: Axes) -> None:
         """Draw into axes. Raises ``NotImplementedError`` if the drawing needs its own figure."""

@@ -145,7 +145,7 @@ def show_colours(ax: Axes, colours: NDArray[np.float64]) -> None:
     ax.imshow(colours, extent=(0, width, height, 0), interpolation=sharp)
 
 
-LETTERS_A_LINE = 96
+LETTERS_A_LINE, TYPED = 96, 110
 
 
 def page(width: float, height: float) -> tuple[Figure, Axes]:
@@ -170,6 +170,13 @@ def ink(value: float, least: float, most: float) -> str:
     level = (value - least) / ((most - least) or 1)
     dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
     return "white" if dark and np.isfinite(level) else "black"
+
+
+def typed(lines: Sequence[str]) -> Figure:
+    """Return a page of lines in a monospaced font, `TYPED` letters wide."""
+    made, ax = page(TYPED * LETTER + 0.3, (len(lines) + 1) * LINE_HEIGHT)
+    write_lines(ax, 0.15, 0.15, lines)
+    return made
 
 
 def write_lines(ax: Axes, x: float, y: float, lines: Sequence[str], color: str = "black") -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-import foveate.look.draw.figures as figures
 from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
@@ -25,11 +24,7 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.records import spaced
 from foveate.look.stages import traced
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 MOST_TOKENS = 10  # of the vocabulary, the most probable at each position
-PAGE = 110  # letters of a line in a figure
 SHADED = 32  # characters of a strip in a terminal
 
 
@@ -126,14 +121,6 @@ class ForwardDrawing(Drawing):
         for (block, label), run in groupby(shown, lambda each: (each[1].block, each[1].label)):
             part = block.split(".")[0]
             yield part if part == label else f"{part} · {label}", [*run]
-
-    def figure(self) -> Figure:
-        """Draw the text: a line for each frame, its numbers in shades."""
-        lines = self.text(PAGE).split("\n")
-        wide, tall = PAGE * figures.LETTER, figures.LINE_HEIGHT * (len(lines) + 1)
-        made, ax = figures.page(wide + 0.2, tall + 0.2)
-        figures.write_lines(ax, 0.1, 0.2, lines)
-        return made
 
     def _strip(self, frame: FrameDrawing) -> Floats:
         """Return the numbers of a frame at the position shown, as rows."""

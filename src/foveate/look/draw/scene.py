@@ -176,8 +176,8 @@ class _Still:
             self._add(FancyBboxPatch((x, y), w, h, rounded, fc="none", ec=color, lw=1.4), alpha)
         size, is_group = 72 * INCHES / WIDE * TYPE, part.form == "group"
         place = (x + 0.06, y + 0.12) if is_group else (x + w / 2, y + h / 2)
-        inside = self.corner[0] <= place[0] <= self.corner[0] + INCHES
-        if inside and self.corner[1] <= place[1] <= self.corner[1] + INCHES * HIGH / WIDE:
-            label = cut(part.label, max(2, int(w * 72 / size / 0.55)))
-            side = "left" if is_group else "center"
-            figures.write(self.ax, *place, label, size=size, ha=side, alpha=alpha)
+        label = cut(part.label, max(2, int(w * 72 / size / 0.55)))
+        side, frame = "left" if is_group else "center", self.frame
+        figures.write(
+            self.ax, *place, label, size=size, alpha=alpha, ha=side, clip_path=frame, clip_on=True
+        )

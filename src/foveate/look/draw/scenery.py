@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from itertools import groupby, takewhile
 
+import foveate.look.draw.scene as parts
 from foveate.config import ConfigError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
 from foveate.look.draw.forward import places_of, produced_of
 from foveate.look.draw.parts import Numbers
-from foveate.look.draw.scene import (
-    HIGH,
-    WIDE,
-    Box,
-    SceneDrawing,
-    SceneEdge,
-    SceneNode,
-    ScenePanel,
-    SceneStop,
-)
-from foveate.look.forward import ForwardFrame, frames
+from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing
+from foveate.look.forward import Array, ForwardFrame, frames
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import block_of, suffixes
 from foveate.look.stages import traced
@@ -29,6 +21,7 @@ WORDS, STEM, LAYERS, OUTPUT = 488.0, 424.0, 144.0, 80.0  # tops of the rows of t
 TALL = 258.0  # of the box of layers, which is as wide as a part
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
+CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT = 0.02  # smaller weights are not drawn
 WHOLE = {  # by the parts of the model
     ("encoder", "decoder"): "The encoder reads all words at once. The decoder reads what it has "
@@ -36,12 +29,14 @@ WHOLE = {  # by the parts of the model
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
+SAME = "The same cell, with the same weights, at each position reads a word and the last state."
+ALL = "whole", "words", "stream"
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector h (its first numbers). The query is “{row}”.",
     "q": "Query, what “{row}” asks for: {query}.",
     "k": "Keys, what each word offers: {key}. The same W_k for all words.",
     "e": "Scores, query times key: {score}. With “{best}” the score is {e:.2f}.",
-    "α": "Weights: the softmax of the scores; they sum to 1. “{best}” has {alpha:.2f}.",
+    "α": "Weights: {weights}. “{best}” has {alpha:.2f}.",
     "v": "Values, what each word gives: {value}.",
     "c": "The answer is the mean of the values, by weight: {context}.",
     "o": "The c of all heads are joined, and W_o maps them to the size of the stream: {output}.",
@@ -82,28 +77,30 @@ class _Scene:
             part: [_plain(word) for word in words]
             for part, words in places_of(forced, self.film).items()
         }
-        self.produced = produced_of(forced, self.places.get("decoder", ()))
+        self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
-        self.nodes: list[SceneNode] = []
-        self.edges: list[SceneEdge] = []
-        self.panels: list[ScenePanel] = []
-        self.stops: list[SceneStop] = []
+        self.nodes: list[parts.SceneNode] = []
+        self.edges: list[parts.SceneEdge] = []
+        self.panels: list[parts.ScenePanel] = []
+        self.stops: list[parts.SceneStop] = []
         self.notes: list[str] = []
 
     def box_of(self, name: str) -> Box:
-        return next(node.box for node in self.nodes if node.name == name)
+        """Return where a block is drawn; of one that is drawn at each step, the first."""
+        boxes = {node.name: node.box for node in self.nodes}
+        return boxes[name if name in boxes else f"{name} 0"]
 
     def node(self, name: str, label: str, box: Box, **more: object) -> None:
         fields = {"name": name, "label": label, "box": box, **more}
-        self.nodes.append(SceneNode.model_validate(fields))
+        self.nodes.append(parts.SceneNode.model_validate(fields))
 
     def edge(self, name: str, *points: tuple[float, float], **more: object) -> None:
         fields = {"name": name, "points": points, "tag": "stream", **more}
-        self.edges.append(SceneEdge.model_validate(fields))
+        self.edges.append(parts.SceneEdge.model_validate(fields))
 
     def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
         fields = {"name": name, "caption": caption, "shows": shows, **more}
-        self.stops.append(SceneStop.model_validate(fields))
+        self.stops.append(parts.SceneStop.model_validate(fields))
 
     def build(self, block: str | None, head: int, query: int | None) -> None:
         """Draw the parts side by side, then stop at the whole, in each layer, inside, over time."""
@@ -113,20 +110,26 @@ class _Scene:
         for number, part in enumerate(sides):
             left = 20 + (SIDE + 60) * number if len(sides) > 1 else (WIDE - wide) / 2
             self._words(part.name, left, wide)
-            self._stack(part, last if part is sides[-1] else [], left, wide)
-        caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
-        self.stop("whole", caption, ["whole", "words", "stream"])
-        for part in sides:
+            rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
+            if cells:
+                self._unrolled(part, cells[:ROWS], rest, left, wide)
+            else:
+                self._stack(part, rest, left, wide)
+        recurs = any(block.steps for part in sides for block in part.blocks)
+        caption = SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
+        self.stop("whole", caption, ALL)
+        if recurs and len(sides) > 1:
+            self._reading(sides)
+        for part in [] if recurs else sides:
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
                 x, y, w, _ = self.box_of(part.name)
-                text = " → ".join(map(_name, inner))
-                self.stop(
-                    f"{part.name} layer",
-                    f"Layer {inner[0].layer} of the {part.name}: {text}. "
-                    "The result of each branch is added to the stream.",
-                    ["stream", "layer"], box=(x + (w - SIDE) / 2, y, SIDE, SIDE * HIGH / WIDE),
-                )  # fmt: skip
+                box = x + (w - SIDE) / 2, y, SIDE, SIDE * HIGH / WIDE
+                text = (
+                    f"Layer {inner[0].layer} of the {part.name}: {' → '.join(map(_name, inner))}."
+                )
+                text += " The result of each branch is added to the stream."
+                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box)
         self._insides(block, head, query)
         if "decoder" in self.places:
             self._steps()
@@ -145,23 +148,18 @@ class _Scene:
                 room = pitch * (1 + close)
                 x = max(0.0, min(WIDE - room, left + pitch * (k + 0.5) - room / 2))
                 box = x, y, room - 6, 34.0
-                self.node(f"{part} {kind} {k}", _plain(word), box, form="word", tag="words")
+                self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream."""
         drawn, name, stream = _layer_of(part, self.layer), part.name, left + STREAM
-        start = next(
-            (k for k, b in enumerate(part.blocks) if b.layer is not None), len(part.blocks)
-        )
-        before = [b for b in part.blocks[:start] if b.layer is None]
-        after = [b for b in part.blocks[start:] if b.layer is None] + [*rest]
+        before = [*takewhile(lambda b: b.layer is None, part.blocks)]
+        after = [b for b in part.blocks[len(before) :] if b.layer is None] + [*rest]
         layers = len({b.layer for b in part.blocks} - {None})
-        self.node(name, f"{layers} ×", (left, LAYERS, wide, TALL), form="group")
-        for row, y, blocks, hue in ((" + ", STEM, before, 5), (" → ", OUTPUT, after, 3)):
-            if blocks:
-                detail = [b.equation for b in blocks]
-                label, box = row.join(map(_name, blocks)), (left, y, wide, 44)
-                self.node(f"{name} {label}", label, box, hue=hue, tag="whole", detail=detail)
+        if layers:
+            self.node(name, f"{layers} ×", (left, LAYERS, wide, TALL), form="group")
+        self._row(name, before, (left, STEM, wide, 44), " + ", 5)
+        self._row(name, after, (left, OUTPUT, wide, 44), " → ", 3)
         self.edge(f"{name} stream", (stream, STEM), (stream, OUTPUT + 44 * bool(after)))
         groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
         branches = [group for group in groups if group[0].branch is not None]
@@ -184,61 +182,128 @@ class _Scene:
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
         self._block(main, (x, y, wide - 210, high))
         if "encoder" in main.reads:
-            memory = self.box_of("encoder")[0] + STREAM
+            memory = STREAM + 20
             points = (memory, OUTPUT), (memory, OUTPUT - 8), (left - 22, OUTPUT - 8)
             self.edge(f"{main.name} memory", *points, (left - 22, y + 26), (x, y + 26), hue=0)
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
 
-    def _block(self, block: ModelBlock, box: Box, tag: str = "") -> None:
-        amount = f"{block.amount} parameters" if block.parameters else ""
+    def _unrolled(
+        self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
+        left: float, wide: float,
+    ) -> None:  # fmt: skip
+        """Draw the cells of a part once for each position, and the contexts of its attention."""
+        letter = "s" if part.name == "decoder" and "encoder" in self.places else "h"
+        attends = next((b for b in part.blocks if b.family == "attention"), None)
+        count = min(len(cells[0].steps), MOST)
+        pitch, first = wide / count, CELLS - 50 * (attends is not None)
+        top, stacked = first - PITCH * (len(cells) - 1), len(cells) > 1 and not cells[1].backwards
+        after = [*(b for b in part.blocks if b.label == "readout"), *rest]
+        self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", 3)
+        fed = (cells[0].name, "fed") in {(f.block, f.name) for f in self.film}
+        for k in range(count):
+            x, wider = left + pitch * (k + 0.15), pitch * 0.7
+            for row, block in enumerate(cells):
+                y, middle = first - PITCH * row, x + wider / 2
+                label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
+                self._block(block, (x, y, wider, CELL), label, f" {k}")
+                ends = [(x - 0.3 * pitch, y + CELL / 2), (x, y + CELL / 2)]
+                if k:
+                    self.edge(f"{block.name} {k} on", *ends[:: -1 if block.backwards else 1])
+                ends = [(middle, y + PITCH if row else WORDS), (middle, y + CELL)]
+                if block.backwards and row == 1:  # it reads the words as well
+                    beside = x + wider + 0.15 * pitch
+                    ends = [(beside, WORDS), (beside, y + CELL + 17), (x + wider, y + CELL)]
+                self.edge(f"{block.name} {k} in", *ends)
+            if attends:
+                box = x - pitch * 0.13, 176.0, pitch * 0.6, 44.0
+                self._block(attends, box, f"c_{k + 1}", f" {k}")
+                middle, end = x + pitch * 0.17, top if fed else OUTPUT + 44
+                self.edge(f"{attends.name} {k} on", (middle, 220 if fed else 176), (middle, end))
+            if after:
+                ends = [(x + pitch * 0.58, top), (x + pitch * 0.58, OUTPUT + 44)]
+                self.edge(f"{part.name} output {k}", *ends)
+
+    def _reading(self, sides: Sequence[ModelPart]) -> None:
+        """Stop at each word that the encoder reads, then at what it hands to the decoder."""
+        read, write = ([b for b in part.blocks if b.steps][:ROWS] for part in sides[:2])
+        part, last = sides[0].name, len(self.places[sides[0].name][:MOST]) - 1
+        both = " The second row reads from the end." * any(b.backwards for b in read)
+        for k, word in enumerate(self.places[part][: last + 1] if read else ()):
+            lit = [f"{b.name} {last - j if b.backwards else j}" for b in read for j in range(k + 1)]
+            text = f"Reading “{word}”: the new state depends on the word and on the state before."
+            self.stop(f"reading {k + 1}", text + both, ALL, lit=[*lit, f"{part} reads {k}"])
+        if not read or not write:
+            return
+        ends = [f"{b.name} {0 if b.backwards else last}" for b in read if b.layer == read[-1].layer]
+        begin = f"{write[0].name} 0"
+        u, v, _, _ = self.box_of(begin)
+        for number, end in enumerate(ends):
+            x, y, w, _ = self.box_of(end)
+            start = (x + w / 2, y) if number else (x + w, y + CELL / 2)
+            high, into = y - 24 if number else y + CELL / 2, v + CELL / 2
+            points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
+            self.edge(f"bridge {number}", *points, hue=3)
+        attends = any(b.family == "attention" for b in sides[1].blocks)
+        text = "The decoder begins with the last state of the encoder"
+        text += " in both directions" * bool(both)
+        text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
+        self.stop("bridge" if attends else "bottleneck", text, ALL, lit=["bridge", *ends, begin])
+
+    def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str, hue: int) -> None:
+        """Draw blocks that follow one another as one box, if there are any."""
+        label, detail = join.join(map(_name, blocks)), [block.equation for block in blocks]
+        if blocks:
+            self.node(f"{part} {label}", label, box, hue=hue, tag="whole", detail=detail)
+
+    def _block(
+        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = ""
+    ) -> None:
+        amount = f"{block.parameters:,} parameters" if block.parameters else ""
         detail = [text for text in (block.equation, block.output, amount) if text]
-        self.node(block.name, _name(block), box, hue=block.hue, tag=tag, detail=detail)
+        more = {"hue": block.hue, "tag": tag, "detail": detail}
+        self.node(block.name + suffix, label or _name(block), box, **more)
 
     def _insides(self, block: str | None, head: int, query: int | None) -> None:
         """Stop at the heads of each attention, and at the numbers of one query in one of them."""
-        drawn = [node.name for node in self.nodes]
+        drawn = {name for node in self.nodes for name in (node.name, node.name.split(" ")[0])}
         maps = {f.block: f for f in self.film if f.name == "weights" and f.block in drawn}
+        maps |= {f.block: f for f in self.film if f.name == "state" and f.block in drawn}
         chosen = [n for n in maps if not block or block in suffixes(block_of(n))]
         if block and not chosen:
             raise ConfigError(f"--block {block}: expected one of {', '.join(map(block_of, maps))}")
         for name, weights in maps.items():
             stages = {f.name: f for f in self.film if f.block == name}
-            self._attention(weights, stages, head, query, name == chosen[0])
+            if weights.name == "weights":
+                self._attention(weights, stages, head, query, name == chosen[0])
+            elif name == next(n for n in [*chosen, *maps] if maps[n].name == "state"):
+                self._cell(name, query if name in chosen[:1] else None)
 
     def _attention(
         self, weights: ForwardFrame, stages: dict[str, ForwardFrame], head: int, query: int | None,
         deep: bool,
     ) -> None:  # fmt: skip
         """Add the inside of an attention, with a stop for all heads; and for each if ``deep``."""
-        heads, count, _ = weights.values.shape
-        row = min(1, count - 1) if query is None or not deep else query
-        if row >= count or head >= heads:
-            wrong = f"--query {query}" if row >= count else f"--head {head}"
-            raise ConfigError(f"{wrong}: there are {count if row >= count else heads}, from 0")
-        rows, columns = (self._named(w, n) for w, n in zip(
-            (weights.rows, weights.columns), weights.values.shape[1:], strict=True))  # fmt: skip
+        heads, count, keys = weights.values.shape
+        row = _checked("--query", min(1, count - 1) if query is None or not deep else query, count)
+        _checked("--head", head, heads)
+        rows, columns = self._named(weights.rows, count), self._named(weights.columns, keys)
         number, name = len(self.panels), weights.block
         values = {n: f.values for n, f in stages.items() if f.values.ndim == 3}
         read = {"h": stages["query"].reads, "memory": stages["key"].reads}
         values |= {n: self.film[numbers[0]].values for n, numbers in read.items() if numbers}
-        equations = {n: f.equation for n, f in stages.items()}
-        self.panels.append(ScenePanel(
-            node=name, rows=rows, columns=columns, head=head, row=row, equations=equations,
-            values={n: Numbers.exact(v) for n, v in values.items()},
-        ))  # fmt: skip
-        x, y, w, h = self.box_of(name)
-        box = x + (w - h * WIDE / HIGH) / 2, y, h * WIDE / HIGH, h
+        self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row)
+        box = self._inside(name)
         spoken = f"{name.split('.')[0]} {name.split('.')[-1].replace('_', '-')}"
 
         def stop(suffix: str, caption: str, shows: Sequence[str], lit: Sequence[str]) -> None:
             named = [[f"{name} {each}" for each in names] for names in (shows, lit)]
             self.stop(spoken + suffix, caption, named[0], lit=named[1], panel=number, box=box)
 
-        every = [f"head {k} query {row}" for k in range(heads)]
+        every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words = [f"query {row}", "key"]
-        text = f"{heads} heads: what “{rows[row]}” attends to. The wider an arc, the larger α."
+        text = f"{heads} head{plural}: what “{rows[row]}” attends to. Wider arcs: larger α."
         stop("", text, ["heads", *(f"head {k}" for k in range(heads))], [*words, "chip", *every])
         for k in range(heads if deep else 0):
             best = int(weights.values[k, row].argmax())
@@ -250,11 +315,48 @@ class _Scene:
         best = int(weights.values[head, row].argmax())
         e = float(values["score"][min(head, len(values["score"]) - 1), row, best])
         facts = {"row": rows[row], "best": columns[best], "e": e}
-        facts |= equations | {"alpha": float(weights.values[head, row, best])}
+        facts |= {n: f.equation for n, f in stages.items()}
+        facts |= {"alpha": float(weights.values[head, row, best])}
         for k, (stage, template) in enumerate(BUILD.items(), start=1):
             shows = ["o"] if stage == "o" else [*BUILD][:k]
             lit = [stage, "h word", f"name {stage}"]
             stop(f" numbers {stage}", template.format(**facts), shows, lit)
+
+    def _panel(
+        self, node: str, stages: Mapping[str, ForwardFrame], values: Mapping[str, Array],
+        **more: object,
+    ) -> None:  # fmt: skip
+        equations = {name: frame.equation for name, frame in stages.items()}
+        numbers = {name: Numbers.exact(array) for name, array in values.items()}
+        fields = {"node": node, "equations": equations, "values": numbers, **more}
+        self.panels.append(parts.ScenePanel.model_validate(fields))
+
+    def _inside(self, name: str) -> Box:
+        """Return the largest rectangle of a stop's proportions in the middle of a node."""
+        x, y, w, h = self.box_of(name)
+        unit = min(w / WIDE, h / HIGH)
+        return x + (w - unit * WIDE) / 2, y + (h - unit * HIGH) / 2, unit * WIDE, unit * HIGH
+
+    def _cell(self, name: str, query: int | None) -> None:
+        """Add the inside of a recurrent cell at one step, with a stop for each of its stages."""
+        stages = {f.name: f for f in self.film if f.block == name}
+        count, part = stages["state"].values.shape[1], name.split(".")[0]
+        row = _checked("--query", min(2, count - 1) if query is None else query, count)
+        reads = {
+            n: [self.film[k].name for k in f.reads if self.film[k].block == name]
+            for n, f in stages.items()
+        }
+        rows, home = self._named(part, count), f"{name} {min(row, MOST - 1)}"
+        values = {n: f.values for n, f in stages.items()}
+        self._panel(name, stages, values, rows=rows, row=row, reads=reads)
+        first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
+        for k, stage in enumerate(["reads", *later]):
+            text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first numbers."
+            text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
+            shows = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later[:k])]
+            lit, box = shows[-1:] if k else shows, self._inside(home)
+            stop, panel = f"{part} cell numbers {stage}", len(self.panels) - 1
+            self.stop(stop, text, shows, lit=lit, panel=panel, box=box)
 
     def _named(self, part: str, count: int) -> list[str]:
         words = self.places.get(part, ())
@@ -262,31 +364,41 @@ class _Scene:
 
     def _steps(self) -> None:
         """Stop at each step of decoding: the words read so far, and the one that is written."""
-        cross = [f for f in self.film if f.name == "weights" and f.columns == "encoder"]
-        cross = [
-            f for f in cross if f.rows == "decoder" and f.block in {n.name for n in self.nodes}
-        ]
+        drawn, ends = {n.name.split(" ")[0] for n in self.nodes}, ("weights", "decoder", "encoder")
+        cross = [f for f in self.film if (f.name, f.rows, f.columns) == ends and f.block in drawn]
+        cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
-            shows = ["whole", "words", "stream", *[f"step {t}"] * bool(cross)]
-            if cross:
-                lit += [cross[-1].block, *self._arcs(cross[-1], t)]
+            lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
+            lit += self._arcs(cross[-1], t) if cross else []
             text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
+            text += " Arcs: what it attends to." * bool(cross)
+            shows = [*ALL, *[f"step {t}"] * bool(cross)]
             self.stop(f"step {t + 1}", text, shows, lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
-        """Draw the weights of one step, the mean of all heads, to the words of the source."""
-        x, y, _, h = self.box_of(frame.block)
-        weights, made = frame.values.mean(axis=0)[t].tolist(), []
-        for s, alpha in enumerate(weights[:MOST]):
+        """Draw the weights of one step, the mean of all heads, to the words or states read."""
+        names = [node.name for node in self.nodes]
+        home = f"{frame.block} {t}" if f"{frame.block} {t}" in names else frame.block
+        x, y, _, h = self.box_of(home)
+        made = [home]
+        for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
+            states = (n for n in reversed(names) if n.startswith("encoder") and f"cell {s}" in n)
             if alpha >= FAINT:
-                u, v, w, _ = self.box_of(f"encoder reads {s}")
-                points = (x, y + h / 2), (x - 160, y + h), (u + w / 2, v - 160), (u + w / 2, v)
+                u, v, w, _ = self.box_of(next(states, f"encoder reads {s}"))
+                points = (x, y + h / 2), (x - 160, y + h / 2), (u + w / 2, v - 160), (u + w / 2, v)
                 made.append(f"{frame.block} step {t} {s}")
                 self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")
         return made
+
+
+def _checked(option: str, value: int, count: int) -> int:
+    """Return a number below a count. Raises `ConfigError` for others."""
+    if value >= count:
+        raise ConfigError(f"{option} {value}: there are {count}, from 0 to {count - 1}")
+    return value
 
 
 def _layer_of(part: ModelPart, layer: int) -> list[ModelBlock]:

@@ -1,22 +1,19 @@
-"""The drawing of one step, stage by stage, and of all steps as a film, with their rendering.
+"""The drawing of one query or step, stage by stage, and its rendering.
 
 The browser's renderer is ``web/src/core/steps.ts``.
 """
 
-import textwrap
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from pydantic import Field
 from rich.cells import cell_len
 
 from foveate.config import ConfigError
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
-from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Text
 from foveate.look.draw.terminal import cut
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import spaced
@@ -30,14 +27,6 @@ from foveate.look.stages import (
 )
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
-
-WRITTEN = 24  # numbers of a vector that are written into their cells
-FRAMES = 12  # queries or steps of a film
-FILM = {  # stages of a film; if there are none, all with a row for each query
-    *("query features", "score", "bias", "mask", "weights", "context"),
-    *("input", "input gate", "forget gate", "output gate", "reset gate", "update gate"),
-    *("candidate", "cell", "state"),
-}
 
 
 class StageDrawing(DrawingPart):
@@ -57,21 +46,16 @@ class StageDrawing(DrawingPart):
     least: float
     most: float
 
-    def sheet(self, frame: int) -> SheetDrawing:
+    def at(self, frame: int) -> Floats:
         """Return the numbers of one frame."""
-        values = self.values.array[frame if len(self.values.array) > 1 else 0]
-        few = len(values) == 1 and values.shape[1] <= WRITTEN
-        label = f"{self.equation} · {self.origin.split(' · ')[0]}"
-        return sheet(
-            self.title, values, self.rows, self.columns, "", self.across,
-            ColorScale(self.least, self.most, label), 0.022 * values.shape[1], few,
-        )  # fmt: skip
+        values: Floats = self.values.array[frame if len(self.values.array) > 1 else 0]
+        return values
 
 
 class StepsDrawing(Drawing):
-    """The stages of each query or step, a frame each; ``frame`` is shown first, a film where None.
+    """The stages of each query or step, a frame each; ``frame`` is shown first, by default 0.
 
-    Pictures and terminals show the essential stages of the first queries as a film, a row each.
+    Pictures and terminals show one of them.
     """
 
     kind: Literal["steps"] = "steps"
@@ -83,39 +67,10 @@ class StepsDrawing(Drawing):
         stages: Arrays = {stage.title: stage.values.array for stage in self.stages}
         return stages | {"frames": np.array(self.frames)}
 
-    @property
-    def heading(self) -> str:
-        """The title, and the query or step that is shown."""
-        return self.title if self.frame is None else f"{self.title}: {self.frames[self.frame]}"
-
-    def film(self) -> SheetGrid:
-        """Return the essential stages side by side, a row per query or step, for the first ones."""
-        count = len(self.frames)
-        each = [s for s in self.stages if s.values.shape[:2] == (count, 1)]
-        sheets = [
-            sheet(
-                s.title, s.values.array[:FRAMES, 0], self.frames[:FRAMES], s.columns, "",
-                s.across, ColorScale(s.least, s.most, s.equation or " "),
-            )
-            for s in [s for s in each if s.title in FILM] or each
-        ]  # fmt: skip
-        of = f"Rows 0 to {FRAMES - 1} of {count}; --query N shows another, HTML all. "
-        caption = (of if count > FRAMES else "") + self.caption
-        return SheetGrid(title=self.heading, caption=caption, sheets=sheets, across=len(sheets))
-
-    def figure(self) -> Figure:
-        """Draw a film of all frames, or the stages of one query or step below each other."""
-        if self.frame is None:
-            return self.film().figure()
-        sheets = [stage.sheet(self.frame) for stage in self.stages]
-        caption = textwrap.fill(self.caption, 90)
-        return SheetGrid(title=self.heading, caption=caption, sheets=sheets, across=1).figure()
-
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """Return the numbers of a frame, as many per row as fit; a film of all frames in shades."""
-        if self.frame is None:
-            return self.film().text(width or 100, color)
-        lines, fitting = [self.heading], width or 100
+        """Return the numbers of a frame, as many per row as fit."""
+        frame, fitting = self.frame or 0, width or 100
+        lines = [f"{self.title}: {self.frames[frame]}"]
         for number, stage in enumerate(self.stages, start=1):
             lines += ["", f"{number:>2} {stage.title}   {stage.equation}"]
             lines += [f"   {stage.origin} · {' × '.join(map(str, stage.shape))}"]
@@ -124,7 +79,7 @@ class StepsDrawing(Drawing):
             shown = max(1, (fitting - left - 6) // 10)
             if labels:
                 lines.append(" " * (left + 3) + "".join(f"{each:>10}" for each in labels[:shown]))
-            values = stage.sheet(self.frame).values.array
+            values = stage.at(frame)
             rows = [cut(row) for row in stage.rows] or [""] * len(values)
             for row, cells in zip(rows, values, strict=True):
                 numbers = "".join(f"{cell:>10.4f}" for cell in cells[:shown])

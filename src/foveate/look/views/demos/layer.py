@@ -22,15 +22,12 @@ NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
 NUMBERED = ("1", "2", "3", *MOMENTS)
 ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
 SPELLED = {"relu": "ReLU", "gelu": "GELU"}
-Part = Literal["norm", "order", "feed-forward", "dropout"]
+Part = Literal["norm", "feed-forward", "dropout"]
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 PARTS = {  # the matrices of each part, and what they show
     "norm": ("layer norm of x + f(x)", "batch norm of x + f(x)", "Layer norm: mean 0, "
              "variance 1 over the numbers of one word. Batch norm: over all words of a batch, for "
              "each number."),
-    "order": ("x", "pre: x + f(norm(x))", "x + f(x)", "post: norm(x + f(x))", "Pre: the sum "
-              "passes x on unchanged. Post: the sum, including x, is normalised to mean 0 and "
-              "variance 1 at every layer. f is attention."),
     "feed-forward": ("x", "x W₁ + b₁", "activation", "× W₂ + b₂", "The same two matrices for "
                      "every word, with the activation in between."),
     "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some numbers of f(x) are "
@@ -69,13 +66,10 @@ def matrices(
     added, x = attention(x, x)[0], x[0]
     inner, total, dropped = forward.inner(x), x + added, Dropout(drop)(added)
     norm, columns = LayerNorm(LayerNorm.Config(), 3), BatchNorm(BatchNorm.Config(), 3)(total)
-    before, by_row = x + attention(norm(x)[None], norm(x)[None])[0][0], with_moments(norm(total))
+    by_row = with_moments(norm(total))
     by_column = torch.cat((columns, columns.mean(0, True), columns.var(0, False, keepdim=True)))
     return {
         "x": (x, WORDS, NO),
-        "pre: x + f(norm(x))": (with_moments(before), WORDS, NUMBERED),
-        "x + f(x)": (total, WORDS, NO),
-        "post: norm(x + f(x))": (by_row, WORDS, NUMBERED),
         "layer norm of x + f(x)": (by_row, WORDS, NUMBERED),
         "batch norm of x + f(x)": (by_column, (*WORDS, *MOMENTS), ("1", "2", "3")),
         "x W₁ + b₁": (inner, WORDS, NO), "activation": (forward.activate(inner), WORDS, NO),

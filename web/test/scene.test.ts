@@ -1,0 +1,46 @@
+import { expect, test } from "vitest";
+import { insideOf, largestOf, levelsOf } from "../src/core/insides";
+import { between, isLit, isShown } from "../src/core/scene";
+import type { Values } from "../src/core/numbers";
+import type { ScenePanel } from "../src/core/types";
+
+test("the camera begins and ends at its stops, and the place that both share stays where it is", () => {
+  const whole: [number, number, number, number] = [0, 0, 1240, 560], near: [number, number, number, number] = [100, 50, 124, 56];
+  expect(between(whole, near, 0)).toEqual(whole);
+  between(whole, near, 1).forEach((side, k) => expect(side).toBeCloseTo(near[k]!));
+  const half = between(whole, near, 0.5); // a zoom about one point: it is at the same share of every picture
+  const share = (box: readonly number[]) => ((1000 / 9 - box[0]!) / box[2]!);
+  expect(share(half)).toBeCloseTo(share(whole));
+  expect(share(half)).toBeCloseTo(share(near));
+  expect(between(whole, [620, 0, 1240, 560], 0.5)[0]).toBeCloseTo(310);
+});
+
+test("a stop lights what begins with its names, whole words only", () => {
+  expect(isLit({ lit: ["cell 1"] }, "cell 1 in")).toBe(true);
+  expect(isLit({ lit: ["cell 1"] }, "cell 12")).toBe(false);
+  expect(isLit({ lit: [] }, "anything")).toBe(true);
+  expect([isShown({ shows: ["a"] }, ""), isShown({ shows: ["a"] }, "a"), isShown({ shows: ["a"] }, "b")]).toEqual([true, true, false]);
+});
+
+test("of many keys the heaviest are kept, in the order of the text", () => {
+  expect(largestOf([0.1, 0.5, 0.05, 0.35], 2)).toEqual([1, 3]);
+});
+
+test("a stage stands right of all that it is computed from", () => {
+  const levels = levelsOf({ input: [], before: [], gate: ["input", "before"], kept: ["gate", "before"], state: ["kept"] });
+  expect([...levels]).toEqual([["input", 0], ["before", 0], ["gate", 1], ["kept", 2], ["state", 3]]);
+});
+
+test("inside an attention each weight is an arc and each number stands in its box", () => {
+  const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
+  const values = new Map(Object.entries({
+    weights: made([1, 1, 2], [0.25, 0.75]), score: made([1, 1, 2], [1, 2]), query: made([1, 1, 2], [1, 0]), key: made([1, 2, 2], [1, 0, 2, 0]),
+    value: made([1, 2, 1], [4, 8]), context: made([1, 1, 1], [7]), output: made([1, 1, 1], [14]),
+  }));
+  const panel: ScenePanel = { node: "a", rows: ["q"], columns: ["k", "l"], values: {}, equations: {}, reads: {}, head: 0, row: 0 };
+  const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
+  expect(edges.filter(({ name }) => name.startsWith("a head 0 query 0")).map(({ weight }) => weight)).toEqual([0.25, 0.75]);
+  const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
+  expect([texts("a e 1"), texts("a α 1"), texts("a c own"), texts("a o out")]).toEqual([["2.00"], ["0.75"], ["7.00"], ["14.00"]]);
+  for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
+});

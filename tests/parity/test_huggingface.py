@@ -108,7 +108,9 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "M2M100ForConditionalGeneration", "M2M100Config", SIDES | {"scale_embedding": True}
     ),
     "mbart": ("MBartForConditionalGeneration", "MBartConfig", SIDES),
-    "mt5 gated": ("MT5ForConditionalGeneration", "MT5Config", T5 | {"feed_forward_proj": "gated-gelu"}),
+    "mt5 gated": (
+        "MT5ForConditionalGeneration", "MT5Config", T5 | {"feed_forward_proj": "gated-gelu"}
+    ),
 }  # fmt: skip
 HEADS = {"bert", "bert joined", "roberta"}  # of which something is left out
 PAIRS = {

@@ -49,10 +49,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const svg = s("svg", { class: "fv-scene-picture", role: "img", tabindex: 0 },
     s("defs", {}, s("marker", { id: mark, viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "fv-arrowhead", d: "M0 0L8 4L0 8z" }))), ...layers);
   const head = svg.querySelector("marker")!, view = h("div", { class: "fv-scroll" }, svg);
-  const caption = h("output", { class: "fv-scene-caption", "aria-live": "polite" }), detail = h("p", { class: "fv-quiet" });
+  const caption = h("output", { class: "fv-scene-caption", "aria-live": "polite" });
   const go = (text: string, name: string, by: number) => h("button", { type: "button", "aria-label": name, click: () => { move(by); } }, text);
   const chooser = h("select", { "aria-label": "camera stop", change: () => { show(Number(chooser.value)); } }, ...stops.map(({ name }, k) => h("option", { value: k }, `${k + 1} ${name}`)));
-  stage.body.append(view, caption, detail, h("div", { class: "fv-walk", "data-unsaved": true }, go("‹", "before (←)", -1), go("›", "next (→)", 1), chooser));
+  stage.body.append(view, caption, h("div", { class: "fv-walk", "data-unsaved": true }, go("‹", "before (←)", -1), go("›", "next (→)", 1), chooser));
 
   const hue = (number: number | null) => (number === null ? "" : ` fv-hue-${number}`);
   const addNode = (node: Inner) => {
@@ -71,9 +71,9 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     lines.push({ edge, path });
     layers[1].append(path);
   };
-  const tell = ({ name, label, detail: computes }: Inner) => { detail.textContent = computes.length ? `${label || name}: ${computes.join(" · ")}` : ""; };
+  const tell = ({ name, label, detail }: Inner) => { if (detail.length) caption.textContent = `${label || name}: ${detail.join(" · ")}`; };
 
-  const failed = (error: unknown) => { detail.textContent = String(error); };
+  const failed = (error: unknown) => { caption.textContent = String(error); };
   /** The inside of a panel, made when the camera first goes there. */
   const open = (number: number) => {
     opened.add(number);
@@ -113,8 +113,8 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     for (const { edge, path } of lines) lighten(path, edge);
   };
   const size = () => {
-    const room = stage.body.clientWidth || WIDE, tall = tallOf(stage.body, undefined);
-    const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), (WIDE * LEAST) / TYPE);
+    const room = stage.body.clientWidth || WIDE, slide = tallOf(stage.body, 0), tall = slide ? slide - caption.offsetHeight - 24 : tallOf(stage.body);
+    const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), slide ? 99 : (WIDE * LEAST) / TYPE);
     svg.setAttribute("width", String(wide));
     svg.setAttribute("height", String((wide * HIGH) / WIDE));
   };
@@ -131,7 +131,6 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     chooser.value = String(at);
     caption.replaceChildren(...indexed(stop.caption).map(({ text, tag }) => h(tag, {}, text)));
     svg.setAttribute("aria-label", `${stop.name}: ${stop.caption}`);
-    detail.textContent = "";
     cancelAnimationFrame(frame);
     paint();
     size();

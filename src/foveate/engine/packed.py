@@ -545,7 +545,8 @@ class PackedEngine(ModelEngine):
         def searched(share: list[int]) -> Outputs:
             first = sources[share[0]][: int(bare)]  # in place of a start
             own = replace(settings, start=first[0]) if first else settings
-            return CompiledSearch(self.compiled, own, forbids).outputs(
+            engine = CompiledSearch(self.compiled, own, forbids)
+            return engine.outputs(
                 [self._read(sources[n][len(first) :]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share] if prefixes else (),

@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
@@ -446,7 +445,7 @@ class PackedEngine(ModelEngine):
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
         check_lists(len(sources), request.prefixes, request.required)
-        search, own_end = PackedSearch.of(request.search.config), self._ends[1]
+        search, own_end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
         phrases = self.phrases(request.required, search)
         outputs = self.decode(
             sources, search, request.num or search.beam_size, request.prefixes,
@@ -460,8 +459,8 @@ class PackedEngine(ModelEngine):
             listen(list(output))
             return ()
 
-        search = PackedSearch.of(request.search.config)
-        end = self._ends[1] if request.end is None else request.end
+        search, end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
+        end = end if request.end is None else request.end
         return self.decode([source], search, 1, (), forbids, end)
 
     def forbidding(self, banned: Sequence[str]) -> Forbids | None:
@@ -480,11 +479,6 @@ class PackedEngine(ModelEngine):
     def _continues(self) -> bool:
         """True if outputs continue their sources."""
         return self.task == "language"
-
-    @property
-    def _ends(self) -> tuple[int, int]:
-        """The ids that outputs begin after, and end with."""
-        return self.tokenizers[-1].text_ends if self._continues else (BOS, EOS)
 
     def each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
         """The results of all items, by as many threads as the engine may take."""
@@ -538,16 +532,13 @@ class PackedEngine(ModelEngine):
         if required:
             settings = replace(settings, pieces=word_pieces(self.tokenizers[-1]))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
-        bare = self._continues and self.tokenizers[-1].startless
-        size = 1 if bare else max(1, min(SHARE, -(-len(filled) // self.threads)))
+        size = max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
 
         def searched(share: list[int]) -> Outputs:
-            first = sources[share[0]][: int(bare)]  # in place of a start
-            own = replace(settings, start=first[0]) if first else settings
-            engine = CompiledSearch(self.compiled, own, forbids)
+            engine = CompiledSearch(self.compiled, settings, forbids)
             return engine.outputs(
-                [self._read(sources[n][len(first) :]) for n in share],
+                [self._read(sources[n]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share] if prefixes else (),
                 [self._likely(sources[n]) for n in share] if shortens else (),
@@ -562,8 +553,9 @@ class PackedEngine(ModelEngine):
         except BaseException:
             failed.set()
             raise
-        for n, hypotheses in zip(filled, chain.from_iterable(each), strict=True):
-            outputs[n] = hypotheses
+        for share, results in zip(shares, each, strict=True):
+            for n, hypotheses in zip(share, results, strict=True):
+                outputs[n] = hypotheses
         check_outputs([outputs[n] for n in filled], filled)
         return outputs
 
@@ -583,7 +575,7 @@ class PackedEngine(ModelEngine):
         )  # fmt: skip
         writes = self.tokenizers[-1]
         return Settings(
-            self._ends[0], end, search.beam_size, count, search.length_penalty,
+            EOS if self._continues else BOS, end, search.beam_size, count, search.length_penalty,
             length_offset=search.length_offset, stop=STOPS.index(search.stop),
             min_length=search.min_length, no_repeat=search.no_repeat, never=never,
             room=16 if self.compiled.bytes < NEAR else 64,
@@ -661,7 +653,7 @@ class PackedEngine(ModelEngine):
 
     def _maps(self, source: Ids, target: Ids) -> Maps:
         """The maps of all attentions as a target is produced."""
-        search = CompiledSearch(self.compiled, Settings(self._ends[0], EOS))
+        search = CompiledSearch(self.compiled, Settings(EOS if self._continues else BOS, EOS))
         forced = partial(search.log_probabilities, source, target)
         written = len(target) + (0 if self.task == "translation" else len(source))
         return search.maps(dict(enumerate(self.attentions)), forced, len(source), written)

@@ -238,8 +238,7 @@ def config_type(annotation: object) -> type[Config] | None:
 
 def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
     annotation, config = field.annotation, config_type(field.annotation)
-    parts = typing.get_args(annotation)
-    if value == "none" and type(None) in parts:
+    if value == "none" and type(None) in typing.get_args(annotation):
         return None
     if config is None or isinstance(value, Config) or value is None:
         return tuple(value) if isinstance(value, list) else value

@@ -367,8 +367,7 @@ def _value(value: object) -> str:
     if value is None:
         return "absent"
     if isinstance(value, Config):
-        changed = value.differences()
-        inner = ", ".join(f"{key} = {_value(v)}" for key, v in changed.items())
+        inner = ", ".join(f"{key} = {_value(v)}" for key, v in value.differences().items())
         return f"{value.kind or ''}{{{inner}}}" if inner else (value.kind or "{}")
     if isinstance(value, str):
         return f'"{value}"'

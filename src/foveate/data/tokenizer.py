@@ -182,8 +182,7 @@ class Tokenizer(Configurable, ABC):
 
     def encode_lines(self, text: str) -> list[int]:
         """Return the ids of a text of any number of lines, with an end between each two."""
-        lines = self.encode_ids(text.split("\n"))
-        return [i for line in lines for i in (EOS, *line)][1:]
+        return [i for line in self.encode_ids(text.split("\n")) for i in (EOS, *line)][1:]
 
     def decode_lines(self, ids: Sequence[int]) -> str:
         """Return the text of some ids, in which an end is that of a line."""

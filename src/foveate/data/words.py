@@ -53,8 +53,7 @@ def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
     """
     apart = count = 0
     for text in texts:
-        tokens = [*text.split(), None]
-        for token, following in pairwise(tokens):
+        for token, following in pairwise([*text.split(), None]):
             assert token is not None
             if token in MARKS or token[-1] == "," or (following is None and token[-1] in MARKS):
                 count += 1

@@ -29,8 +29,7 @@ def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> 
     """
     if not weights.size:
         return set()
-    best = weights.argmax(axis=-1)
-    pairs = enumerate(best.tolist())
+    pairs = enumerate(weights.argmax(axis=-1).tolist())
     return {(s, t) for t, s in pairs if weights[t, s] > 0 and s not in skip_columns}
 
 
@@ -103,8 +102,7 @@ class Head:
 
     def save(self, folder: Path, why: str) -> None:
         """Write the choice into a run, for `load`."""
-        tree = asdict(self) | {"chosen": why}
-        replace_file(folder / FILE, json.dumps(tree, indent=2) + "\n")
+        replace_file(folder / FILE, json.dumps(asdict(self) | {"chosen": why}, indent=2) + "\n")
 
     @classmethod
     def load(cls, folder: Path, otherwise: Head) -> Head:

@@ -381,8 +381,7 @@ def write(out: Path, header: Header, tensors: Mapping[str, Array]) -> Path:
     """Write a packed file, whole or not at all."""
     fields = header.tree()
     fields["digests"] = _digests(fields, tensors)
-    metadata = {KEY: json.dumps(fields, ensure_ascii=False)}
-    replace_file(out, save(dict(tensors), metadata))
+    replace_file(out, save(dict(tensors), {KEY: json.dumps(fields, ensure_ascii=False)}))
     return out
 
 
@@ -536,8 +535,7 @@ class PackedEngine(ModelEngine):
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
 
         def searched(share: list[int]) -> Outputs:
-            engine = CompiledSearch(self.compiled, settings, forbids)
-            return engine.outputs(
+            return CompiledSearch(self.compiled, settings, forbids).outputs(
                 [self._read(sources[n]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share] if prefixes else (),

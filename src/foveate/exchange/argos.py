@@ -140,8 +140,7 @@ class Argos(Export):
             "max_extra": LONGEST,
             "rules": (MinLength.Config(length=1),),
         }
-        config = Beam.Config(**fields)
-        task, request = translator(self.run), SearchRequest(config.build())
+        task, request = translator(self.run), SearchRequest(Beam.Config(**fields).build())
         answers = answer(task, self.run.engine, lines, request)
         return [str(answer).replace("_", " ") for answer in answers]
 

@@ -123,8 +123,7 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
     tensors: dict[str, Tensor] = {}
     for name, weight in weights.items():
         theirs, form = family.their_name(name, written)
-        value = form.write(weight.float(), tensors.get(theirs), written)
-        tensors[theirs] = value.contiguous()
+        tensors[theirs] = form.write(weight.float(), tensors.get(theirs), written).contiguous()
     for theirs in family.optional:
         tensors.setdefault(theirs, torch.zeros(1, written["vocab_size"]))
     for theirs in family.waves:

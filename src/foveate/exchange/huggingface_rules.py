@@ -232,8 +232,7 @@ class Family:
 
     def completed(self, settings: Settings, tensors: Tensors) -> Settings:
         """Return settings in which every key has a value."""
-        defaults = {key.theirs: key.default for key in self.keys}
-        return defaults | self.complete(settings, tensors)
+        return {key.theirs: key.default for key in self.keys} | self.complete(settings, tensors)
 
     def ends(self, settings: Settings) -> tuple[Input | Labels, ...]:
         """Return what else our model is built with: vocabularies, or pictures and their labels."""
@@ -332,8 +331,7 @@ def _paths(tree: Tree, before: str = "") -> list[str]:
     """Return the dotted names of all plain values."""
     names: list[str] = []
     for key, value in tree.items():
-        inner = isinstance(value, dict)
-        names += _paths(value, f"{before}{key}.") if inner else [before + key]
+        names += _paths(value, f"{before}{key}.") if isinstance(value, dict) else [before + key]
     return names
 
 

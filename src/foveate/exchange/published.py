@@ -61,8 +61,7 @@ def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         if sorted(ids.values()) != list(range(size)) or size != settings["vocab_size"]:
             raise ValueError(f"{len(ids):,} pieces for {settings['vocab_size']:,} ids")
         pad, end = settings["pad_token_id"], settings["eos_token_id"]
-        start = settings["decoder_start_token_id"]
-        order = with_tags(ids, (ids["<unk>"], pad, start, end))
+        order = with_tags(ids, (ids["<unk>"], pad, settings["decoder_start_token_id"], end))
     except FileNotFoundError:
         raise ExchangeError(f"{path}: no such file; take the whole folder") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -132,8 +131,7 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
         names = {i: piece for piece, i in ids.items()} | {i: f"<2{n}>" for i, n in tags.items()}
         order = in_our_order(range(rows), special, {*tags, *openers})
         own = {i: n for n, i in reversed([*enumerate(order)])}
-        all_names = [names.get(i, f"<row {i}>") for i in order]
-        plain = Published.of_json(tree, all_names, order)
+        plain = Published.of_json(tree, [names.get(i, f"<row {i}>") for i in order], order)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ExchangeError(
             f"{path} does not fit config.json ({error!r}): take both from the same folder"

@@ -142,8 +142,7 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
     with ExitStack() as stack:
         for name, point in chosen(model, where).items():
             module, count = _output_of(name, point)
-            hook = partial(record, name, count)
-            stack.enter_context(module.register_forward_pre_hook(hook))
+            stack.enter_context(module.register_forward_pre_hook(partial(record, name, count)))
         yield outputs
 
 

@@ -210,5 +210,4 @@ def influence(run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS) ->
 
 def by_distance(norms: Figures) -> Figures:
     """Return g_k for k = 0 … T − 1: the mean of the norms (T, S) along each diagonal t − s = k."""
-    length = norms.shape[0]
-    return np.array([norms.diagonal(-k).mean() for k in range(length)])
+    return np.array([norms.diagonal(-k).mean() for k in range(norms.shape[0])])

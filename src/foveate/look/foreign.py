@@ -191,8 +191,7 @@ class ForeignMultiHead(ForeignAttention):
                 )
         finally:
             self.module.training = training
-        rows = weights if weights.dim() == 4 else weights[None]
-        replaced = self.tapped(rows)
+        replaced = self.tapped(weights if weights.dim() == 4 else weights[None])
         if replaced is None:
             return output, theirs
         weights = replaced if weights.dim() == 4 else replaced[0]

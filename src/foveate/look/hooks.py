@@ -171,8 +171,7 @@ def capture(
             maps[known[-1]] = seen
         last[name] = seen
 
-    taps = {name: partial(see, name) for name in attentions}
-    with tapped(taps, attentions, reads=True):
+    with tapped({name: partial(see, name) for name in attentions}, attentions, reads=True):
         yield maps
     foreign_points = [point for point in attentions.values() if isinstance(point, ForeignAttention)]
     report_unclear(foreign_points, bool(maps))

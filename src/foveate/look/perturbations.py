@@ -166,12 +166,10 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     if not inside:
         raise ConfigError("this model reads its input at once: it has no positions to shuffle")
     plain, before, maps = _read(forced, inside, None)
-    random = torch.Generator().manual_seed(seed)
-    shuffle = torch.randperm(len(plain), generator=random)
+    shuffle = torch.randperm(len(plain), generator=torch.Generator().manual_seed(seed))
     after, scores, turned = _read(forced, inside, shuffle)
     back = shuffle.argsort()
-    put_back = after[back]
-    change = (put_back - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
+    change = (after[back] - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
     moved = [
         (turned[name][:, back][:, :, back] - weights).abs().sum(dim=-1).mean(dim=0) / 2
         for name, weights in maps.items()

@@ -154,8 +154,7 @@ def attention_stages(
     for name, values in captured.items():
         axes = _axes(name)
         if axes[:2] == ("query", "key"):
-            count = len(captured["query"])
-            values = np.broadcast_to(values, (count, *values.shape[1:]))
+            values = np.broadcast_to(values, (len(captured["query"]), *values.shape[1:]))
         stages[name] = Stage(name, calls[name].equation, values, axes, calls[name].place)
     for stage in _derived(module, captured, whole, head, row):
         stages[stage.name] = stage

@@ -134,8 +134,7 @@ def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = L
 
 def show_pixels(ax: Axes, pixels: NDArray[np.uint8]) -> None:
     """Fill axes with a picture (C, H, W), one cell per pixel; grey if it has one channel."""
-    colours = np.broadcast_to(pixels, (3, *pixels.shape[1:]))
-    show_colours(ax, colours.transpose(1, 2, 0) / 255)
+    show_colours(ax, np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0) / 255)
 
 
 def show_colours(ax: Axes, colours: NDArray[np.float64]) -> None:

@@ -241,8 +241,7 @@ def _frame(
     elif frame.most is not None:
         own = range(values.shape[-1])
         tokens = [[*frame.names] or places.get(frame.columns) or [*map(str, own)]]
-    known = np.abs(values[np.isfinite(values)])
-    far = max(float(known.max(initial=0)), 1e-12)
+    far = max(float(np.abs(values[np.isfinite(values)]).max(initial=0)), 1e-12)
     share = frame.name in ("weights", "softmax") or frame.name.endswith(" gate")
     positive = share or not (values < 0).any()
     return FrameDrawing(

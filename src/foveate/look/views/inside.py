@@ -89,8 +89,7 @@ def gates(
     """Draw the gates of a cell, in the order of the text."""
     name, _, opened, words = _cell(run, ready(run, text, target, image), layer)
     try:
-        title = f"{called(name)}: {run.path.name}"
-        return analyses.gates(opened, words, title=title)
+        return analyses.gates(opened, words, title=f"{called(name)}: {run.path.name}")
     except UserError as error:
         raise ConfigError(f"{name}: {error}") from None
 
@@ -135,8 +134,7 @@ def steps(
     }
     first = next((each for each in parts.values() if each.endswith("cross_attention")), None)
     name = _in_layer(run, [*parts], block or first or next(iter(parts.values())), layer)
-    forced = ready(run, text, target, image)
-    return stages.steps(forced, name, query, head or 0)
+    return stages.steps(ready(run, text, target, image), name, query, head or 0)
 
 
 def _in_layer(run: Run, names: Sequence[str], block: str, layer: int) -> str:

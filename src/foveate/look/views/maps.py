@@ -103,8 +103,7 @@ def heads(
     scale: Scale = None, units: AxisUnits = "auto",
 ) -> HeadsView:  # fmt: skip
     """Draw all layers and heads of a block."""
-    record = ready(run, text, target, image, units).record()
-    return drawn_maps.heads(record, block, scale)
+    return drawn_maps.heads(ready(run, text, target, image, units).record(), block, scale)
 
 
 @view(needs.reads_pictures, by_place="image")

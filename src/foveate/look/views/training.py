@@ -205,8 +205,7 @@ def schedule(runs: Sequence[Run]) -> LinesDrawing:
     rates, ends = {}, [1]
     for run in runs:
         train = run.config.train
-        last = max((line["step"] for line in read(run.path)), default=1)
-        length = train.max_steps or last
+        length = train.max_steps or max((line["step"] for line in read(run.path)), default=1)
         rates[run.path.name] = train.schedule.build(train.optimizer.lr, length).rate
         ends.append(length)
     return analyses.schedule(rates, max(ends))

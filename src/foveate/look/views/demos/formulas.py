@@ -284,8 +284,7 @@ def noam(
         size, colon, warmup = pair.partition(":")
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
-        config = Noam.Config(hidden_size=int(size), warmup_steps=int(warmup))
-        rate = Noam(config, 0.0).rate
+        rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
         rates[f"{pair}, peak {rate(int(warmup)):.5f}"] = rate
     drawn = schedule(rates, steps, title="Learning rates with warm-up, D:steps")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."

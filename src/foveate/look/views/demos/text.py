@@ -324,8 +324,7 @@ def bpe(
     file: File = None, merges: Counts = 10,
 ) -> TableDrawing:  # fmt: skip
     """Draw repeated merges of the most frequent adjacent pair (Sennrich et al., 2016)."""
-    default = ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,)
-    lines = lines_of(file, default)
+    lines = lines_of(file, ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,))
     words = list(dict.fromkeys(" ".join(lines).split()))[:6]
     rows: list[list[str | float | None]] = []
     for count in range(merges + 1):

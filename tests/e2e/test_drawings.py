@@ -116,7 +116,7 @@ KINDS = [drawing.title for drawing in drawings()]
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("drawings") / "all.html"
-    path.write_text(pages.drawn(drawings(), "All kinds"), "utf-8")
+    path.write_text(pages.chapters({"": drawings()}, "All kinds"), "utf-8")
     return path.as_uri()
 
 
@@ -162,7 +162,8 @@ def test_the_loupe_fits_a_phone(open_url: Visit, tmp_path: Path) -> None:
     maps = [Numbers.weights(np.eye(80, dtype=np.float32)[None])]
     block = Block(name="cross", row_means="producing", rows=words, columns=words, layers=maps)
     path = tmp_path / "large.html"
-    path.write_text(pages.drawn([AttentionDrawing(title="large", blocks=[block])], ""), "utf-8")
+    drawing = AttentionDrawing(title="large", blocks=[block])
+    path.write_text(pages.chapters({"": [drawing]}, ""), "utf-8")
     inside = open_url(path.as_uri(), 360).locator(".fv-loupe:visible > .fv-scroll")
     wide, seen, free = inside.evaluate(
         "e => [e.scrollWidth, e.clientWidth, e.parentElement.clientWidth - 16]"

@@ -296,31 +296,29 @@ def test_examples_are_scored_sorted_and_opened(visit, runs) -> None:
 
 def test_a_model_is_read(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
     page = visit("#/model?run=transformer")
-    view = wait(page, "view-model")
+    view = wait(page, "view-scene")
     count = sum(p.numel() for p in runs["transformer"].model.parameters())
     assert f"{count:,}" in page.get_by_test_id("facts").inner_text()
-    name = "decoder.layers.0.cross_attention"
-    view.locator('[data-block="decoder.stem"]').focus()
-    while page.evaluate("document.activeElement.dataset.block") != name:  # without a mouse
-        page.keyboard.press("ArrowDown")
-    details = page.get_by_test_id("block-details").inner_text()
-    assert "q · ki / √K" in details and "attention.py:" in details
-    page.keyboard.press("Enter")
-    walk = wait(page, "view-steps")
-    assert "cross-attention" in walk.inner_text()
-    assert "steps.layer=0" in page.url and "#/inspect" in page.url
+    picture, caption = view.locator(".fv-scene-picture"), view.locator(".fv-scene-caption")
+    stops = view.get_by_label("camera stop").locator("option").all_inner_texts()
+    assert any("cross-attention" in stop for stop in stops)
+    picture.focus()
+    seen = {caption.inner_text()}
+    for number in range(1, len(stops)):  # without a mouse
+        page.keyboard.press("ArrowRight")
+        assert view.get_by_label("camera stop").input_value() == str(number)
+        seen.add(caption.inner_text())
+    assert len(seen) > len(stops) / 2
 
 
-def test_a_tap_shows_a_block_before_it_opens(visit: Callable[..., Any]) -> None:
+def test_a_box_says_what_it_computes_on_a_phone(visit: Callable[..., Any]) -> None:
     page = visit("#/model?run=rnn", 360)
-    view = wait(page, "view-model")
-    cell = view.locator('[data-block="encoder.stack.layers.0.0.cell"]')
-    cell.dispatch_event("pointerdown", {"pointerType": "touch"})
-    cell.dispatch_event("click")
-    assert "GRUCell" in page.get_by_test_id("block-details").inner_text()
+    view = wait(page, "view-scene")
+    boxes = view.locator(".fv-node.fv-box:not(.fv-off)")
+    before = view.locator(".fv-scene-caption").inner_text()
+    boxes.first.dispatch_event("click")
+    assert view.locator(".fv-scene-caption").inner_text() != before
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.get_by_role("button", name="Step by step").click()
-    assert "encoder" in wait(page, "view-steps").inner_text()
 
 
 def test_a_map_stands_beside_the_sentence_and_a_click_opens_alternatives(visit) -> None:
@@ -357,8 +355,8 @@ def test_the_first_screens_begin_with_what_matters(visit: Callable[..., Any]) ->
     shown = page.get_by_test_id("chosen-row").inner_text()
     assert "the worst" in shown and worst in shown
     page = visit("#/model?run=transformer")
-    layers = wait(page, "view-model").locator('[data-block$="cross_attention"]').count()
-    assert page.locator(".fv-joints path").count() >= layers  # from the encoder to each
+    picture = wait(page, "view-scene").locator(".fv-scene-picture")
+    assert picture.locator(".fv-edge-line:not(.fv-off)").count() > 4
 
 
 def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
@@ -422,7 +420,7 @@ def test_nothing_stands_in_the_way_of_anyone(visit, name, scheme) -> None:
     page = visit(f"#/{name}?run=transformer&text={SENTENCE}{extra.get(name, '')}", scheme=scheme)
     settled = {
         "ask": "answer", "inspect": "view-schedule", "evaluate": "evaluation",
-        "model": "view-model", "demos": "demo",
+        "model": "view-scene", "demos": "demo",
     }  # fmt: skip
     if name in settled:
         wait(page, settled[name])

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,13 +239,6 @@ class HeadsView(AttentionView):
         return "\n".join(lines)
 
 
-def _checked(scale: ScaleName | None) -> ScaleName:
-    """Return a scale, by default absolute. Raises `UserError` with the existing ones."""
-    if scale is not None and scale not in get_args(ScaleName):
-        raise UserError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
-    return scale or "absolute"
-
-
 def attention(
     record: AttentionRecord,
     block: str | None = None,
@@ -262,7 +255,7 @@ def attention(
     """
     block = block or record.first_block()
     record.select(block, layer, head)  # refuses unknown ones now, not during drawing
-    scale = _checked(scale)
+    colors.scale(scale := scale or "absolute")
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
@@ -297,7 +290,8 @@ def heads(
     block = block or record.first_block()
     for name in record.layers(block):
         record.drawn(name)
-    name, scale = block_of(record.names(block)[0]), _checked(scale)
+    name = block_of(record.names(block)[0])
+    colors.scale(scale := scale or "absolute")
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
 
 
@@ -384,11 +378,9 @@ def all_maps(record: AttentionRecord, **first: object) -> AttentionDrawing:
 
 
 class AttentionPage(NamedTuple):
-    """The page of some records: how many are in it, how many are not, and what was left out."""
+    """The page of some records, and what was left out of it."""
 
     text: str
-    num_sentences: int
-    num_left_out: int
     notes: list[str]
 
 
@@ -436,4 +428,4 @@ def attention_page(
         notes.append(f"{left_out} of {len(records)} sentences omitted from the page")
     exact = ["numbers are exact to 0.00002"]
     cover = Cover(title="Attention", groups=titles, notes=exact, left_out=left_out)
-    return AttentionPage(assemble(cover, sentences), len(sentences), left_out, notes)
+    return AttentionPage(assemble(cover, sentences), notes)

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,6 +239,13 @@ class HeadsView(AttentionView):
         return "\n".join(lines)
 
 
+def _checked(scale: ScaleName | None) -> ScaleName:
+    """Return a scale, by default absolute. Raises `UserError` with the existing ones."""
+    if scale is not None and scale not in get_args(ScaleName):
+        raise UserError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
+    return scale or "absolute"
+
+
 def attention(
     record: AttentionRecord,
     block: str | None = None,
@@ -255,7 +262,7 @@ def attention(
     """
     block = block or record.first_block()
     record.select(block, layer, head)  # refuses unknown ones now, not during drawing
-    colors.scale(scale := scale or "absolute")
+    scale = _checked(scale)
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
@@ -290,8 +297,7 @@ def heads(
     block = block or record.first_block()
     for name in record.layers(block):
         record.drawn(name)
-    name = block_of(record.names(block)[0])
-    colors.scale(scale := scale or "absolute")
+    name, scale = block_of(record.names(block)[0]), _checked(scale)
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
 
 

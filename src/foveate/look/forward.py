@@ -319,7 +319,8 @@ class _Film:
                 values = values[:1]
             source = {"query": query, "key": query if memory is None else memory}
             source["value"] = source["key"]
-            reads: list[Array | str] = [*STAGE_READS.get(stage.name, self._before(name))]
+            before = [f.name for f in self.frames[-1:] if f.block == name]
+            reads: list[Array | str] = [*STAGE_READS.get(stage.name, before)]
             if (x := source.get(stage.name)) is not None:
                 reads = [x]
             place = {"query": own, "key": key_part}
@@ -327,10 +328,6 @@ class _Film:
             self._append(
                 ForwardFrame(stage.name, name, stage.equation, values, rows, columns), reads
             )
-
-    def _before(self, block: str) -> list[str]:
-        """Return the name of the frame before, if it belongs to the same block."""
-        return [f.name for f in self.frames[-1:] if f.block == block]
 
     def _cell(self, name: str, module: Cell, captured: Mapping[str, Calls]) -> None:
         if not captured:

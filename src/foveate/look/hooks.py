@@ -112,11 +112,10 @@ def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
     """Return one tap that calls both in turn: the second gets what the first returns."""
     if first is None or second is None:
         return first or second
-    earlier, later = first, second
 
     def both(weights: Tensor) -> Tensor | None:
-        replaced = earlier(weights)
-        again = later(weights if replaced is None else replaced)
+        replaced = first(weights)
+        again = second(weights if replaced is None else replaced)
         return replaced if again is None else again
 
     return both

@@ -113,14 +113,12 @@ class AttentionRecord:
             by_block.setdefault(block_of(name), []).append(name)
         return by_block
 
-    def names(self, block: str | None = None) -> list[str]:
+    def names(self, block: str) -> list[str]:
         """Return the names of the maps of a block, which may be given by the end of its name.
 
         ``cross_attention`` is enough if only the decoder has one; empty if there is none. Raises
         `UserError` listing the blocks if several would match.
         """
-        if block is None:
-            return list(self.maps)
         blocks = self.blocks()
         fitting = [block] if block in blocks else [b for b in blocks if block in suffixes(b)]
         if len(fitting) > 1:

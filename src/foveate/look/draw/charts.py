@@ -23,7 +23,6 @@ from foveate.look.draw.parts import (
     Label,
     Places,
     Values,
-    no_values,
     shown,
     visible,
 )
@@ -51,8 +50,8 @@ class Curve(DrawingPart):
 
     name: str
     y: Values
-    low: Values = Field(default_factory=no_values)
-    high: Values = Field(default_factory=no_values)
+    low: Values = Field(default_factory=lambda: np.zeros(0))
+    high: Values = Field(default_factory=lambda: np.zeros(0))
     hue: int | None = None
     faint: bool = False
 
@@ -367,8 +366,8 @@ class BarSeries(DrawingPart):
 
     name: str
     values: Values
-    low: Values = Field(default_factory=no_values)
-    high: Values = Field(default_factory=no_values)
+    low: Values = Field(default_factory=lambda: np.zeros(0))
+    high: Values = Field(default_factory=lambda: np.zeros(0))
 
 
 class BarsDrawing(Drawing):

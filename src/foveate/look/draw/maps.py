@@ -384,11 +384,9 @@ def all_maps(record: AttentionRecord, **first: object) -> AttentionDrawing:
 
 
 class AttentionPage(NamedTuple):
-    """The page of some records: how many are in it, how many are not, and what was left out."""
+    """The page of some records, and what was left out of it."""
 
     text: str
-    num_sentences: int
-    num_left_out: int
     notes: list[str]
 
 
@@ -436,4 +434,4 @@ def attention_page(
         notes.append(f"{left_out} of {len(records)} sentences omitted from the page")
     exact = ["numbers are exact to 0.00002"]
     cover = Cover(title="Attention", groups=titles, notes=exact, left_out=left_out)
-    return AttentionPage(assemble(cover, sentences), len(sentences), left_out, notes)
+    return AttentionPage(assemble(cover, sentences), notes)

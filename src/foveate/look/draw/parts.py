@@ -76,11 +76,6 @@ def _table_cell(cell: Cell) -> Cell:
     return "NaN" if np.isnan(cell) else "∞" if cell > 0 else "−∞"
 
 
-def no_values() -> Floats:
-    """Return an empty array."""
-    return np.zeros(0)
-
-
 # Texts of users: the JSON shows controls, joiners and bidi marks as signs.
 Text = Annotated[str, PlainSerializer(shown, return_type=str)]
 Lines = Annotated[str, PlainSerializer(_joined, return_type=str)]  # browsers break lines themselves

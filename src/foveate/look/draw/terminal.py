@@ -57,21 +57,17 @@ def _colored(few: bool, weight: float, level: float, width: int) -> str:
     return f"\x1b[48;{code}m{number if len(number) < width else '':^{width}}\x1b[0m"
 
 
-def _shades(signs: str) -> InkCell:
-    """Return cells without colour: a step per sign, the first of which is a dot as a guide."""
-
-    def cell(weight: float, level: float, width: int) -> str:
-        step = min(int(level * len(signs)), len(signs) - 1)
-        return f"{signs[0]:^{width - 1}} " if step == 0 else signs[step] * (width - 1) + " "
-
-    return cell
+def _shaded(signs: str, weight: float, level: float, width: int) -> str:
+    """Return a cell without colour: a step per sign, the first of which is a dot as a guide."""
+    step = min(int(level * len(signs)), len(signs) - 1)
+    return f"{signs[0]:^{width - 1}} " if step == 0 else signs[step] * (width - 1) + " "
 
 
 INKS = {
     "truecolor": Ink(partial(_colored, False), "numbers: percent"),
     "256": Ink(partial(_colored, True), "numbers: percent"),
-    "shades": Ink(_shades(SHADES), "least · ░ ▒ ▓ █ most"),
-    "ascii": Ink(_shades(".:+#@"), "least . : + # @ most", stem="|", cut="~"),
+    "shades": Ink(partial(_shaded, SHADES), "least · ░ ▒ ▓ █ most"),
+    "ascii": Ink(partial(_shaded, ".:+#@"), "least . : + # @ most", stem="|", cut="~"),
 }
 
 

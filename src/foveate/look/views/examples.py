@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from torch import nn
@@ -14,6 +13,7 @@ from foveate.data.catalogue import MissingData
 from foveate.look.hooks import ForcedPass, Where, everywhere
 from foveate.look.perturbations import encodings, layers_of, side_of
 from foveate.look.records import Maps, Units
+from foveate.look.views import Need
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.pointer import PointerGenerator
@@ -69,12 +69,7 @@ def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
     """Return the forced pass over the given example, or over the run's own."""
-    recorded, key = _recorded.get(), (run.path, example_of(run, text, image), target, units)
-    if recorded is None:
-        return run.forced(*key[1:])
-    if key not in recorded:
-        recorded[key] = Recorded(**vars(run.forced(*key[1:])))
-    return recorded[key]
+    return _forced.get()(run, example_of(run, text, image), target, units)
 
 
 class Recorded(ForcedPass):
@@ -88,17 +83,17 @@ class Recorded(ForcedPass):
         return super().maps()
 
 
-_recorded: ContextVar[dict[object, Recorded] | None] = ContextVar("recorded", default=None)
+_forced: ContextVar[Callable[..., ForcedPass]] = ContextVar("forced", default=Run.forced)
 
 
 @contextmanager
 def shared_passes() -> Iterator[None]:
     """Within the block, answer and record each example only once; models must not change."""
-    token = _recorded.set({})
+    token = _forced.set(cache(lambda run, *example: Recorded(**vars(run.forced(*example)))))
     try:
         yield
     finally:
-        _recorded.reset(token)
+        _forced.reset(token)
 
 
 def evaluated_split(task: AnyTask) -> str:
@@ -109,23 +104,17 @@ def evaluated_split(task: AnyTask) -> str:
         return "valid"
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A requirement of a view: called with a run, it returns the reason why not, or None.
+def condition(met: Callable[[Run], bool], reason: str) -> Need:
+    """Return a requirement of a view: called with a run, it returns the reason why not, or None.
 
     ``{task}`` in a ``reason`` is the kind of the run's task.
     """
-
-    met: Callable[[Run], bool]
-    reason: str
-
-    def __call__(self, run: Run) -> str | None:
-        return None if self.met(run) else self.reason.format(task=run.config.task.kind)
+    return lambda run: None if met(run) else reason.format(task=run.config.task.kind)
 
 
-def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
+def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Need:
     """Return a condition: the model has a module of ``kind`` whose name ends in ``suffix``."""
-    return Condition(
+    return condition(
         lambda run: any(
             isinstance(part, kind) and name.endswith(suffix)
             for name, part in run.model.named_modules()
@@ -134,14 +123,14 @@ def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
     )
 
 
-def task_is(kind: type, reason: str) -> Condition:
+def task_is(kind: type, reason: str) -> Need:
     """Return a condition: the task is of the class ``kind``."""
-    return Condition(lambda run: isinstance(run.task, kind), f"the task {{task}} {reason}")
+    return condition(lambda run: isinstance(run.task, kind), f"the task {{task}} {reason}")
 
 
-def logs(event: str, reason: str) -> Condition:
+def logs(event: str, reason: str) -> Need:
     """Return a condition: the log has a line for ``event``."""
-    return Condition(lambda run: any(line.get("event") == event for line in read(run.path)), reason)
+    return condition(lambda run: any(line.get("event") == event for line in read(run.path)), reason)
 
 
 def decoder_of(model: nn.Module) -> Decoder | None:
@@ -158,7 +147,7 @@ def gives_probabilities(run: Run) -> str | None:
 attends = has_part(BaseAttention, "its model has no attention")
 crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
 copies = has_part(PointerGenerator, 'its model copies no words (model = "pointer_generator")')
-steps_through = Condition(
+steps_through = condition(
     lambda run: any(isinstance(part, BaseAttention | Cell) for part in run.model.modules()),
     "its model has neither attention nor recurrent cells",
 )
@@ -171,15 +160,15 @@ reads_pictures = task_is(PictureTask, "is not about pictures")
 forecasts = task_is(Forecasting, "is not about series")
 trained = logs("train", "its log contains no training steps")
 watched = logs("health", "its log has no module norms: train with train.health_every")
-filmed = Condition(
+filmed = condition(
     lambda run: (run.path / SNAPSHOTS).is_file(),
     "it has no attention snapshots: train with train.snapshots.every",
 )
-explains = Condition(
+explains = condition(
     lambda run: forced_pass.dispatch(type(run.task)) is not forced_pass.dispatch(object),
     "the task {task} has nothing to explain",
 )
-exposed = Condition(
+exposed = condition(
     lambda run: (
         run.model.feeds_back
         if isinstance(run.task, Forecasting)
@@ -188,22 +177,22 @@ exposed = Condition(
     ),
     "its model does not read its own output",
 )
-reads_words = Condition(
+reads_words = condition(
     lambda run: isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting),
     "it does not read words",
 )
-forced_to_text = Condition(
+forced_to_text = condition(
     lambda run: decoder_of(run.model) is not None, "its model does not write text"
 )
-embeds = Condition(
+embeds = condition(
     lambda run: "stem" in dict((decoder_of(run.model) or nn.Module()).named_children()),
     "its model has no embeddings to take gradients of",
 )
-layered = Condition(
+layered = condition(
     lambda run: layers_of(run.model) is not None and "output" in dict(run.model.named_children()),
     "its model has no stack of layers that produces an output",
 )
-stemmed = Condition(
+stemmed = condition(
     lambda run: bool(side_of(run.model)), "its model has no input positions to shuffle"
 )
-places = Condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")
+places = condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")

@@ -43,22 +43,18 @@ def curves(runs: Sequence[Run], across: Across = "step") -> PanelGrid:
     smoothed line m_n = Σ_k w^|n−k| x_k / Σ_k w^|n−k|, w = exp(−50 / N), which does not lag.
     """
     logs = {run.path.name: read(run.path) for run in runs}
-    panels = [panel(logs, "train", name, across) for name in LOGGED if logged(logs, "train", name)]
+    lines = [line for log in logs.values() for line in log]
+    known = {name for line in lines if line["event"] == "train" for name in line}
+    panels = [panel(logs, "train", name, across) for name in LOGGED if name in known]
     figures = {
         name: None
-        for log in logs.values()
-        for line in log
+        for line in lines
         if line["event"] == "valid"
         for name, value in line.items()
         if name not in APART and isinstance(value, int | float)
     }
     panels += [panel(logs, "valid", name, across) for name in figures]
     return PanelGrid(panels=panels, title=f"Training of {', '.join(logs)}")
-
-
-def logged(logs: Mapping[str, Sequence[Line]], event: str, name: str) -> bool:
-    """Return whether any run has logged a figure."""
-    return any(name in line for log in logs.values() for line in log if line["event"] == event)
 
 
 def panel(

@@ -32,7 +32,6 @@ from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
     EngineFailure,
-    Sampling,
     Settings,
 )
 from foveate.engine.program import Program
@@ -115,7 +114,7 @@ def family(name: str, size: int = SIZE) -> Family:
 KINDS: dict[str, tuple[Search.Config, dict[str, Any]]] = {
     "greedy": (Greedy.Config(), {}),
     "beam": (Beam.Config(beam_size=4), {"width": 4, "best": 4, "length_penalty": 0.6}),
-    "sample": (Sample.Config(num_samples=2), {"width": 2, "best": 2, "sampling": Sampling()}),
+    "sample": (Sample.Config(num_samples=2), {"width": 2, "best": 2, "sampling": True}),
 }
 families = pytest.mark.parametrize("name", FAMILIES)
 
@@ -181,10 +180,10 @@ def test_numbers_are_drawn_by_counters() -> None:
 def test_a_seed_draws_what_it_draws_in_pytorch(name: str, kind: str) -> None:
     own, fields = family(name), SAMPLERS[kind]
     right = in_pytorch(own, Sample.Config(num_samples=3, **fields))
-    settings = replace(own.settings, width=3, best=3, sampling=Sampling(**fields))
+    settings = replace(own.settings, width=3, best=3, sampling=True, **fields)
     outputs = CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), LIMITS)
     same(outputs, right)
-    another = replace(settings, sampling=Sampling(**fields | {"seed": 3}))
+    another = replace(settings, **fields | {"seed": 3})
     others = CompiledSearch(own.engine, another).outputs(own.read(SOURCES), LIMITS)
     assert others != outputs
 
@@ -321,7 +320,7 @@ def test_a_phrase_that_cannot_be_held_is_refused_or_missed() -> None:
     for refused in ((), (5, SIZE), (-1,)):
         with pytest.raises(EngineFailure, match="source 1 must hold"):
             outputs(refused)
-    for other in (replace(settings, pieces=None), replace(settings, sampling=Sampling())):
+    for other in (replace(settings, pieces=None), replace(settings, sampling=True)):
         with pytest.raises(EngineFailure, match="a search that holds none"):
             outputs((5,), other)
     longer = outputs(range(4, 24))
@@ -449,7 +448,7 @@ def test_the_order_of_sources_changes_nothing(name: str, kind: str) -> None:
     """Places of finished sources are taken by the next; each source has the same bits."""
     own, (_, fields) = family(name), KINDS[kind]
     if kind == "sample":  # its draws go by the number of the source
-        fields = fields | {"sampling": Sampling(top_k=1)}
+        fields = fields | {"sampling": True, "top_k": 1}
     sources = texts(30)
     limits = [1 + n * 7 % 23 for n in range(len(sources))]
     search = CompiledSearch(own.engine, replace(own.settings, **fields))
@@ -486,10 +485,7 @@ WRONG_SAMPLING = {"temperature": 0, "top_k": -1, "top_p": 0, "min_p": -1, "repet
 @pytest.mark.parametrize("field", [*WRONG, *WRONG_SAMPLING])
 def test_settings_out_of_bounds_are_refused(field: str) -> None:
     own = family("transformer")
-    if field in WRONG:
-        settings = replace(own.settings, **{field: WRONG[field]})
-    else:
-        settings = replace(own.settings, sampling=Sampling(**{field: WRONG_SAMPLING[field]}))
+    settings = replace(own.settings, **{field: (WRONG | WRONG_SAMPLING)[field]})
     with pytest.raises(EngineFailure, match="a setting is out of bounds"):
         CompiledSearch(own.engine, settings)
 
@@ -499,7 +495,7 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
     model = built(tree, Tokens(SIZE))
     with torch.no_grad():
         model.decoder.norm.norm.bias[7] = torch.nan
-    for sampling in (None, Sampling()):
+    for sampling in (False, True):
         for int8 in (False, True):
             search = CompiledSearch(compiled(model, int8), Settings(START, END, sampling=sampling))
             with pytest.raises(NoOutputError, match="the search has no finite scores: the model's"):

@@ -59,7 +59,7 @@ class _Settings(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int32) for name in (
             "sampling", "stop", "width", "start", "end", "best", "room", "reach", "ruled",
-            "shortest", "no_repeat", "top_k")),
+            "min_length", "no_repeat", "top_k")),
         *((name, ctypes.c_float) for name in (
             "length_penalty", "length_offset", "temperature", "top_p", "min_p",
             "repetition_penalty")),
@@ -81,22 +81,11 @@ class _Tap(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """The settings by which tokens are drawn (`foveate.decode.sample`)."""
-
-    temperature: float = 1.0
-    top_k: int = 0  # 0: all
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class Settings:
     """The settings of a search; a beam of one without a length penalty is greedy search.
 
-    With ``sampling`` outputs are drawn, ``width`` for each source. ``reach`` is the number of
+    With ``sampling`` outputs are drawn (`foveate.decode.sample`), ``width`` for each source; the
+    fields from ``temperature`` on are for that. ``reach`` is the number of
     tokens that a language model reads at once (`foveate.models.language_model.LanguageSteps`).
     ``characters`` are the states of UTF-8 after each token (8, V) if tokens may be parts of
     characters (`foveate.decode.constraints.ByteTable.states`). ``pieces`` are needed if outputs
@@ -115,7 +104,13 @@ class Settings:
     length_offset: float = 5.0
     stop: int = 0  # when a beam ends: place in `foveate.decode.beam.STOPS`
     never: tuple[int, ...] = ()  # ids that no output contains
-    sampling: Sampling | None = None
+    sampling: bool = False
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
     characters: NDArray[np.uint8] | None = None
     pieces: WordPieces | None = None
     certain: int = 0  # given ids from this one on have p = 1; 0: none
@@ -194,7 +189,6 @@ class CompiledSearch:
         self.model, self._library = model, library()  # the model lives as long as the search
         self._forbids = forbids
         self._never = np.array(settings.never, dtype=np.int32)
-        drawn = settings.sampling or Sampling()
         flags = None if settings.pieces is None else np.array(settings.pieces).T @ (1, 2)
         self._tables = [
             None if table is None else np.ascontiguousarray(table, dtype=np.uint8)
@@ -205,17 +199,12 @@ class CompiledSearch:
         ):
             raise EngineFailure("the tokenizer and the model have different numbers of tokens")
         ruled = bool(settings.min_length or settings.no_repeat or forbids)
-        fields = (
-            *(settings.sampling is not None, settings.stop, settings.width, settings.start),
-            *(settings.end, settings.best, settings.room, settings.reach, ruled),
-            *(settings.min_length, settings.no_repeat, drawn.top_k, settings.length_penalty),
-            *(settings.length_offset, drawn.temperature, drawn.top_p, drawn.min_p),
-            *(drawn.repetition_penalty, drawn.seed % 2**64),
-            *(self._never.ctypes.data, len(self._never)),
-            *(None if table is None else table.ctypes.data for table in self._tables),
-            settings.certain,
-        )
-        self._address = self._library.new_search(model.address, ctypes.byref(_Settings(*fields)))
+        numbers = {each[0] for each in _Settings._fields_ if each[1] is not ctypes.c_void_p}
+        struct = _Settings(**{n: v for n, v in vars(settings).items() if n in numbers})
+        struct.ruled, struct.nevers = ruled, len(self._never)
+        struct.never = self._never.ctypes.data
+        struct.after, struct.pieces = (None if t is None else t.ctypes.data for t in self._tables)
+        self._address = self._library.new_search(model.address, ctypes.byref(struct))
         if not self._address:
             raise EngineFailure("the engine cannot run this search: a setting is out of bounds")
 

@@ -67,7 +67,6 @@ from foveate.engine.compiled import (
     CompiledSearch,
     Floats,
     Forbids,
-    Sampling,
     Settings,
     quantized,
 )
@@ -520,16 +519,15 @@ class PackedEngine(ModelEngine):
         sources = [ids[: room.source] for ids in sources]
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
         settings = self._settings(search, count, end)
-        ratio = 0 if self._continues else search.max_ratio
-        limits = dict[int, int]()
-        for n in filled:
-            length, begun = len(sources[n]), len(prefixes[n]) if prefixes else 0
-            limit = max(int(ratio * length), begun) + search.max_extra
-            limits[n] = min(limit, room.left(length))
         free = not (prefixes or forbids or required)
         shortens = self.task == "translation" and search.shortlist and free
         if required:
             settings = replace(settings, pieces=word_pieces(self.tokenizers[-1]))
+        prefixes, required = prefixes or [[]] * len(sources), required or [()] * len(sources)
+        limits, ratio = dict[int, int](), 0 if self._continues else search.max_ratio
+        for n in filled:
+            limit = max(int(ratio * len(sources[n])), len(prefixes[n])) + search.max_extra
+            limits[n] = min(limit, room.left(len(sources[n])))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
         size = max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
@@ -538,10 +536,10 @@ class PackedEngine(ModelEngine):
             return CompiledSearch(self.compiled, settings, forbids).outputs(
                 [self._read(sources[n]) for n in share],
                 [limits[n] for n in share],
-                [prefixes[n] for n in share] if prefixes else (),
+                [prefixes[n] for n in share],
                 [self._likely(sources[n]) for n in share] if shortens else (),
                 share,
-                [required[n] for n in share] if required else (),
+                [required[n] for n in share],
                 lambda: failed.is_set() or (stop is not None and stop()),
             )
 
@@ -567,20 +565,14 @@ class PackedEngine(ModelEngine):
 
     def _settings(self, search: PackedSearch, count: int, end: int) -> Settings:
         never = (PAD, BOS) if self.task in ("language", "prefix_translation") else ()
-        sampling = Sampling(
-            search.temperature, search.top_k or 0, search.top_p or 1.0, search.min_p or 0.0,
-            search.repetition_penalty, search.seed,
-        )  # fmt: skip
+        same = search.model_dump(include=vars(Settings(BOS, EOS)).keys() - {"stop"})
         writes = self.tokenizers[-1]
         return Settings(
-            EOS if self._continues else BOS, end, search.beam_size, count, search.length_penalty,
-            length_offset=search.length_offset, stop=STOPS.index(search.stop),
-            min_length=search.min_length, no_repeat=search.no_repeat, never=never,
-            room=16 if self.compiled.bytes < NEAR else 64,
-            sampling=sampling if search.sampling else None,
-            reach=self.reach or 0,
+            EOS if self._continues else BOS, end, search.beam_size, count,
+            stop=STOPS.index(search.stop), never=never,
+            room=16 if self.compiled.bytes < NEAR else 64, reach=self.reach or 0,
             characters=_states(writes, writes.vocab_size) if search.whole_characters else None,
-            certain=writes.certain,
+            certain=writes.certain, **{n: v for n, v in same.items() if v is not None},
         )  # fmt: skip
 
     def score(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:

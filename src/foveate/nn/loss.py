@@ -10,7 +10,7 @@ exist all at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,7 @@ from foveate.nn.native.kernels import AutogradContext, cross_entropy_, divergenc
 from foveate.nn.native.layers import apply
 
 Product = tuple[Float[Tensor, "N D"], Float[Tensor, "V D"]]  # vectors and the weight of the logits
+ChunkLoss = Callable[..., Tensor]  # of a span and its logits, overwritten by their gradients
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
 EVEN = 64  # rows of a chunk are a multiple of it: oneDNN compiles a kernel for each new shape
 
@@ -62,50 +63,22 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
 
 
-class _LinearDivergence(torch.autograd.Function):
+class _LinearChunks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: AutogradContext, both: Tensor, weight: Tensor) -> Tensor:
-        """Return the sum over N of the divergence of both halves, (N, D) each, of ``both``."""
-        rows = _rows(both.shape[1], len(weight))
-        grad_both = torch.empty_like(both)
-        grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
-        weight = weight.to(both.dtype)
-        total = torch.zeros((), dtype=torch.float64, device=both.device)
-        for start in range(0, both.shape[1], rows):
-            part = slice(start, start + rows)
-            logits = [h[part] @ weight.T for h in both]
-            total += divergence_(*logits).sum(dtype=torch.float64)
-            for h, z, grad in zip(both, logits, grad_both, strict=True):
-                torch.mm(z, weight, out=grad[part])
-                grad_weight += z.T @ h[part]
-        ctx.save_for_backward(grad_both, grad_weight)
-        return total.float()
-
-    @staticmethod
-    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        return _LinearCrossEntropy.backward(ctx, *grads)[:2]
-
-
-class _LinearTaught(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: AutogradContext, hidden: Tensor, weight: Tensor, teachers: Sequence[Product]
-    ) -> Tensor:
-        """Return the sum over N of KL(p̄‖p)."""
-        rows = _rows(len(hidden), len(weight))
+    def forward(ctx: AutogradContext, hidden: Tensor, weight: Tensor, loss: ChunkLoss) -> Tensor:
+        """Return the sum over N of a loss of one or more vectors at each position, (M, N, D)."""
+        rows = _rows(hidden.shape[1], len(weight))
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         weight = weight.to(hidden.dtype)
         total = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        for start in range(0, len(hidden), rows):
+        for start in range(0, hidden.shape[1], rows):
             part = slice(start, start + rows)
-            p = [(g[part] @ w.T).softmax(dim=-1, dtype=torch.float32) for g, w in teachers]
-            mean = torch.stack(p).mean(dim=0)
-            log_p = (hidden[part] @ weight.T).log_softmax(dim=-1, dtype=torch.float32)
-            total += F.kl_div(log_p, mean, reduction="sum").double()
-            grad = log_p.exp_().sub_(mean).to(hidden.dtype)
-            torch.mm(grad, weight, out=grad_hidden[part])
-            grad_weight += grad.T @ hidden[part]
+            logits = [h[part] @ weight.T for h in hidden]
+            total += loss(part, *logits)
+            for h, z, grad in zip(hidden, logits, grad_hidden, strict=True):
+                torch.mm(z, weight, out=grad[part])
+                grad_weight += z.T @ h[part]
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total.float()
 
@@ -157,7 +130,9 @@ def linear_divergence(
         return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
     both = to_autocast_dtype(torch.stack((hidden, other)))
     with torch.autocast(both.device.type, enabled=False):
-        return apply(_LinearDivergence, both, weight)
+        return apply(
+            _LinearChunks, both, weight, lambda _, *z: divergence_(*z).sum(dtype=torch.float64)
+        )
 
 
 def linear_taught(
@@ -172,5 +147,14 @@ def linear_taught(
     if transformed():
         mean = torch.stack([_log_p(*teacher).exp() for teacher in taught]).mean(dim=0)
         return F.kl_div(_log_p(hidden, weight), mean, reduction="sum")
+
+    def loss(part: slice, logits: Tensor) -> Tensor:
+        p = [(g[part] @ w.T).softmax(dim=-1, dtype=torch.float32) for g, w in taught]
+        mean = torch.stack(p).mean(dim=0)
+        log_p = logits.log_softmax(dim=-1, dtype=torch.float32)
+        total = F.kl_div(log_p, mean, reduction="sum").double()
+        logits.copy_(log_p.exp_().sub_(mean))
+        return total
+
     with torch.autocast(hidden.device.type, enabled=False):
-        return apply(_LinearTaught, hidden, weight, taught)
+        return apply(_LinearChunks, hidden[None], weight, loss)

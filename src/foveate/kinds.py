@@ -261,8 +261,7 @@ def _nested_schema(annotation: object, definitions: Tree) -> Tree:
         case origin if origin is tuple:
             return {"type": "array", "items": _nested_schema(parts[0], definitions)}
         case origin if origin is dict:
-            values = _nested_schema(parts[1], definitions)
-            return {"type": "object", "additionalProperties": values}
+            return {"type": "object", "additionalProperties": _nested_schema(parts[1], definitions)}
     config = config_type(annotation)
     if config is None:
         return {"const": "none"}  # TOML has no null

@@ -48,8 +48,7 @@ def grow_diag(forward: Links, backward: Links) -> Links:
         before = len(grown)
         for s, t in sorted(grown):
             for link in ((s + i, t + j) for i, j in NEIGHBOURS):
-                free = link[0] not in sources or link[1] not in targets
-                if link in union and free:
+                if link in union and (link[0] not in sources or link[1] not in targets):
                     _add(grown, link, sources, targets)
     return grown
 

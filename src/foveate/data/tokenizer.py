@@ -553,8 +553,7 @@ class BPE(Subword):
         return self.config.dropout > 0
 
     def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
-        split = [self._untagged(text) for text in self._ready(texts)]
-        pairs = zip(split, seeds, strict=True)
+        pairs = zip([self._untagged(text) for text in self._ready(texts)], seeds, strict=True)
         return [tag + self._drawn(text, uniform(seed)) for (tag, text), seed in pairs]
 
     def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:

@@ -71,8 +71,7 @@ def continuing(
     limits: Tree = {"max_ratio": 0.0, "max_extra": max_length}
     if beam_size is not None:
         return _common(own, "beam") | {"beam_size": beam_size, "length_penalty": 0.0} | limits
-    sampling = own if own["kind"] == "sample" else _common(own, "sample")
-    return sampling | dict(choices) | limits
+    return (own if own["kind"] == "sample" else _common(own, "sample")) | dict(choices) | limits
 
 
 def _common(own: Tree, kind: str) -> Tree:

@@ -49,5 +49,4 @@ class Calibration(Config):
 
     def estimate(self, log_probability: float, tokens: int) -> float:
         """Predict the chrF from the log p of an output with this many tokens, its end included."""
-        mean = log_probability / max(1, tokens)
-        return float(np.interp(mean, self.log_probability, self.chrf))
+        return float(np.interp(log_probability / max(1, tokens), self.log_probability, self.chrf))

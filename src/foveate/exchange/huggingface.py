@@ -60,6 +60,7 @@ from foveate.train.stored import Size, opened, write_tensors
 CONFIG, HUB_WEIGHTS = "config.json", "model.safetensors"
 STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
 AGAIN = "write it again with save_pretrained of transformers"
+FAST = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
 
 
 def from_huggingface(folder: str | Path) -> nn.Module:

@@ -15,6 +15,7 @@ from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError, appearing
 from foveate.exchange.huggingface import (
     CONFIG,
+    FAST,
     from_huggingface,
     model_of,
     read_json,
@@ -186,15 +187,14 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
     Raises `ExchangeError` with the differences.
     """
-    again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
-    tree = read_json(path, again)
+    tree = read_json(path, FAST)
     try:
         kind = str(tree.get("model", {}).get("type", "none")).lower()
         listed = tree.get("model", {}).get("vocab", {})
         pieces = enumerate(listed) if isinstance(listed, list) else ()
         ids = {str(p): i for i, (p, _) in pieces} or dict(listed)
     except (AttributeError, TypeError, ValueError) as error:
-        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {again}") from None
+        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {FAST}") from None
     others = [name for i, name in enumerate(SPECIALS) if ids.get(name) != i]
     if kind not in ("bpe", "unigram") or others:
         raise ExchangeError(

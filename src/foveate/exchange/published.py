@@ -22,7 +22,7 @@ from foveate.data.tokenizer import BOS, PAD, UNK, Tokenizer, bounded
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError
-from foveate.exchange.huggingface import read_json, read_settings
+from foveate.exchange.huggingface import FAST, read_json, read_settings
 from foveate.exchange.huggingface_rules import Settings
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.spec import Tokens
@@ -107,27 +107,24 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
     piece like ``<2fr>`` (T5, MADLAD). Raises `ExchangeError` if it does not fit config.json.
     """
     path = folder / "tokenizer.json"
-    again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
-    tree = read_json(path, again)
+    tree = read_json(path, FAST)
     try:
         ids = {piece: int(i) for piece, i in pieces_of(tree)}
         rows = int(settings["vocab_size"])
         if not 0 <= min(ids.values()) <= max(ids.values()) < rows:
             raise ValueError(f"{max(ids.values()) + 1:,} pieces for {rows:,} ids")
         end, forced = settings["eos_token_id"], generation.get("forced_bos_token_id")
-        special = [_unknown(folder, tree, ids), settings["pad_token_id"]]
-        special += [settings["decoder_start_token_id"], end]
-        first, tags, openers = None, _tags(ids), list[int]()
-        bos = [i for i in (settings.get("bos_token_id"),) if isinstance(i, int)]
+        pad, start = settings["pad_token_id"], settings["decoder_start_token_id"]
+        special = [_unknown(folder, tree, ids), pad, start, end]
+        tags = {i: p[2:-1] for p, i in ids.items() if re.fullmatch(r"<2[^<>\s:]+>", p)}
         if settings["model_type"] in BOTH_SIDES:
-            tags = _languages(tree, ids, {*special, *bos})
+            tags = _languages(tree, ids)
             first, openers = _default_source(folder, tags), list(tags)
         else:
             *begun, last = rust.Tokenizer.from_str(json.dumps(tree)).encode("").ids
             if last != end or len(begun) > 1:
                 raise ValueError(f"sources stand between {begun} and {last}")
-            first = begun[0] if begun else None
-            openers = [] if forced is None else [int(forced)]
+            first, openers = next(iter(begun), None), [] if forced is None else [int(forced)]
         names = {i: piece for piece, i in ids.items()} | {i: f"<2{n}>" for i, n in tags.items()}
         order = in_our_order(range(rows), special, {*tags, *openers})
         own = {i: n for n, i in reversed([*enumerate(order)])}
@@ -137,8 +134,8 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
             f"{path} does not fit config.json ({error!r}): take both from the same folder"
         ) from None
     opening = [] if forced is None else [own[int(forced)]]
-    begins = None if first is None else own[first]
-    return PublishedVocabulary(*plain.sides(begins, opening, len(openers)), order)
+    sides = plain.sides(None if first is None else own[first], opening, len(openers))
+    return PublishedVocabulary(*sides, order)
 
 
 def pieces_of(tree: Any) -> Iterator[tuple[str, int]]:
@@ -164,19 +161,14 @@ def _unknown(folder: Path, tree: Any, ids: Mapping[str, int]) -> int:
     return ids[unknown["content"] if isinstance(unknown, dict) else unknown]
 
 
-def _tags(ids: Mapping[str, int]) -> dict[int, str]:
-    """Return the languages that are pieces such as ``<2fr>``."""
-    return {i: piece[2:-1] for piece, i in ids.items() if re.fullmatch(r"<2[^<>\s:]+>", piece)}
-
-
-def _languages(tree: Any, ids: Mapping[str, int], others: set[int]) -> dict[int, str]:
+def _languages(tree: Any, ids: Mapping[str, int]) -> dict[int, str]:
     """Return the languages that are special pieces: eng_Latn (NLLB), __en__ (M2M100), en_XX."""
     special = {each["content"] for each in tree.get("added_tokens", ()) if each["special"]}
-    named = {ids[piece]: LANGUAGE.fullmatch(piece) for piece in special if ids[piece] not in others}
+    named = {ids[piece]: LANGUAGE.fullmatch(piece) for piece in special}
     return {i: match[1] for i, match in sorted(named.items()) if match is not None}
 
 
-def _default_source(folder: Path, tags: Mapping[int, str]) -> int:
+def _default_source(folder: Path, tags: Mapping[int, str]) -> int | None:
     """Return the id of the language of sources that name none: the folder's, or English."""
     path = folder / "tokenizer_config.json"
     own = read_settings(path) if path.is_file() else {}

@@ -77,7 +77,6 @@ def word_maps(
         maps = {name: w.cpu().numpy() for name, w in weights.items()}
         for row, (read, (target, encoded)) in enumerate(zip(sources, targets, strict=True)):
             source = chosen[row][0]
-            plain = task.source_tokenizer.bare(source)
-            reading = behind_tag(source, plain, read.offsets, cut)
+            reading = behind_tag(source, task.source_tokenizer.bare(source), read.offsets, cut)
             own = {name: w[row] for name, w in maps.items()}
             yield between_words(own, reading, (encoded.offsets, cut(target)), later)

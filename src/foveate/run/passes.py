@@ -113,14 +113,12 @@ def _translation_pass(
     source = task.sides.addressed([source])[0]
     reads, writes = task.sides.tokenizers_of(source)
     output = writes.written(target, source)[1].ids
-    tokens = reads.encode_ids([source])[0]
-    batch = collate([tokens], [output]).to(model.output.weight.device)
+    batch = collate(reads.encode_ids([source]), [output]).to(model.output.weight.device)
     read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)
 
     def run() -> Tensor:
         memory = model.encode(batch.source, batch.source_mask)  # which several models refuse
-        logits = model.predict(batch.inputs, memory)
-        return token_log_probabilities(logits, batch.targets)[0]
+        return token_log_probabilities(model.predict(batch.inputs, memory), batch.targets)[0]
 
     return ForcedPass(
         model,

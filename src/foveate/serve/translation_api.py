@@ -426,8 +426,7 @@ def document(app: FastAPI) -> OpenApi:
     for model in BODIES:
         fields = tree["components"]["schemas"][model.__name__]["properties"]
         if "source" in fields:
-            auto = [] if "t" in fields else [AUTO]
-            fields["source"]["enum"] = [*auto, *table]
+            fields["source"]["enum"] = [*([] if "t" in fields else [AUTO]), *table]
             fields["target"]["enum"] = targets
         if "alternatives" in fields:
             fields["alternatives"]["maximum"] = service.limits.alternatives

@@ -139,5 +139,4 @@ def advantage(
     drawn: Float[Tensor, "B T"], expected: Float[Tensor, "B T"], target_mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "T B"]:
     """A_t: how much better the words from t on were for what was drawn."""
-    gain = (drawn - expected) * target_mask
-    return gain.flip(1).cumsum(dim=1).flip(1).T
+    return ((drawn - expected) * target_mask).flip(1).cumsum(dim=1).flip(1).T

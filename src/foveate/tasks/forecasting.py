@@ -98,8 +98,7 @@ def crps(quantiles: Array, target: Array, levels: Sequence[float]) -> float:
 
 def coverage(quantiles: Array, target: Array) -> float:
     """The share of values between the lowest and the highest quantile."""
-    inside = (quantiles[..., 0] <= target) & (target <= quantiles[..., -1])
-    return float(inside.mean())
+    return float(((quantiles[..., 0] <= target) & (target <= quantiles[..., -1])).mean())
 
 
 # Judging forecasts of many windows: all figures, naive forecasts beside them, error by step.

@@ -116,8 +116,7 @@ class PictureTask(Task[Batch]):
 
     def tensor(self, pictures: Sequence[Bytes]) -> Tensor:
         """Normalised pixels (B, C, H, W)."""
-        stacked = np.stack(pictures).astype(np.float32) / 255
-        centred = stacked - self.mean[:, None, None]
+        centred = np.stack(pictures).astype(np.float32) / 255 - self.mean[:, None, None]
         return torch.from_numpy(centred / self.deviation[:, None, None])
 
     def pixels(self, split: str, rows: Sequence[int], noise: int = 0) -> Tensor:

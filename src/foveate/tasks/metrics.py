@@ -365,8 +365,7 @@ def paired_texts(
     results: list[Any] = []
     for kind in ("bs", "ar"):
         test = PairedTest(outputs, {name: metric}, streams, kind, DRAWS)  # type: ignore[arg-type]
-        scores = test()[1]
-        results.append(next(v for k, v in scores.items() if k != "System"))
+        results.append(next(v for k, v in test()[1].items() if k != "System"))
     figures: dict[str, PairedFigure] = {}
     first = float(results[0][0].score)
     for system, bs, ar in zip(systems, *results, strict=True):

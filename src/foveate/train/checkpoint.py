@@ -374,8 +374,7 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
     own = folder / CONFIG
     if folder != run and own.is_file():
         try:
-            own_model = load_tree(own, resolved=True).get("model", {})
-            same = type(config).parse(own_model) == config
+            same = type(config).parse(load_tree(own, resolved=True).get("model", {})) == config
         except ConfigError:
             same = False
         if not same:

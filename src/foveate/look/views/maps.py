@@ -252,8 +252,7 @@ def importance(
     if gold is None and text is not None:
         pairs = [(text, target or run.translate([text])[0].hypotheses[0])]
     else:
-        both = zip(*run.pairs(split), strict=True)
-        pairs = list(islice(both, None if gold else PAIRS))
+        pairs = list(islice(zip(*run.pairs(split), strict=True), None if gold else PAIRS))
     maps = [pair for pair in word_maps(run.need(Translation, "align"), run.model, pairs) if pair]
     names = list(maps[0])
     figures = {

@@ -31,8 +31,7 @@ def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
     """
     curves: dict[str, list[float]] = {}
     for run in runs:
-        evaluation = cast(ForecastEvaluation, run.evaluate(split=split))
-        for name, curve in evaluation.curves.items():
+        for name, curve in cast(ForecastEvaluation, run.evaluate(split=split)).curves.items():
             naive = name in ("last_value", "seasonal_naive")
             label = name.replace("_", " ")
             if not naive and len(runs) > 1:

@@ -315,8 +315,7 @@ def kernels_keep_to_the_equation(trial: Trial) -> None:
     if family != "attention":
         config = Attention.Config.model_validate({family: config})
     config = config.model_copy(update={"num_heads": heads})
-    lengths = [length] + [LONG] * ((rows, length, seed) == (1, 4, 1))
-    for count in lengths:
+    for count in [length] + [LONG] * ((rows, length, seed) == (1, 4, 1)):
         attention: BaseAttention = trial.prepare(config.build(heads * width))
         x, mask = trial.draw(rows, count, heads * width), Mask(causal=attention.causal)
         attention.tap = lambda weights: None

@@ -128,8 +128,7 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Pl
         torch.manual_seed(1)
         model = Deep(layers, carried, scale)
         losses_of(model, torch.optim.Adam(model.parameters(), lr=0.003), steps)
-        plane = surface(model, partial(loss_of, model), points)
-        result[name] = [rounded(row) for row in plane]
+        result[name] = [rounded(row) for row in surface(model, partial(loss_of, model), points)]
     return result
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import tokenizers as rust
 from numpy.typing import NDArray
 
+from foveate.config import Tree
 from foveate.data.tokenizer import SPECIALS, UNK, Encoded, SpacedPieces, Tokenizer, byte_letters
 from foveate.errors import UserError
 
@@ -40,7 +41,7 @@ class Published(SpacedPieces):
     published: list[int]
 
     @classmethod
-    def of_json(cls, tree: dict[str, Any], names: list[str], order: list[int]) -> Published:
+    def of_json(cls, tree: Tree, names: list[str], order: list[int]) -> Published:
         """Return the tokenizer of a tokenizer.json; ``names`` of our ids, ``order`` theirs."""
         tokenizer = cls(cls.Config())
         tokenizer._restore({"tokenizer": tree, "pieces": names, "published": order})
@@ -122,7 +123,7 @@ class Published(SpacedPieces):
         self._bytes = [b"" if i in silent else text for i, text in enumerate(shown)]
         self.tags = {p: n for n, p in enumerate(pieces) if re.fullmatch(r"<2[^<>\s]+>", p)}
 
-    def add_tags(self, names: Any) -> None:
+    def add_tags(self, names: Iterable[str]) -> None:
         """Raise `UserError` for any other tags than its own."""
         if any(name not in self.tags for name in names):
             raise UserError("a published tokenizer has the languages of its model, and no others")
@@ -132,11 +133,11 @@ def _names(tag: str) -> list[str]:
     return tag[2:-1].split(":")
 
 
-def _special(tree: Any) -> set[str]:
+def _special(tree: Tree) -> set[str]:
     return {each["content"] for each in tree.get("added_tokens", ()) if each["special"]}
 
 
-def _without_special(tree: dict[str, Any]) -> dict[str, Any]:
+def _without_special(tree: Tree) -> Tree:
     """Return a tokenizer.json with which no text becomes a special piece."""
     special, model = _special(tree), tree["model"]
     own = [each for each in tree.get("added_tokens", ()) if not each["special"]]
@@ -152,7 +153,7 @@ def _forwards(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(a, max(a, end)) for a, (_, end) in zip(starts, spans, strict=True)]
 
 
-def _spelled(tree: Any, pieces: list[str]) -> list[bytes]:
+def _spelled(tree: Tree, pieces: list[str]) -> list[bytes]:
     """Return the text of each piece: letters for bytes, or signs for spaces and bytes."""
     added = {each["content"] for each in tree.get("added_tokens", ())}
     if "ByteLevel" in json.dumps([tree.get("decoder"), tree.get("pre_tokenizer")]):

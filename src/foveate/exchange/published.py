@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tokenizers as rust
 import torch
@@ -23,7 +22,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAST, read_json, read_settings
-from foveate.exchange.huggingface_rules import Settings
+from foveate.exchange.huggingface_rules import Settings, Tensors
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.spec import Tokens
 
@@ -138,7 +137,7 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
     return PublishedVocabulary(*sides, order)
 
 
-def pieces_of(tree: Any) -> Iterator[tuple[str, int]]:
+def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
     """Yield each piece of a tokenizer.json with its id."""
     if tree["model"]["type"] not in ("BPE", "Unigram"):
         raise ValueError(f"a tokenizer of the kind {tree['model']['type']} is not supported")
@@ -151,17 +150,17 @@ def pieces_of(tree: Any) -> Iterator[tuple[str, int]]:
     yield from ((each["content"], each["id"]) for each in tree.get("added_tokens", ()))
 
 
-def _unknown(folder: Path, tree: Any, ids: Mapping[str, int]) -> int:
+def _unknown(folder: Path, tree: Settings, ids: Mapping[str, int]) -> int:
     """Return the id of the unknown piece; of vocabularies without one, that of the padding."""
     model = tree["model"]
     if model.get("unk_id") is not None:
         return int(model["unk_id"])
     names = read_settings(folder / "tokenizer_config.json")
-    unknown: Any = model.get("unk_token") or names.get("unk_token") or names["pad_token"]
+    unknown = model.get("unk_token") or names.get("unk_token") or names["pad_token"]
     return ids[unknown["content"] if isinstance(unknown, dict) else unknown]
 
 
-def _languages(tree: Any, ids: Mapping[str, int]) -> dict[int, str]:
+def _languages(tree: Settings, ids: Mapping[str, int]) -> dict[int, str]:
     """Return the languages that are special pieces: eng_Latn (NLLB), __en__ (M2M100), en_XX."""
     special = {each["content"] for each in tree.get("added_tokens", ()) if each["special"]}
     named = {ids[piece]: LANGUAGE.fullmatch(piece) for piece in special}
@@ -206,7 +205,7 @@ def renumbered(
     """
     config = model.config.model_copy(update={"output_bias": True})
     ours: EncoderDecoder = config.build(Tokens(len(order)), Tokens(len(order)))
-    theirs: dict[str, Any] = dict(model.named_parameters())
+    theirs: Tensors = dict(model.named_parameters())
     rows = torch.tensor(order)
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
@@ -224,7 +223,7 @@ def search_of(settings: Settings, generation: Settings) -> Search.Config:
     longest = int(own.get("max_length") or 20) - 1 - (own.get("forced_eos_token_id") is not None)
     if own.get("model_type") in BOTH_SIDES or own.get("forced_bos_token_id") is not None:
         longest -= 1  # the opening, behind which ours counts
-    limits: dict[str, Any] = {"max_ratio": 0.0, "max_extra": longest, "whole_characters": False}
+    limits: Settings = {"max_ratio": 0.0, "max_extra": longest, "whole_characters": False}
     width = int(own.get("num_beams") or 1)
     if width == 1:
         return Greedy.Config(**limits)

@@ -446,7 +446,7 @@ def test_prompts_come_from_the_option_or_line_by_line() -> None:
     assert prompts("a", None, tally) == ["a"]
     assert prompts(None, None, tally) == [""]
     assert prompts(None, io.BytesIO(b"a\nb\xff\n"), tally) == ["a", "b\ufffd"]
-    assert tally.first == {DAMAGED: [2]}
+    assert tally.lines == {DAMAGED: [2]}
     assert prompts(None, io.BytesIO(b""), tally) == [""]
 
 

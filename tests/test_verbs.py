@@ -99,7 +99,7 @@ def test_any_bytes_are_lines(data: bytes) -> None:
     out, tally = run(data)
     assert len(out) == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     bad = [line for line in data.split(b"\n") if not is_utf8(line.removesuffix(b"\r"))]
-    assert sum(n for what, n in tally.counts.items() if "UTF-8" in what) == len(bad)
+    assert sum(len(n) for what, n in tally.lines.items() if "UTF-8" in what) == len(bad)
 
 
 def is_utf8(line: bytes) -> bool:

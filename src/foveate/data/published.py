@@ -21,7 +21,7 @@ from foveate.data.tokenizer import SPECIALS, UNK, Encoded, SpacedPieces, Tokeniz
 from foveate.errors import UserError
 
 SPACE = "▁"
-ROW = re.compile(r"<row \d+>")  # the name of an id that has no piece
+ROW = re.compile(r"<row_\d+>")  # the name of an id that has no piece
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece that is one byte
 
 

@@ -305,8 +305,9 @@ def layout_of(path: Path) -> dict[str, object]:
         return {}
     lines = [line for line, _ in islice(decoded_lines(path), SAMPLED) if line.strip()]
     first = next(iter(lines), "")
+    sample = "\n".join(lines)
     for form, what in HIDDEN.items():
-        if ending != ".tsv" and re.search(form, "\n".join(lines)):
+        if ending != ".tsv" and re.search(form, sample):
             raise DataError(f"{path} holds {what}")
     if ending != ".tsv" and lines and all(" ||| " in line for line in lines):
         raise DataError(f"{path} holds both sides between |||: write a tab in its place, as .tsv")

@@ -132,8 +132,7 @@ class TextAnswer(Answer):
         return self.hypotheses[0]
 
     def json(self) -> dict[str, object]:
-        names = ("source", "hypotheses", "scores", "cut")
-        return {name: getattr(self, name) for name in names}
+        return {n: getattr(self, n) for n in ("source", "hypotheses", "scores", "cut")}
 
     def drawing(self) -> Drawing:
         """Return the map of the best hypothesis."""
@@ -215,8 +214,7 @@ class LabelAnswer(Answer):
 def probabilities_of(log_p: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
     """Return p of each label (C,), the most probable first. Raises `NoOutputError` for NaN."""
     check_finite(log_p, "no label")
-    descending = np.argsort(-log_p, kind="stable")
-    return {names[i]: float(np.exp(log_p[i])) for i in descending}
+    return {names[i]: float(np.exp(log_p[i])) for i in np.argsort(-log_p, kind="stable")}
 
 
 @dataclass(frozen=True)

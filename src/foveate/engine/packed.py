@@ -170,8 +170,7 @@ class PackedSearch(Config):
     def name(self) -> str:
         """The kind of the search (`foveate.decode`)."""
         is_beam = self.beam_size > 1 or self.length_penalty > 0
-        guessed = "sample" if self.sampling else "beam" if is_beam else "greedy"
-        return self.method or guessed
+        return self.method or ("sample" if self.sampling else "beam" if is_beam else "greedy")
 
     @property
     def config(self) -> Tree:

@@ -127,8 +127,7 @@ class Rule:
 
     def match(self, name: str) -> str | None:
         """Return their name for our tensor, or None if the rule does not apply."""
-        pattern = re.escape(self.ours).replace(r"\*", r"(\d+)") + r"(\..*)?"
-        match = re.fullmatch(pattern, name)
+        match = re.fullmatch(re.escape(self.ours).replace(r"\*", r"(\d+)") + r"(\..*)?", name)
         if match is None:
             return None
         *layer, rest = match.groups()

@@ -127,7 +127,7 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
         names = {i: piece for piece, i in ids.items()} | {i: f"<2{n}>" for i, n in tags.items()}
         order = in_our_order(range(rows), special, {*tags, *openers})
         own = {i: n for n, i in reversed([*enumerate(order)])}
-        plain = Published.of_json(tree, [names.get(i, f"<row {i}>") for i in order], order)
+        plain = Published.of_json(tree, [names.get(i, f"<row_{i}>") for i in order], order)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ExchangeError(
             f"{path} does not fit config.json ({error!r}): take both from the same folder"

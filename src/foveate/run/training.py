@@ -97,8 +97,9 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> 
     model = model.to(device())
     if config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
+        summary = begin(config.start, earlier.model, model, (earlier.task, task))
         if ranks.is_rank_zero:
-            print(begin(config.start, earlier.model, model, (earlier.task, task)), file=sys.stderr)
+            print(summary, file=sys.stderr)
     return fit(job_of(config, task, model, changed, changed_data), config.train, path, ranks)
 
 

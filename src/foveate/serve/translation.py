@@ -444,8 +444,9 @@ def submit(service: Service, pending: Sequence[PendingTranslation], client: Clie
                 text.first = len(lines)
                 lines += text.passage.sentences
             client.record.numbers.update(sentences=len(lines))
+            answers = service.pool.runs[name].batcher.submit(client.name, operation, lines)
             for text in group:
-                text.answers = service.pool.runs[name].batcher.submit(client.name, operation, lines)
+                text.answers = answers
     except RequestError:
         for text in pending:
             text.give_up()

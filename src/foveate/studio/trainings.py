@@ -136,7 +136,8 @@ def series(log: Sequence[Line], chosen: Sequence[str], after: int, most: int) ->
     curves, points = [], {}
     for key in chosen or keys(log):
         event, _, name = key.partition(".")
-        lines = [x for x in log if x["event"] == event and name in x and x["step"] > after]
+        own = (line for line in log if line.get("event") == event and name in line)
+        lines = [line for line in own if line.get("step", 0) > after]
         x = np.array([float(line["step"]) for line in lines])
         y = np.array([_value(line[name]) for line in lines])
         chosen_points = thinned(x, y, most)

@@ -104,5 +104,4 @@ def tinted(grey: Floats, opacity: Floats) -> NDArray[np.float64]:
 def enlarged(grid: Floats, height: int, width: int) -> Floats:
     """Return a grid of cells (rows, columns) as pixels (height, width) with their cells' values."""
     rows = np.arange(height) * grid.shape[0] // height
-    columns = np.arange(width) * grid.shape[1] // width
-    return grid[np.ix_(rows, columns)]
+    return grid[np.ix_(rows, np.arange(width) * grid.shape[1] // width)]

@@ -375,8 +375,7 @@ class _Scene:
             k = t - self.forced.first
             text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
             text += " Arcs: what it attends to." * bool(cross)
-            shows = [*ALL, *[f"step {t}"] * bool(cross)]
-            self.stop(f"step {t + 1}", text, shows, lit=lit)
+            self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

@@ -100,8 +100,7 @@ class SheetDrawing(Drawing):
         """Return cells as shades, a character each (or for every k-th), or the texts of cells."""
         if not self.cells:
             legend = ", ".join(part for part in (self.legend, SHADES) if part.strip())
-            title = f"{self.title} ({legend})"
-            return "\n".join([title, *_shaded(self, width or 100)])
+            return "\n".join([f"{self.title} ({legend})", *_shaded(self, width or 100)])
         names = self.rows or [""] * len(self.cells)
         left = max(map(len, names))
         wide = max(map(len, [*self.columns, "-0.00"])) + 2

@@ -109,8 +109,7 @@ def steps(words: Sequence[str], ends: Sequence[int], stem: str) -> list[str]:
     heights: list[int] = []
     for k, word in enumerate(words):
         first = ends[k] - cell_len(word)
-        covered = [heights[j] for j in range(k) if ends[j] >= first]
-        heights.append(1 + max(covered, default=-1))
+        heights.append(1 + max((heights[j] for j in range(k) if ends[j] >= first), default=-1))
     lines = []
     for height in range(max(heights, default=-1), -1, -1):
         line = ""

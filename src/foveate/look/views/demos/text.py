@@ -385,8 +385,7 @@ def strip(
 ) -> SheetDrawing:
     """Draw the vectors of texts with the same words, (N, D)."""
     torch.manual_seed(1)
-    encoder = config.build(Tokens(size)).eval()
-    made = encoder(torch.tensor(orders)).summary().numpy()
+    made = config.build(Tokens(size)).eval()(torch.tensor(orders)).summary().numpy()
     apart = float(np.abs(made - made[:1]).max())
     title = f"{name}: {'identical' if apart < 1e-5 else f'up to {apart:.2f} apart'}"
     return sheet(title, made, rows, scale=ColorScale(label=" "), aspect=3.0)

@@ -276,8 +276,7 @@ def by_run(
     task = run.need(Translation, "align")
     sources = run.addressed([source for source, _ in texts], to)
     read = list(zip(sources, [bare(target, marks) for _, target in texts], strict=True))
-    tags = [f"<2{name}>" for name in run.languages]
-    texts = [(bare(source, tags), target) for source, target in read]
+    texts = [(task.source_tokenizer.bare(source), target) for source, target in read]
     files, messages = files.resolved(texts)
     reference = selection.reference()
     rows: Rows = "read" if selection.after_reading else "produced"

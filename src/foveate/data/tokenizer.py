@@ -209,7 +209,7 @@ class Tokenizer(Configurable, ABC):
     def _untagged(self, text: str) -> tuple[list[int], str]:
         """Return the id of the tag at the start of a text, if any, and the text after it."""
         tag = self.tag_of(text)
-        return [self.tags[tag]] if tag else [], self.bare(text)
+        return ([self.tags[tag]], text[len(tag) :].removeprefix(" ")) if tag else ([], text)
 
     def _behind_tag(self, text: str, encoded: Encoded) -> Encoded:
         ids, rest = self._untagged(text)

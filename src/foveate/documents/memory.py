@@ -8,7 +8,7 @@ from typing import NamedTuple, Self, TypeVar, Unpack
 
 from foveate.config import ConfigError
 from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
-from foveate.data.tokenizer import SPECIALS, UNK, bare
+from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import UNSPACED, split_words
 from foveate.documents.base import decoded
 from foveate.documents.formats import rows_of
@@ -417,7 +417,8 @@ class AssistedRun:
         """Return the answer with the source word for each unknown word (Luong et al., 2015)."""
         if not answer.outputs or UNK not in answer.outputs[0].ids:
             return answer
-        source = bare(answer.read or answer.source, [f"<2{to}>" for to in self.run.languages])
+        reads = self.run.sides("translate").source_tokenizer
+        source = reads.bare(answer.read or answer.source)
         text = str(answer)
         places = {start: n for n, (start, _) in enumerate(split_words(text))}
         linked = {t: s for s, t in answer.alignment()}

@@ -78,12 +78,16 @@ def mbart50(place: Path) -> tuple[Any, Any]:
     return tokenizer, transformers.MBartForConditionalGeneration(config)
 
 
-def t5(place: Path) -> tuple[Any, Any]:
+def t5_tokenizer(place: Path, extra_ids: int) -> Any:
     read = pieces(place / "made", "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    tokenizer = transformers.T5Tokenizer(
-        vocab=read["vocab"], _spm_precompiled_charsmap=read["_spm_precompiled_charsmap"],
-        extra_ids=4,
-    )  # fmt: skip
+    charsmap = read["_spm_precompiled_charsmap"]
+    return transformers.T5Tokenizer(
+        vocab=read["vocab"], _spm_precompiled_charsmap=charsmap, extra_ids=extra_ids
+    )
+
+
+def t5(place: Path) -> tuple[Any, Any]:
+    tokenizer = t5_tokenizer(place, 4)
     config = transformers.T5Config(
         vocab_size=len(tokenizer) + 5, decoder_start_token_id=0, initializer_factor=1.0, **T5_SIZES
     )
@@ -110,11 +114,7 @@ def madlad(place: Path) -> tuple[Any, Any]:
 
 
 def mt5(place: Path) -> tuple[Any, Any]:
-    read = pieces(place / "made", "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    tokenizer = transformers.T5Tokenizer(
-        vocab=read["vocab"], _spm_precompiled_charsmap=read["_spm_precompiled_charsmap"],
-        extra_ids=0,
-    )  # fmt: skip
+    tokenizer = t5_tokenizer(place, 0)
     config = transformers.MT5Config(
         vocab_size=len(tokenizer), decoder_start_token_id=0, initializer_factor=1.0, **T5_SIZES
     )

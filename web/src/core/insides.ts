@@ -1,4 +1,4 @@
-// What is inside a box of a scene: an attention's sentence with its heads, and one query of it in numbers.
+// What is inside a box of a scene: an attention's sentence with its heads and one query of it in numbers, a cell, or words with vectors over them.
 import { floats, type Values } from "./numbers";
 import { written } from "./text";
 import type { SceneEdge, SceneNode, ScenePanel } from "./types";
@@ -6,6 +6,7 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 8, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.02; // smaller weights are not drawn
+const LINE = 29, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others; stages whose zeros are empty
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -40,7 +41,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   const line = (key: string, points: Point[], tag: string, more: Partial<SceneEdge> = {}) =>
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
-  if (!values.has("weights")) cell();
+  if (values.has("state")) cell();
+  else if (!values.has("weights")) positions();
   else {
     heads();
     if (values.has("query") && values.has("key")) numbers();
@@ -124,6 +126,42 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   function vectorOf(stage: string, head: number): string[] {
     return Array.from(rowOf(values.get(stage)!, head, panel.row).slice(0, WRITTEN), written);
+  }
+
+  /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
+  function positions() {
+    const stages = [...values.keys()], named = stages.map((stage) => stage.replace(BACK, "")), aside = Math.max(...named.map((name) => 13 * name.length)) + 24;
+    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 16, 240);
+    const slot = (HIGH - 50) / stages.length, most = Math.max(1, Math.floor((slot - 26) / LINE)), boxes = new Map<string, Box[]>();
+    const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
+    words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
+    stages.forEach((stage, level) => {
+      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, count = Math.min(most, width);
+      const high = LINE * count, y = HIGH - 50 - slot * level - (slot + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
+      const rows = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k).slice(0, count));
+      const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
+      put(`${own} name`, named[level]!, boxAt(0, y, aside - 12, high), own, { form: "word" });
+      boxes.set(stage, rows.map((row, k) => {
+        const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
+        row.forEach((value, i) => {
+          if (Number.isNaN(value)) return;
+          const isZero = isBlank && value === 0, text = isZero ? "" : isBack ? String(Number(value.toPrecision(2))) : `${width === 1 && Number.isInteger(value) ? value : written(value)} ${tokens?.[i] ?? ""}`.trim();
+          put(`${own} ${k} ${i}`, `${named[level]!} of ${words[k] ?? ""}`, boxAt(x, y + LINE * i, wide, LINE), own, { texts: [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+        });
+        return boxAt(x, y, wide, high);
+      }));
+    });
+    if (!stages.some((stage) => BACK.test(stage)))
+      boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], stages[0]!.replaceAll(" ", "-")));
+    for (const stage of stages) for (const read of panel.reads[stage] ?? []) {
+      const own = stage.replaceAll(" ", "-"), lower = boxes.get(read)!, upper = boxes.get(stage)!, isBelow = stages.indexOf(read) < stages.indexOf(stage), isNext = Math.abs(stages.indexOf(read) - stages.indexOf(stage)) === 1;
+      for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
+        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 8 * unit;
+        const straight: Point[] = isBelow ? [[a[0] + a[2] / 2, a[1]], [b[0] + b[2] / 2, b[1] + b[3]]] : [[a[0] + a[2] / 2, a[1] + a[3]], [b[0] + b[2] / 2, b[1]]];
+        const beside: Point[] = [[a[0] + a[2], a[1] + a[3] / 2], [a[0] + a[2] + gap, a[1] + a[3] / 2], [b[0] + b[2] + gap, b[1] + b[3] / 2], [b[0] + b[2], b[1] + b[3] / 2]];
+        line(`${own} from ${read} ${k}`, isNext ? straight : beside, own);
+      }
+    }
   }
 
   /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from. */

@@ -107,7 +107,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       lighten(group, node);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
-        write(text, short((told[k] ?? "").split(";")[0]!, w / unit - (form === "word" ? 0 : 4)), form === "word");
+        write(text, short(node.texts ? told[k] ?? "" : (told[k] ?? "").split(";")[0]!, w / unit - (form === "word" ? 0 : 4)), form === "word");
       });
     }
     for (const { edge, path } of lines) lighten(path, edge);

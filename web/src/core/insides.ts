@@ -130,8 +130,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
   function positions() {
-    const stages = [...values.keys()], named = stages.map((stage) => stage.replace(BACK, "")), aside = Math.max(...named.map((name) => 13 * name.length)) + 24;
-    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 16, 240);
+    const stages = [...values.keys()], named = stages.map((stage) => stage.replace(BACK, "")), aside = Math.max(...named.map((name) => 15 * name.length)) + 20;
+    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
     const slot = (HIGH - 50) / stages.length, most = Math.max(1, Math.floor((slot - 26) / LINE)), boxes = new Map<string, Box[]>();
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
@@ -145,7 +145,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
-          const isZero = isBlank && value === 0, text = isZero ? "" : isBack ? String(Number(value.toPrecision(2))) : `${width === 1 && Number.isInteger(value) ? value : written(value)} ${tokens?.[i] ?? ""}`.trim();
+          const isZero = isBlank && value === 0, token = tokens?.[i];
+          const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : token ? `${written(value).replace(/^0/, "")} ${token}` : width === 1 && Number.isInteger(value) ? String(value) : written(value);
           put(`${own} ${k} ${i}`, `${named[level]!} of ${words[k] ?? ""}`, boxAt(x, y + LINE * i, wide, LINE), own, { texts: [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);
@@ -156,7 +157,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const stage of stages) for (const read of panel.reads[stage] ?? []) {
       const own = stage.replaceAll(" ", "-"), lower = boxes.get(read)!, upper = boxes.get(stage)!, isBelow = stages.indexOf(read) < stages.indexOf(stage), isNext = Math.abs(stages.indexOf(read) - stages.indexOf(stage)) === 1;
       for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
-        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 8 * unit;
+        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 5 * unit;
         const straight: Point[] = isBelow ? [[a[0] + a[2] / 2, a[1]], [b[0] + b[2] / 2, b[1] + b[3]]] : [[a[0] + a[2] / 2, a[1] + a[3]], [b[0] + b[2] / 2, b[1]]];
         const beside: Point[] = [[a[0] + a[2], a[1] + a[3] / 2], [a[0] + a[2] + gap, a[1] + a[3] / 2], [b[0] + b[2] + gap, b[1] + b[3] / 2], [b[0] + b[2], b[1] + b[3] / 2]];
         line(`${own} from ${read} ${k}`, isNext ? straight : beside, own);

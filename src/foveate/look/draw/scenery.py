@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
+from math import hypot
 
 import numpy as np
 
@@ -33,6 +34,7 @@ STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT = 0.02  # smaller weights are not drawn
 NUMBER = 96.0  # width of a number in a box
+LONG = 110  # letters of equations that do not fit into a caption
 BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are blank
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
@@ -327,12 +329,12 @@ class _Scene:
         names = {k: "x" for k in before if len(before) == 1 and k not in own} | own
         stages = {name: self.film[k] for k, name in names.items()}
         values, tokens = {n: f.values for n, f in stages.items()}, dict[str, list[list[str]]]()
-        for stage in ("logits", "softmax"):
-            if stage not in stages or self.forced.token is None:
-                continue
+        token = self.forced.token
+        for stage in [n for n in ("logits", "softmax") if n in stages]:
             order = np.argsort(-values[stage][0], axis=-1, kind="stable")[:, :BEST]
-            values[stage] = np.take_along_axis(values[stage][0], order, axis=-1)[None]
-            tokens[stage] = [[_plain(self.forced.token(int(i))) for i in best] for best in order]
+            if token is not None:
+                values[stage] = np.take_along_axis(values[stage][0], order, axis=-1)[None]
+                tokens = {stage: [[_plain(token(i)) for i in best] for best in order.tolist()]}
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
@@ -343,10 +345,12 @@ class _Scene:
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads: its first numbers." if stage == "x" else text
             text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
+            text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(home, f"{spoken} numbers {stage}", text, [*stages][:k], [stage])
         if not deep:
-            texts = (text for name, text in equations.items() if name != "x" and text)
-            text = f"{spoken.capitalize()}, at each position: {' → '.join(texts)}."
+            text = " → ".join(equations[name] for name in own.values() if equations[name])
+            text = text if len(text) < LONG else " → ".join(own.values())
+            text = f"{spoken.capitalize()}, at each position: {text}."
             self._enter(home, spoken, text, [*stages])
 
     def _enter(
@@ -374,7 +378,7 @@ class _Scene:
             rows = self._named(of_home[-1].columns, max(v.shape[1] for v in values.values()))
             reads = {lower: [upper] for lower, upper in pairwise(stages)}
             more: dict[str, object] = {"rows": rows, "reads": reads}
-            spoken = _spoken([frame.block for frame in of_home])
+            spoken = _spoken([frame.block for frame in reversed(of_home)])
             if "loss" in stages:
                 before, words = self.forced.first, map(_plain, self.forced.produced)
                 blank = np.full((1, before, 1), np.nan)  # positions without a target
@@ -382,7 +386,7 @@ class _Scene:
                 more["tokens"] = {"loss": [[]] * before + [[word] for word in words]}
             self._panel(home, stages, values, **more)
             if "loss" in stages:
-                text = "The loss L is the mean of −log p over the target words."
+                text = "The loss L is the mean of −log p, of each target."
                 self._enter(home, "loss", text, ["loss"])
             text = f"The gradient in the {spoken}: ‖∂L/∂x_t‖ at each position."
             self._enter(home, f"gradient {spoken}", text, [*stages])
@@ -390,19 +394,20 @@ class _Scene:
 
     def _of_weights(self, frame: ForwardFrame) -> None:
         """Stop at the gradient norm of the weights in each box."""
-        squares, said = dict[str, float](), ""
+        norms: dict[str, dict[str, float]] = {}  # by box and block
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
-            if home := self.homes.get(name):
-                squares[home] = squares.get(home, 0.0) + norm**2
-        for home, square in squares.items():
-            x, y, wide, high = self.box_of(home)
+            if name in self.homes:
+                norms.setdefault(self.homes[name], {})[name] = norm
+        caption, shows = "‖∂L/∂W‖ in each box; the optimizer makes new weights of ∂L/∂W.", [*ALL]
+        for home, of_block in norms.items():
+            (x, y, wide, high), norm = self.box_of(home), f"{hypot(*of_block.values()):#.2g}"
             if wide > 2 * NUMBER:
-                box, tag = (x + wide - NUMBER, y, NUMBER, high), "gradient"
-                self.node(f"{home} gradient", f"{square**0.5:.2g}", box, form="word", tag=tag)
+                box = x + wide - NUMBER, y, NUMBER, high
+                self.node(f"{home} gradient", norm, box, form="word", tag="gradient")
+                shows = [*ALL, "gradient"]
             else:
-                said += f" {_spoken([home])} {square**0.5:.2g}."
-        caption = "‖∂L/∂W‖ in each box: from ∂L/∂W, the optimizer computes the new weights."
-        self.stop("gradient of weights", caption + said, [*ALL, "gradient"])
+                caption += f" {_spoken([*of_block]).capitalize()} {norm}."
+        self.stop("gradient of weights", caption, shows)
 
     def _attention(
         self, weights: ForwardFrame, stages: dict[str, ForwardFrame], head: int, query: int | None,

@@ -54,7 +54,7 @@ test("over each word stand the numbers of a layer, straight up, and zeros of a R
   };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
-  expect([texts("f x 1 0"), texts("f activation 0 0"), texts("f activation 1 0"), texts("f softmax 1 0")]).toEqual([["3.00"], [""], ["6.00"], [".50 chien"]]);
+  expect([texts("f x 1 0"), texts("f activation 0 0"), texts("f activation 1 0"), texts("f softmax 1 0")]).toEqual([["3.00"], [""], ["6.00"], ["chien", "0.50"]]);
   for (const { points } of edges) expect(points.every(([x]) => Math.abs(x - points[0]![0]) < 1e-9)).toBe(true);
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
 });
@@ -67,6 +67,6 @@ test("a gradient goes down, with two digits that count, and no number stands wit
   };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
-  expect([texts("f gradient-of-norm 0 0"), texts("f loss 0 0"), texts("f loss 1 0")]).toEqual([["0.0012"], undefined, ["2.00 chien"]]);
+  expect([texts("f gradient-of-norm 0 0"), texts("f loss 0 0"), texts("f loss 1 0")]).toEqual([["0.0012"], undefined, ["chien", "2.00"]]);
   expect(edges[0]!.points[0]![1]).toBeLessThan(edges[0]!.points[1]![1]);
 });

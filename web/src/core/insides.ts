@@ -130,24 +130,26 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
   function positions() {
-    const stages = [...values.keys()], named = stages.map((stage) => stage.replace(BACK, "")), aside = Math.max(...named.map((name) => 15 * name.length)) + 20;
+    const stages = [...values.keys()], named = stages.map((stage) => stage.replace(BACK, "")), aside = Math.max(...named.map((name) => 17 * name.length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
-    const slot = (HIGH - 50) / stages.length, most = Math.max(1, Math.floor((slot - 26) / LINE)), boxes = new Map<string, Box[]>();
+    const parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, count = Math.min(most, width);
-      const high = LINE * count, y = HIGH - 50 - slot * level - (slot + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
+      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = LINE * parts[level]!, room = slot * parts[level]!;
+      const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const rows = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k).slice(0, count));
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
+      floor -= room;
       put(`${own} name`, named[level]!, boxAt(0, y, aside - 12, high), own, { form: "word" });
       boxes.set(stage, rows.map((row, k) => {
         const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
-          const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : token ? `${written(value).replace(/^0/, "")} ${token}` : width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${named[level]!} of ${words[k] ?? ""}`, boxAt(x, y + LINE * i, wide, LINE), own, { texts: [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
+          put(`${own} ${k} ${i}`, `${named[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);
       }));

@@ -34,6 +34,7 @@ STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT = 0.02  # smaller weights are not drawn
 NUMBER = 96.0  # width of a number in a box
+UPDATE = "the optimizer computes the update from ∂L/∂W."
 LONG = 110  # letters of equations that do not fit into a caption
 BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are blank
@@ -350,7 +351,7 @@ class _Scene:
         if not deep:
             text = " → ".join(equations[name] for name in own.values() if equations[name])
             text = text if len(text) < LONG else " → ".join(own.values())
-            text = f"{spoken.capitalize()}, at each position: {text}."
+            text = f"{spoken.capitalize()}: {text}."
             self._enter(home, spoken, text, [*stages])
 
     def _enter(
@@ -386,7 +387,7 @@ class _Scene:
                 more["tokens"] = {"loss": [[]] * before + [[word] for word in words]}
             self._panel(home, stages, values, **more)
             if "loss" in stages:
-                text = "The loss L is the mean of −log p, of each target."
+                text = "−log p of each target; their mean is the loss L."
                 self._enter(home, "loss", text, ["loss"])
             text = f"The gradient in the {spoken}: ‖∂L/∂x_t‖ at each position."
             self._enter(home, f"gradient {spoken}", text, [*stages])
@@ -398,7 +399,7 @@ class _Scene:
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, shows = "‖∂L/∂W‖ in each box; the optimizer makes new weights of ∂L/∂W.", [*ALL]
+        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL]
         for home, of_block in norms.items():
             (x, y, wide, high), norm = self.box_of(home), f"{hypot(*of_block.values()):#.2g}"
             if wide > 2 * NUMBER:

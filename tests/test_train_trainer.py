@@ -17,6 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 from torch import nn
 
 from foveate.config import ConfigError
@@ -262,7 +263,7 @@ def test_a_state_comes_back_from_its_record() -> None:
 
     for best in (None, Best("bleu", 31.5, 7)):
         state = TrainState(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
-        assert TrainState.of(asdict(state)) == state
+        assert TypeAdapter(TrainState).validate_python(asdict(state)) == state
 
 
 def test_the_signals_have_their_handlers_back(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.forecaster import Forecaster
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.tasks.abilities import Generates
 from foveate.tasks.base import AnyTask, Batch, Module
 from foveate.tasks.captioning import CaptionBatch, Captioning
 from foveate.tasks.classification import TextClassification, numbers_of
@@ -48,7 +49,7 @@ from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.prefix_translation import PrefixTranslation, join
 from foveate.tasks.text import Ids, TextTask, collate, decoder_sides, namer, wrapped
-from foveate.tasks.text_to_text import AnyTextToText, TextToText
+from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 
 
@@ -331,15 +332,9 @@ def _forecast_pass(
 
 
 @default_target.register(TextToText)
-def _best_text(task: AnyTextToText, model: Module, source: str, search: Search) -> Ids:
-    [outputs] = TorchEngine(task, model).outputs(task.encode([source]), SearchRequest(search))
-    return best(outputs).ids
-
-
 @default_target.register(Captioning)
-def _best_caption(task: Captioning, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
-    pixels, _ = task.shown(source)
-    [outputs] = TorchEngine(task, model).outputs([pixels], SearchRequest(search))
+def _best_text(task: Generates[object], model: Module, source: object, search: Search) -> Ids:
+    [outputs] = TorchEngine(task, model).outputs(task.encode([source]), SearchRequest(search))
     return best(outputs).ids
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from foveate.errors import ConfigError, UserError
 from foveate.nn.native import kernels
@@ -229,7 +230,8 @@ def resume(
             messages.append(f"starts from the weights of {imported}")
         return state, messages + share_out(config, state, ranks)
     verify_run(folder, checkpoint.with_state(folder, step))
-    state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
+    saved = checkpoint.load(folder, step, job.model, optimizer)
+    state = TypeAdapter(TrainState).validate_python(saved)
     changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
     if changed and not job.changed_data:
         raise TrainError(

@@ -249,7 +249,7 @@ def _response(
         columns["alternatives"] = [text.versions[1:] for text in pending]
     if body.source == AUTO:
         detected = [part.route.detected for part in pending]
-        columns["detectedLanguage"] = [language.json() for language in detected if language]
+        columns["detectedLanguage"] = [language._asdict() for language in detected if language]
     if body.quality:
         columns["quality"] = [qualities(service, text.route, text.done) for text in pending]
     single = isinstance(body.q, str)

@@ -500,7 +500,7 @@ def application(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await service.in_thread(lambda: service.pool.close(drain))
+        await asyncio.to_thread(service.pool.close, drain)
         if home is not None:
             home.close()
         service.close(0)

@@ -621,7 +621,7 @@ def _tsv(path: Path, config: TextData) -> Iterator[PairRow]:
     return _parsed(path, parse)
 
 
-def _unique(items: list[tuple[str, object]]) -> dict[str, object]:
+def unique_keys(items: Sequence[tuple[str, object]]) -> dict[str, object]:
     """Return a JSON object. Raises `UserError` if a key occurs twice."""
     record = dict(items)
     if len(record) < len(items):
@@ -633,7 +633,7 @@ def _unique(items: list[tuple[str, object]]) -> dict[str, object]:
 def from_json_text(text: str) -> object:
     """Parse a JSON value, with numbers as the text that was written. Raises `UserError`."""
     try:
-        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_unique)
+        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=unique_keys)
     except UserError:
         raise
     except (ValueError, RecursionError) as error:

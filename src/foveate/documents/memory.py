@@ -28,13 +28,7 @@ def aligner(run: Translator, to: str | None = None) -> Aligner:
     """
     if not run.aligns:
         return lambda pairs: [[] for _ in pairs]
-
-    def linked(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
-        sources = run.addressed([source for source, _ in pairs], to)
-        read = [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
-        return list(map(sorted, run.links(read)))
-
-    return linked
+    return lambda pairs: list(map(sorted, run.links(pairs, to=to)))
 
 
 LONGEST = 256  # characters in a term or a variant

@@ -400,10 +400,13 @@ class Translator(ABC):
         answers = translated(sides, self.engine, addressed, request)
         return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
-        """Return log p(target | source) of pairs, and of each target token, the end included."""
+    def score(self, pairs: Sequence[tuple[str, str]], to: str | None = None) -> list[PairScore]:
+        """Return log p(target | source) of pairs, and of each target token, the end included.
+
+        ``to`` names the language of the targets, where the run knows several.
+        """
         sides = self.sides("score")
-        lines = sides.addressed([source for source, _ in pairs])
+        lines = sides.addressed([source for source, _ in pairs], to)
         pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
         sources, targets = sides.encode_pairs(pairs)
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
@@ -416,10 +419,16 @@ class Translator(ABC):
         ]
 
     def links(
-        self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
+        self,
+        pairs: Sequence[tuple[str, str | list[int]]],
+        head: Head | None = None,
+        to: str | None = None,
     ) -> list[Links]:
-        """Return word links of pairs by a head, else its own; a target is a text or ids."""
-        lines = self.sides("align").sources([line for line, _ in pairs])
+        """Return word links of pairs by a head, else its own; a target is a text or ids.
+
+        ``to`` is that of `score`; the tag that it puts before a source is not a word.
+        """
+        lines = self.sides("align").addressed([line for line, _ in pairs], to)
         read = [(source, target) for source, (_, target) in zip(lines, pairs, strict=True)]
         return self.engine.links(read, head)
 

@@ -457,7 +457,7 @@ async def demo(name: str, options: dict[str, object], state: State, compute: Com
         raise not_found("demo", name, DEMOS)
     _check_files(DEMOS[name].options, options)
     _check_length(*map(str, options.values()))
-    return await compute(lambda: state.demo(name, options))
+    return await compute(lambda: state.sent(lambda: DEMOS[name].draw(options).browser_drawings()))
 
 
 @router.get("/comparisons")
@@ -469,7 +469,7 @@ def comparison_list(state: State) -> comparisons.ComparisonList:
 @router.get("/comparisons/{name}/{number}")
 async def comparison(name: str, number: int, state: State, compute: Compute) -> Drawings:
     """A chapter of a comparison, counted from 1."""
-    return await compute(lambda: state.comparison(name, number))
+    return await compute(lambda: state.sent(lambda: comparisons.chapter(state.paths, name, number)))
 
 
 def document(app: FastAPI) -> dict[str, Any]:

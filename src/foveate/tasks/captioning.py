@@ -109,10 +109,6 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
     own_outputs = True
     config: Config
 
-    @property
-    def output_tokenizer(self) -> Tokenizer:
-        return self.tokenizer
-
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]

@@ -209,9 +209,6 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
             self.samples(model, stream, samples) if samples else [],
         )
 
-    def better(self, name: str) -> int:
-        return -1
-
     @torch.inference_mode()
     def log_probabilities(
         self, model: LanguageModel, ids: Ids, batch_tokens: int = 8192
@@ -241,10 +238,6 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         if reach is None:
             return _whole(model, text)
         return _windowed(model, text, reach, max(1, batch_tokens // reach))
-
-    @property
-    def output_tokenizer(self) -> Tokenizer:
-        return self.tokenizer
 
     def search_config(
         self, config: Search.Config, kind: str | None = None, **fields: object

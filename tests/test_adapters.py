@@ -1,6 +1,6 @@
 """Adapters: their equations, what is trained and saved, and the run that they belong to."""
 
-import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,9 @@ def test_an_adapter_of_an_adapter(base: Run, tmp_path: Path) -> None:
 
 def test_another_base_is_refused(base: Run, tmp_path: Path) -> None:
     train(config_of(tmp_path, base, 2), folder=tmp_path / "run")
-    record = tmp_path / "run" / "base.json"
-    record.write_text(json.dumps({"weights": "0" * 64}), encoding="utf-8", newline="\n")
+    shutil.rmtree(base.path)
+    other = tree(tmp_path, "old", BPE, {}).model_copy(update={"seed": 2})
+    train(other, folder=base.path)
     with pytest.raises(ConfigError, match="has other weights than when"):
         load(tmp_path / "run")
 

@@ -88,10 +88,10 @@ def adapt(model: nn.Module, config: LoRA.Config) -> str:
         for every in (True, False)
     )
     memory = (4 * total + 12 * trained) / 2**20  # gradients and two means of Adam
+    maps = f"{count} linear map{'s' * (count != 1)}"
     return (
-        f"{config.kind} of rank {config.rank} in {count} linear maps: {trained:,} of {total:,} "
-        f"weights are trained; with their gradients and Adam they take {memory:,.0f} MiB, and "
-        "activations beside them"
+        f"{config.kind} of rank {config.rank} in {maps}: {trained:,} of {total:,} weights are "
+        f"trained; with gradients and Adam they take {memory:,.0f} MiB, activations not counted"
     )
 
 

@@ -1,6 +1,6 @@
 """A language added to a translator: from scratch, from its weights, and by adapters.
 
-    python benchmarks/adding.py FOLDER [--pairs 5000] [--base-steps 2000] [--steps 600]
+    python benchmarks/adding.py FOLDER [--pairs 5000] [--base-steps 1000] [--steps 200]
 
 FOLDER gets the runs; a run that is there is not trained again, and its minutes and memory are left
 out. The base learns English to French and German on Multi30k; then Czech is added from PAIRS
@@ -51,19 +51,14 @@ ARMS = {  # whether old pairs are beside, the learning rate, and further lines o
     "all, old pairs beside": (True, 1e-3, ""),
     "lora": (False, 3e-3, f'adapter = {{ kind = "lora", rank = 16, whole = [{TABLES}] }}\n'),
     "dora": (False, 3e-3, f'adapter = {{ kind = "dora", rank = 16, whole = [{TABLES}] }}\n'),
-    "lora, old pairs beside": (
-        True,
-        3e-3,
-        f'adapter = {{ kind = "lora", rank = 16, whole = [{TABLES}] }}\n',
-    ),
 }
 
 
 def main(
     folder: Path,
     pairs: int = 5000,
-    base_steps: int = 2000,
-    steps: int = 600,
+    base_steps: int = 1000,
+    steps: int = 200,
     out: Path = harness.RESULTS / "adding.json",
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +71,7 @@ def main(
     base, whole = folder / "base", harness.DATA / SET
     corpora = "".join(corpus(whole, language) for language in ("fr", "de"))
     bpe = '[task]\nkind = "translation"\ntokenizer = { kind = "bpe", vocab_size = %d }\n'
-    shared = SHARED.format(steps=base_steps, rate=3e-3, warmup=400)
+    shared = SHARED.format(steps=base_steps, rate=3e-3, warmup=200)
     base_cost = train(base, bpe % 5000 + corpora + MODEL + shared)
     result: dict[str, Any] = {"pairs": pairs, "base": base_cost | scores(base, ("fr", "de"))}
     for name, (beside, rate, more) in ARMS.items():
@@ -85,7 +80,7 @@ def main(
         alone = name == "scratch"
         size = 3000 if alone else 7000
         begin = MODEL if alone else START.format(base=base)
-        shared = SHARED.format(steps=steps, rate=rate, warmup=100)
+        shared = SHARED.format(steps=steps, rate=rate, warmup=50)
         shared = shared.replace('splits = { valid = "val", test = "test_2016_flickr" }', "")
         run = folder / name.replace(", ", "-").replace(" ", "-")
         cost = train(run, bpe % size + corpora + begin + shared + more)

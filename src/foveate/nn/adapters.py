@@ -101,8 +101,8 @@ def freeze(model: nn.Module, patterns: tuple[str, ...], but: tuple[str, ...] = (
     Raises ``ConfigError`` if a pattern fits nothing.
     """
     named = dict(model.named_parameters())
-    for key, given in (("freeze", patterns), ("whole", but)):
-        for pattern in given:
+    for key, chosen in (("freeze", patterns), ("whole", but)):
+        for pattern in chosen:
             fitting = [weight for name, weight in named.items() if fnmatch(name, pattern)]
             if not fitting:
                 raise _unfit(pattern, list(named), key)

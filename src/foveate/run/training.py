@@ -106,14 +106,14 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> 
             ("model", "kind"),
         ) from error
     model = model.to(device())
-    said = []
+    summary = ""
     if config.train.adapter is not None:
-        said = [start_with_adapters(config, task, base_of(config, path), model)]
+        summary = start_with_adapters(config, task, base_of(config, path), model)
     elif config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
-        said = [begin(config.start, earlier.model, model, (earlier.task, task))]
-    if ranks.is_rank_zero:
-        print(*said, sep="\n", end="\n" * bool(said), file=sys.stderr)
+        summary = begin(config.start, earlier.model, model, (earlier.task, task))
+    if ranks.is_rank_zero and summary:
+        print(summary, file=sys.stderr)
     freeze(model, config.train.freeze)
     return fit(job_of(config, task, model, changed, changed_data), config.train, path, ranks)
 

@@ -288,10 +288,17 @@ def assign(target: Tensor, value: Tensor) -> None:
 
 
 def _names(model: nn.Module) -> dict[str, str]:
-    """Each name in the state of a model, and the first name of the same tensor."""
+    """Each name in the state of a model, and the first name of the same tensor.
+
+    What is frozen beside adapters is left out: the run that they started from has it.
+    """
     first: dict[object, str] = {}
     names = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
+    state: dict[str, Tensor] = model.state_dict(keep_vars=True)
+    adapted = any(".parametrizations." in name for name in state)
+    for name, tensor in state.items():
+        if adapted and isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
+            continue
         memory: object = id(tensor)
         if not is_shard(tensor):
             memory = tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -17,7 +17,16 @@ import tokenizers as rust
 from numpy.typing import NDArray
 
 from foveate.config import Tree
-from foveate.data.tokenizer import SPECIALS, UNK, Encoded, SpacedPieces, Tokenizer, byte_letters
+from foveate.data.tokenizer import (
+    BOS,
+    EOS,
+    SPECIALS,
+    UNK,
+    Encoded,
+    SpacedPieces,
+    Tokenizer,
+    byte_letters,
+)
 from foveate.errors import UserError
 
 SPACE = "▁"
@@ -59,6 +68,21 @@ class Published(SpacedPieces):
         source._restore(self._tree | {"first": first})
         target._restore(self._tree | {"opening": opening, "openers": openers})
         return source, target
+
+    def of_text(self, startless: bool) -> Published:
+        """Return the tokenizer of a language model, whose texts have no lines but the sign LF.
+
+        ``startless`` texts are continued without a start before them.
+        """
+        text = Published(self.config)
+        text._restore(self._tree | {"text": True, "startless": startless})
+        return text
+
+    def encode_lines(self, text: str) -> list[int]:
+        return self._encode_ids([text])[0] if self._whole else super().encode_lines(text)
+
+    def decode_lines(self, ids: Sequence[int]) -> str:
+        return self.decode(ids) if self._whole else super().decode_lines(ids)
 
     @property
     def certain(self) -> int:
@@ -112,6 +136,10 @@ class Published(SpacedPieces):
         self._first: int | None = vocabulary.get("first")
         self._opening: list[int] = vocabulary.get("opening", [])
         self._openers: int = vocabulary.get("openers", 0)
+        self._whole = "text" in vocabulary
+        self.startless = vocabulary.get("startless", False)
+        if self._whole:
+            self.text_ends, self.line_end = (BOS, EOS), SPECIALS[EOS]
         self._rust = rust.Tokenizer.from_str(json.dumps(_without_special(tree)))
         self._ids: NDArray[np.int64] = np.full(1 + max(self.published), UNK)
         for i, theirs in reversed([*enumerate(self.published)]):  # of several, the first

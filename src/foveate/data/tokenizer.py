@@ -73,6 +73,12 @@ class Tokenizer(Configurable, ABC):
         """True if training sees another split of a text in each epoch (`encode_noisy`)."""
         return False
 
+    text_ends = EOS, PAD
+    """The ids around a text of a language model: by default it begins after the end of a line, and
+    nothing ends it."""
+    line_end = "⏎"  # the sign of `EOS` on an axis, which ends a line
+    startless = False  # whether a text that is continued begins with its own first token
+
     @property
     def certain(self) -> int:
         """The first id of those with which outputs must begin, such as a language; 0: none."""
@@ -810,18 +816,15 @@ class Symbol(Listed):
         return [b" " + w if w and n > first else w for n, w in enumerate(surface)]
 
 
-END_OF_LINE = "⏎"  # the sign of an end of line on an axis
-
-
 def lines_of(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """The runs of ids between ends of lines, and the ends, each with its place."""
+    """The runs of ids between starts of texts and ends of lines, and these, each with its place."""
     start = 0
     for place, i in enumerate([*ids, EOS]):
-        if i == EOS:
+        if i in (BOS, EOS):
             if place > start:
                 yield start, list(ids[start:place])
             if place < len(ids):
-                yield place, [EOS]
+                yield place, [i]
             start = place + 1
 
 

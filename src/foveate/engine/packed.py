@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
@@ -442,7 +443,7 @@ class PackedEngine(ModelEngine):
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
         check_lists(len(sources), request.prefixes, request.required)
-        search, own_end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
+        search, own_end = PackedSearch.of(request.search.config), self._ends[1]
         phrases = self.phrases(request.required, search)
         outputs = self.decode(
             sources, search, request.num or search.beam_size, request.prefixes,
@@ -456,8 +457,8 @@ class PackedEngine(ModelEngine):
             listen(list(output))
             return ()
 
-        search, end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
-        end = end if request.end is None else request.end
+        search = PackedSearch.of(request.search.config)
+        end = self._ends[1] if request.end is None else request.end
         return self.decode([source], search, 1, (), forbids, end)
 
     def forbidding(self, banned: Sequence[str]) -> Forbids | None:
@@ -476,6 +477,11 @@ class PackedEngine(ModelEngine):
     def _continues(self) -> bool:
         """True if outputs continue their sources."""
         return self.task == "language"
+
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """The ids that outputs begin after, and end with."""
+        return self.tokenizers[-1].text_ends if self._continues else (BOS, EOS)
 
     def each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
         """The results of all items, by as many threads as the engine may take."""
@@ -528,12 +534,15 @@ class PackedEngine(ModelEngine):
             limit = max(int(ratio * len(sources[n])), len(prefixes[n])) + search.max_extra
             limits[n] = min(limit, room.left(len(sources[n])))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
-        size = max(1, min(SHARE, -(-len(filled) // self.threads)))
+        bare = self._continues and self.tokenizers[-1].startless
+        size = 1 if bare else max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
 
         def searched(share: list[int]) -> Outputs:
-            return CompiledSearch(self.compiled, settings, forbids).outputs(
-                [self._read(sources[n]) for n in share],
+            first = sources[share[0]][: int(bare)]  # in place of a start
+            own = replace(settings, start=first[0]) if first else settings
+            return CompiledSearch(self.compiled, own, forbids).outputs(
+                [self._read(sources[n][len(first) :]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share],
                 [self._likely(sources[n]) for n in share] if shortens else (),
@@ -548,9 +557,8 @@ class PackedEngine(ModelEngine):
         except BaseException:
             failed.set()
             raise
-        for share, results in zip(shares, each, strict=True):
-            for n, hypotheses in zip(share, results, strict=True):
-                outputs[n] = hypotheses
+        for n, hypotheses in zip(filled, chain.from_iterable(each), strict=True):
+            outputs[n] = hypotheses
         check_outputs([outputs[n] for n in filled], filled)
         return outputs
 
@@ -567,7 +575,7 @@ class PackedEngine(ModelEngine):
         same = search.model_dump(include=vars(Settings(BOS, EOS)).keys() - {"stop"})
         writes = self.tokenizers[-1]
         return Settings(
-            EOS if self._continues else BOS, end, search.beam_size, count,
+            self._ends[0], end, search.beam_size, count,
             stop=STOPS.index(search.stop), never=never,
             room=16 if self.compiled.bytes < NEAR else 64, reach=self.reach or 0,
             characters=_states(writes, writes.vocab_size) if search.whole_characters else None,
@@ -642,7 +650,7 @@ class PackedEngine(ModelEngine):
 
     def _maps(self, source: Ids, target: Ids) -> Maps:
         """The maps of all attentions as a target is produced."""
-        search = CompiledSearch(self.compiled, Settings(EOS if self._continues else BOS, EOS))
+        search = CompiledSearch(self.compiled, Settings(self._ends[0], EOS))
         forced = partial(search.log_probabilities, source, target)
         written = len(target) + (0 if self.task == "translation" else len(source))
         return search.maps(dict(enumerate(self.attentions)), forced, len(source), written)

@@ -35,7 +35,14 @@ from foveate.nn import feed_forward, positions, scores
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
-from foveate.nn.more_positions import Appended, Concatenated, LaterHalves, T5Bias, T5CausalBias
+from foveate.nn.more_positions import (
+    ALiBi,
+    Appended,
+    Concatenated,
+    LaterHalves,
+    T5Bias,
+    T5CausalBias,
+)
 from foveate.nn.native.kernels import as_written
 from foveate.nn.normalizers import Entmax15, Hardmax, Sampled, Sparsemax
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
@@ -68,7 +75,7 @@ LAYOUTS: dict[type, Layout] = {
     Concatenated: (PositionKind.CONCATENATED, "config.base", "config.size", "join"),
     Appended: (PositionKind.APPENDED, "config.base", "config.features"),
     positions.Rotary: (PositionKind.ROTARY, "config.base"),
-    positions.ALiBi: (PositionKind.ALIBI, "slopes"),
+    ALiBi: (PositionKind.ALIBI, "slopes"),
     T5Bias: (PositionKind.T5, *BUCKETS),
     T5CausalBias: (PositionKind.T5_CAUSAL, *BUCKETS),
     scores.ScaledDot: (ScoreKind.SCALED, "scale"),
@@ -236,6 +243,8 @@ def _batch_norm(norm: BatchNorm, program: Program, name: str) -> None:
 
 @write.register
 def _attention(attention: Attention, program: Program, name: str) -> None:
+    if attention.config.head_norm is not None:
+        raise CannotPack("the engine lacks head_norm; this model runs in PyTorch")
     program.attentions.append(re.sub(r"\.(\d+)\.", r".layers.\1.", name))  # like the module's
     program.equations.append(attention.equations() | {"bias": program.bias})
     keys = attention.key_size if attention.reads_keys else 0

@@ -1,4 +1,4 @@
-"""The families of Hugging Face models: decoders, encoders, encoder–decoders, vision."""
+"""The families of Hugging Face models: encoders, encoder–decoders, vision, and all of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from foveate.exchange.base import ExchangeError
+from foveate.exchange.huggingface_decoders import ACTIVATIONS, DECODERS
 from foveate.exchange.huggingface_rules import (
     AFTER_TWO,
-    TRANSPOSED,
     Family,
     Form,
     Key,
@@ -19,149 +19,18 @@ from foveate.exchange.huggingface_rules import (
     inside,
     rules,
     sides,
-    third,
+    with_defaults,
 )
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
-from foveate.nn.feed_forward import GELU, GELUTanh, ReLU, SwiGLU
+from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.more_positions import LaterHalves, T5Bias, T5CausalBias
-from foveate.nn.positions import Learned, Rotary, SinusoidalHalves
-
-ACTIVATIONS = {  # of several names for one activation, the first is written
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-TIED = {True: "target", False: "none"}
-
-
-GPT2 = Family(
-    name="gpt2",
-    architecture="GPT2LMHeadModel",
-    config=LanguageModel.Config(
-        decoder=TransformerDecoder.Config(
-            stem=TokenStem.Config(), position=Learned.Config(), feed_forward=GELUTanh.Config()
-        )
-    ),
-    keys=(
-        Key("vocab_size", 50257, ()),
-        Key("n_embd", 768, ("decoder.hidden_size",)),
-        Key("n_head", 12, ("decoder.num_heads",)),
-        Key("n_layer", 12, ("decoder.num_layers",)),
-        Key("n_inner", None, ("decoder.ffn_size",)),
-        Key("n_positions", 1024, ("decoder.position.max_length",)),
-        Key("layer_norm_epsilon", 1e-5, ("decoder.norm.eps",)),
-        Key("activation_function", "gelu_new", ("decoder.feed_forward.kind",), ACTIVATIONS),
-        Key("embd_pdrop", 0.1, ("decoder.dropout",)),
-        Key("resid_pdrop", 0.1, ("decoder.dropout",)),
-        Key("attn_pdrop", 0.1, ("decoder.attention.dropout",)),
-        Key("tie_word_embeddings", True, ("tie",), TIED),
-    ),
-    only={
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
-    },
-    prefix="transformer.",
-    rules=rules(
-        {
-            "decoder.stem.embedding": "transformer.wte",
-            "decoder.position.table": "transformer.wpe",
-            "decoder.norm.norm": "transformer.ln_f",
-            "output": "lm_head",
-            "decoder.layers.*.self_attention.query": ("transformer.h.*.attn.c_attn", third(0)),
-            "decoder.layers.*.self_attention.key": ("transformer.h.*.attn.c_attn", third(1)),
-            "decoder.layers.*.self_attention.value": ("transformer.h.*.attn.c_attn", third(2)),
-            "decoder.layers.*.self_attention.output": ("transformer.h.*.attn.c_proj", TRANSPOSED),
-            "decoder.layers.*.feed_forward.{inner,outer}": (
-                "transformer.h.*.mlp.{c_fc,c_proj}",
-                TRANSPOSED,
-            ),
-            "decoder.layers.*.blocks.{0,1}.norm.norm": "transformer.h.*.{ln_1,ln_2}",
-        }
-    ),
-    copies={"lm_head.weight": "transformer.wte.weight"},
-    computed=(".attn.bias", ".attn.masked_bias"),  # the causal mask
-    complete=lambda settings, tensors: (
-        settings | {"n_inner": settings.get("n_inner") or 4 * settings.get("n_embd", 768)}
-    ),
-)
-
-
-def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
-    """Return settings with the rotation's base, in newer files in a table, and head sizes."""
-    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ExchangeError(f"rope_type = {kind!r}: only the default rotation is supported")
-    heads = settings.get("num_attention_heads", 32)
-    return settings | {
-        "rope_theta": rope.get("rope_theta", settings.get("rope_theta", 10_000.0)),
-        "num_key_value_heads": settings.get("num_key_value_heads") or heads,
-        "head_dim": settings.get("head_dim") or settings.get("hidden_size", 4096) // heads,
-    }
-
-
-LLAMA = Family(
-    name="llama",
-    architecture="LlamaForCausalLM",
-    config=LanguageModel.Config(
-        decoder=TransformerDecoder.Config(
-            dropout=0.0,
-            norm=RMSNorm.Config(),
-            stem=TokenStem.Config(),
-            position=Rotary.Config(),
-            attention=Attention.Config.parse({"bias": False}),
-            feed_forward=SwiGLU.Config.parse({"bias": False}),
-        )
-    ),
-    keys=(
-        Key("vocab_size", 32000, ()),
-        Key("hidden_size", 4096, ("decoder.hidden_size",)),
-        Key("intermediate_size", 11008, ("decoder.ffn_size",)),
-        Key("num_hidden_layers", 32, ("decoder.num_layers",)),
-        Key("num_attention_heads", 32, ("decoder.num_heads",)),
-        Key("num_key_value_heads", None, ("decoder.attention.key_heads",)),
-        Key("head_dim", None, ("decoder.attention.head_size",)),
-        Key("rms_norm_eps", 1e-6, ("decoder.norm.eps",)),
-        Key("rope_theta", None, ("decoder.position.base",)),
-        Key("attention_bias", False, ("decoder.attention.bias",)),
-        Key("mlp_bias", False, ("decoder.feed_forward.bias",)),
-        Key("attention_dropout", 0.0, ("decoder.attention.dropout",)),
-        Key("tie_word_embeddings", False, ("tie",), TIED),
-    ),
-    only={"hidden_act": "silu"},
-    prefix="model.",
-    rules=(
-        Rule("output", "lm_head"),
-        *rules({"stem.embedding": "embed_tokens", "norm.norm": "norm"}, "decoder.", "model."),
-        *rules(
-            {
-                "self_attention.{query,key,value,output}": "self_attn.{q,k,v,o}_proj",
-                "feed_forward.{inner,gate,outer}": "mlp.{gate,up,down}_proj",
-                "blocks.{0,1}.norm.norm": "{input,post_attention}_layernorm",
-            },
-            "decoder.layers.*.",
-            "model.layers.*.",
-        ),
-    ),
-    copies={"lm_head.weight": "model.embed_tokens.weight"},
-    computed=(".rotary_emb.inv_freq",),
-    complete=_rope_and_heads,
-    finish=lambda settings: (
-        settings
-        | {"rope_parameters": {"rope_type": "default", "rope_theta": settings["rope_theta"]}}
-    ),
-)
-
+from foveate.nn.positions import Learned, SinusoidalHalves
 
 # Encoder-only families: BERT and RoBERTa, alone or with the head that predicts masked words.
 #
@@ -431,13 +300,6 @@ _KEYS = (
     Key("activation_dropout", 0.0, both("feed_forward.dropout")),
     Key("tie_word_embeddings", True, ("tie",), {True: "all"}),
 )
-
-
-def _with(keys: tuple[Key, ...], **defaults: object) -> tuple[Key, ...]:
-    """Return the same keys with other defaults."""
-    return tuple(replace(key, default=defaults.get(key.theirs, key.default)) for key in keys)
-
-
 _COPIES = {
     "lm_head.weight": "model.shared.weight",
     "model.encoder.embed_tokens.weight": "model.shared.weight",
@@ -558,7 +420,9 @@ M2M100 = replace(
     ),
     keys=(
         Key("vocab_size", 128112, ()),
-        *_with(_KEYS, activation_function="relu", scale_embedding=True, attention_dropout=0.1),
+        *with_defaults(
+            _KEYS, activation_function="relu", scale_embedding=True, attention_dropout=0.1
+        ),
         Key("wave_base", None, both("position.base")),
         Key("pad_token_id", 1, both("position.first"), shift=-1),
     ),
@@ -589,7 +453,7 @@ MT5 = replace(
     T5,
     name="mt5",
     architecture="MT5ForConditionalGeneration",
-    keys=_with(
+    keys=with_defaults(
         T5.keys, vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6,
         feed_forward_proj="gated-gelu", tie_word_embeddings=False,
     ),
@@ -682,6 +546,7 @@ VIT_LABELS = headed(
 )
 
 FAMILIES = (  # for one model_type those with a head come first
-    *(GPT2, LLAMA, BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
+    *DECODERS,
+    *(BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
     *(T5, BART, MARIAN, PEGASUS, M2M100, MBART, MT5, VIT_LABELS, VIT),
 )

@@ -35,7 +35,8 @@ IDLE = """
     max_new_tokens encoder_no_repeat_ngram_size exponential_decay_length_penalty
     remove_invalid_values is_decoder n_ctx n_positions max_position_embeddings num_hidden_layers
     extra_pos_embeddings vocab_size decoder_vocab_size scale_decoder_outputs num_channels image_size
-    rope_parameters rope_scaling places tie_word_embeddings dense_act_fn is_gated_act
+    rope_parameters rope_scaling rope_theta cache_implementation places
+    tie_word_embeddings dense_act_fn is_gated_act
 """
 IDLE_FORMS = re.compile(r"_.*|summary_.*|pooler_\w*size|pooler_num_.*|.*(drop|dropout|_token_id)")
 
@@ -92,6 +93,8 @@ def _turned(matrix: Tensor) -> Tensor:
 TRANSPOSED = Form(
     lambda theirs, settings: _turned(theirs), lambda ours, there, settings: _turned(ours)
 )
+# The γ of a norm, stored as γ − 1 (Gemma).
+OFFSET = Form(lambda theirs, settings: theirs + 1, lambda ours, there, settings: ours - 1)
 # A table of positions that begins with two rows that no real token uses (BART, RoBERTa).
 AFTER_TWO = Form(
     lambda theirs, settings: theirs[2:],
@@ -193,12 +196,78 @@ class Key:
         return value + self.shift
 
 
+def with_defaults(keys: tuple[Key, ...], **defaults: object) -> tuple[Key, ...]:
+    """Return the same keys with other defaults."""
+    return tuple(replace(key, default=defaults.get(key.theirs, key.default)) for key in keys)
+
+
+ROPES = {  # kinds of rotations, ours, and our names of their settings
+    "default": ("rope", {"rope_theta": "base"}),
+    "linear": ("rope_linear", {"rope_theta": "base", "factor": "factor"}),
+    "llama3": (
+        "rope_llama3",
+        {
+            **{"rope_theta": "base", "factor": "factor", "low_freq_factor": "low"},
+            **{"high_freq_factor": "high", "original_max_position_embeddings": "length"},
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Rope(Key):
+    """A key whose value is a table of the kind of a rotation and its settings."""
+
+    def read(self, settings: Settings) -> object:
+        table = settings[self.theirs]
+        kind, names = ROPES.get(table["rope_type"], ("", {}))
+        strange = [n for n in table.keys() - names if table[n] not in (None, 1.0)]
+        if not kind or strange != ["rope_type"] or not names.keys() <= table.keys():
+            raise ExchangeError(
+                f"{self.theirs} = {table}: not a supported rotation; supported are, with their "
+                "settings: " + "; ".join(f"{n}, {', '.join(own)}" for n, (_, own) in ROPES.items())
+            )
+        return {"kind": kind} | {ours: table[name] for name, ours in names.items()}
+
+    def write(self, tree: Tree) -> object:
+        own: Any = look_up(tree, self.ours[0])
+        for name, (kind, names) in ROPES.items():
+            if isinstance(own, dict) and own["kind"] == kind:
+                return {"rope_type": name} | {there: own[ours] for there, ours in names.items()}
+        return {"rope_type": "default", "rope_theta": 10_000.0}
+
+
+LAYERS = {"sliding_attention": "local", "full_attention": "full"}
+
+
+@dataclass(frozen=True)
+class Layers(Key):
+    """A key whose value lists the kind of each layer; ours is the part that is repeated."""
+
+    def read(self, settings: Settings) -> object:
+        listed = settings[self.theirs]
+        if not (isinstance(listed, list) and listed and set(listed) <= LAYERS.keys()):
+            raise ExchangeError(f"{self.theirs} = {listed!r} is not a list of {', '.join(LAYERS)}")
+        return next(
+            [LAYERS[name] for name in listed[:period]]
+            for period in range(1, len(listed) + 1)
+            if all(name == listed[n % period] for n, name in enumerate(listed))
+        )
+
+    def write(self, tree: Tree) -> object:
+        own: Any = look_up(tree, self.ours[0]) or ["full"]
+        names: dict[str, str] = {ours: theirs for theirs, ours in LAYERS.items()}
+        count: Any = look_up(tree, "decoder.num_layers") or 1
+        return [names[own[n % len(own)]] for n in range(count)]
+
+
 @dataclass(frozen=True)
 class Family:
     """A kind of model with one ``model_type``, described in our terms.
 
     ``config``     ours, with the kinds that all of them share
     ``head``       a tensor that only this one among several with its ``model_type`` has
+    ``when``       the settings that it is for, among several with its ``model_type``
     ``rules_of``   rules that depend on settings
     ``only``       keys for which we support a single value
     ``older``      the same for files of earlier versions, which are not written
@@ -207,6 +276,7 @@ class Family:
     ``heads``      prefixes of the names of parts that we do not support
     ``computed``   suffixes of the names of tensors that are not weights
     ``optional``   names that mean zeros if they are absent
+    ``zeros``      suffixes of the names of tensors that ours have and theirs do not: zeros
     ``waves``      tables of sines and cosines that are written although they are not learned
     ``complete``   adds what config.json leaves open; ``finish`` what it also requires
     """
@@ -220,11 +290,13 @@ class Family:
     only: Mapping[str, object] = field(default_factory=dict)
     older: Mapping[str, object] = field(default_factory=dict)
     head: str | None = None
+    when: Callable[[Settings], bool] = lambda settings: True
     prefix: str = ""
     copies: Mapping[str, str] = field(default_factory=dict)
     heads: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    zeros: tuple[str, ...] = ()
     waves: tuple[str, ...] = ()
     complete: Callable[[Settings, Tensors], Settings] = lambda settings, tensors: settings
     finish: Callable[[Settings], Settings] = dict

@@ -30,12 +30,18 @@ from foveate.exchange.published import (
     piece_vocabulary,
     pieces_of,
     renumbered,
+    sampling_of,
     search_of,
+    text_vocabulary,
 )
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel
 from foveate.run import RunConfig, load
 from foveate.run.pack import keep
+from foveate.system import free_memory
+from foveate.tasks.base import Task
+from foveate.tasks.language import Language
 from foveate.tasks.translation import Translation
 from foveate.train import stored
 from foveate.train.checkpoint import path_of
@@ -43,7 +49,7 @@ from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 VERSION = 1  # of how folders are read: a later one reads them again
-Opened = tuple[EncoderDecoder, PublishedVocabulary, Search.Config]
+Opened = tuple[EncoderDecoder | LanguageModel, PublishedVocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
 
@@ -71,18 +77,20 @@ def import_from(source: Path, out: Path) -> str:
 
 def _run(source: Path, out: Path) -> str:
     model, vocabulary, search = opened(source)
-    sides = vocabulary.source, vocabulary.target
-    task = Translation.Config(
-        source="{split}.source",
-        target="{split}.target",
-        tokenizer=sides[0].config,
-        joint=sides[0].text() == sides[1].text(),
+    sides = {"source": vocabulary.source, "target": vocabulary.target}
+    files = "task.source='data/{split}.en' task.target='data/{split}.fr'"
+    kind, joint = vocabulary.source.config, sides["source"].text() == sides["target"].text()
+    task: Task.Config = Translation.Config(
+        source="{split}.source", target="{split}.target", tokenizer=kind, joint=joint
     )
+    if isinstance(model, LanguageModel):
+        sides, files = {"text": vocabulary.source}, "task.text='data/{split}.txt'"
+        task = Language.Config(text="{split}.txt", tokenizer=kind, block_length=vocabulary.reach)
     config = RunConfig(task=task, model=model.config, decode=search)
     with appearing(out) as place:
         place.mkdir()
         write_text(place / "config.toml", config.toml())
-        for side, tokenizer in zip(("source", "target"), sides, strict=True):
+        for side, tokenizer in sides.items():
             tokenizer.save(place / f"{side}.tokenizer.json")
         first = path_of(place, 0)  # only weights, from which training begins
         with sealed_folder(first, stored.run_files(place, first)) as folder:
@@ -90,9 +98,8 @@ def _run(source: Path, out: Path) -> str:
         load(place)
     keep(load(out))
     return (
-        f"{out}: a run of {source}, {sides[0].vocab_size:,} pieces; to train it further: foveate "
-        f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
-        "train.max_steps=1000 (the names of your files)"
+        f"{out}: a run of {source}, {vocabulary.source.vocab_size:,} pieces; to train it further: "
+        f"foveate train {out}/config.toml {files} train.max_steps=1000 (the names of your files)"
     )
 
 
@@ -115,18 +122,22 @@ def cached_run(folder: Path) -> Path:
 
 
 def opened(source: Path) -> Opened:
-    """Return the translator in a folder, its vocabulary in our order, and its search."""
+    """Return the model in a folder, its vocabulary in our order, and its search."""
     if not (source / CONFIG).is_file() and (models := sorted(source.glob("*.npz"))):
         return _marian(models, source)
+    _check_memory(source)
     model = from_huggingface(source)
-    if not isinstance(model, EncoderDecoder):
-        raise ExchangeError(
-            f"{source} is a {type(model).__name__}: only translators become runs; in Python "
-            f"foveate.exchange.huggingface.from_huggingface gives you the model, and "
-            "[start] the weights of a run of yours"
-        )
     settings, generation = read_settings(source / CONFIG), source / "generation_config.json"
     also = read_settings(generation) if generation.is_file() else {}
+    if isinstance(model, LanguageModel):
+        own = text_vocabulary(source, settings | also)
+        return renumbered(model, own.order, ()), own, sampling_of(also)
+    if not isinstance(model, EncoderDecoder):
+        raise ExchangeError(
+            f"{source} is a {type(model).__name__}: only translators and language models become "
+            "runs; in Python foveate.exchange.huggingface.from_huggingface gives you the model, "
+            "and [start] the weights of a run of yours"
+        )
     if (source / "source.spm").is_file():
         own = marian_vocabulary(source, settings)
         return renumbered(model, own.order), own, search_of(settings, also)
@@ -142,6 +153,19 @@ def opened(source: Path) -> Opened:
     _check_ends(source)
     own = PublishedVocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
     return model, own, Greedy.Config()
+
+
+def _check_memory(source: Path) -> None:
+    """Raise `ExchangeError` if two copies of the weights in fp32 are more than the free memory."""
+    settings = read_settings(source / CONFIG)
+    half = str(settings.get("dtype") or settings.get("torch_dtype")) in ("bfloat16", "float16")
+    sizes = [path.stat().st_size for path in source.glob("*.safetensors")]
+    needed, free = 2 * sum(sizes) * (2 if half else 1), free_memory()
+    if free is not None and needed > free:
+        raise ExchangeError(
+            f"{source}: to open it takes {needed / 2**30:.1f} GiB of memory, twice its weights in "
+            f"fp32, and {free / 2**30:.1f} are free; take a smaller model, or a larger machine"
+        )
 
 
 def _marian(models: Sequence[Path], source: Path) -> Opened:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import tokenizers as rust
 import torch
@@ -19,13 +20,17 @@ from foveate.data.published import Published
 from foveate.data.sentencepiece import TAG, UNKNOWN, SentencePiece, SentencePieceModel
 from foveate.data.tokenizer import BOS, PAD, UNK, Tokenizer, bounded
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAST, read_json, read_settings
 from foveate.exchange.huggingface_rules import Settings, Tensors
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel
 from foveate.nn.spec import Tokens
 
+Written = TypeVar("Written", EncoderDecoder, LanguageModel)
+LONGEST = 4096  # tokens of a text that are read at once, at most
 RARE = 30.0  # below the lowest bias: a piece that no output has, with p < 1e-13 of the likeliest
 BOTH_SIDES = ("m2m_100", "mbart")  # a language begins sources and outputs
 LANGUAGE = re.compile(r"_*([a-z]{2,3}(?:_[A-Za-z]{2,4})?)_*")
@@ -42,6 +47,7 @@ class PublishedVocabulary:
     source: Tokenizer
     target: Tokenizer
     order: Sequence[int]
+    reach: int = 0  # tokens that a language model reads at once
 
 
 def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
@@ -137,6 +143,45 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
     return PublishedVocabulary(*sides, order)
 
 
+def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
+    """Read tokenizer.json, as transformers saves it beside a decoder without an encoder.
+
+    A text begins with what the tokenizer puts before it, if anything, and ends with eos_token_id.
+    Raises `ExchangeError` if it does not fit config.json.
+    """
+    path = folder / "tokenizer.json"
+    tree = read_json(path, "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)")
+    try:
+        ids, rows = {piece: int(i) for piece, i in pieces_of(tree)}, int(settings["vocab_size"])
+        if not 0 <= min(ids.values()) <= max(ids.values()) < rows:
+            raise ValueError(f"{max(ids.values()) + 1:,} pieces for {rows:,} ids")
+        begun = rust.Tokenizer.from_str(json.dumps(tree)).encode("").ids
+        if len(begun) > 1:
+            raise ValueError(f"a text stands between {begun}: expected one start, or none")
+        end = settings["eos_token_id"]
+        end = int(end[0] if isinstance(end, list) else end)
+        pad, model = settings.get("pad_token_id"), tree["model"]
+        unknown = model.get("unk_id") or ids.get(model.get("unk_token"))
+        special = [unknown, pad, *(begun or [end]), end]
+        names = {i: piece for piece, i in ids.items()}
+        order = in_our_order(range(rows), [end if i not in names else i for i in special], ())
+        plain = Published.of_json(tree, [names.get(i, f"<row_{i}>") for i in order], order)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ExchangeError(
+            f"{path} does not fit config.json ({error!r}): take both from the same folder"
+        ) from None
+    text = plain.of_text(startless=not begun)
+    longest = settings.get("max_position_embeddings") or settings.get("n_positions") or LONGEST
+    return PublishedVocabulary(text, text, order, min(int(longest), LONGEST))
+
+
+def sampling_of(generation: Settings) -> Search.Config:
+    """Return how `generate` of transformers draws texts with a folder's settings."""
+    names = "temperature", "top_k", "top_p", "repetition_penalty"
+    drawn = {name: generation[name] for name in names if generation.get(name)}
+    return Sample.Config.parse(drawn if generation.get("do_sample") else {})
+
+
 def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
     """Yield each piece of a tokenizer.json with its id."""
     if tree["model"]["type"] not in ("BPE", "Unigram"):
@@ -195,16 +240,15 @@ def with_tags(ids: Mapping[str, int], special: Sequence[int]) -> list[int]:
     return in_our_order(ids.values(), special, {i for n, i in ids.items() if TAG.fullmatch(n)})
 
 
-def renumbered(
-    model: EncoderDecoder, order: Sequence[int], never: Sequence[int] = (PAD,)
-) -> EncoderDecoder:
+def renumbered(model: Written, order: Sequence[int], never: Sequence[int] = (PAD,)) -> Written:
     """Return the same model with the rows of its tables in another order.
 
-    The pieces ``never``, and an unknown piece or a start that is another piece as well, become too
+    The pieces ``never`` and those that are another piece as well, apart from `EOS`, become too
     improbable for any output.
     """
     config = model.config.model_copy(update={"output_bias": True})
-    ours: EncoderDecoder = config.build(Tokens(len(order)), Tokens(len(order)))
+    sides = 2 if isinstance(model, EncoderDecoder) else 1
+    ours: Written = config.build(*[Tokens(len(order))] * sides)
     theirs: Tensors = dict(model.named_parameters())
     rows = torch.tensor(order)
     with torch.no_grad():
@@ -212,7 +256,7 @@ def renumbered(
             value = theirs.get(name, torch.zeros(max(order) + 1))  # it had no bias
             parameter.copy_(value[rows] if name in TABLES else value)
         bias = ours.output.bias
-        twice = [i for i in (UNK, BOS) if order.count(order[i]) > 1]
+        twice: list[int] = [i for i in (UNK, PAD, BOS) if order.count(order[i]) > 1]
         bias[[*never, *twice]] = bias.min() - RARE
     return ours.eval()
 

@@ -283,6 +283,27 @@ class ResidualBlock(nn.Module):
         return x + dropout(change)
 
 
+class SandwichBlock(ResidualBlock):
+    """x + dropout(norm′(f(norm(x)))): a norm before a sub-layer f, and one behind it, before the
+    sum (Ding et al., 2021: CogView; Gemma 2).
+    """
+
+    def __init__(self, norm: Norm, after: Norm, dropout: float) -> None:
+        super().__init__(norm, dropout, "pre")
+        self.after = after
+
+    def around(self, sublayer: Sublayer, x: Tensor, real: Tensor | None) -> Tensor:
+        change = sublayer(normalize(self.norm, x, real))
+        return self(x, normalize(self.after, change, real))
+
+
+def residual(norm: Norm.Config, size: int, dropout: float, order: str) -> ResidualBlock:
+    """Return the residual block of an order, with a norm, or two of them, of vectors of a size."""
+    if order == "sandwich":
+        return SandwichBlock(norm.build(size), norm.build(size), dropout)
+    return ResidualBlock(norm.build(size), dropout, order)
+
+
 def through(
     blocks: nn.ModuleList, sublayers: Iterable[Sublayer], x: Tensor, real: Tensor | None
 ) -> Tensor:

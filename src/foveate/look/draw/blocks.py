@@ -15,6 +15,7 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.records import LAYERS, block_of
 from foveate.look.stages import Trace, backwards, over_steps, traced
 from foveate.nn.attention import BaseAttention
+from foveate.nn.capped import CappedLinear
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import ResidualBlock
 from foveate.nn.positions import Sinusoidal
@@ -30,6 +31,7 @@ FAMILIES = {  # of kinds, in the legend's terms
     "bridge": "linear map",
 }
 EQUATIONS = {  # of PyTorch classes, whose docstrings give them in TeX
+    CappedLinear: "c tanh(y / c), y = W x + b",
     nn.Linear: "y = W x + b",
     nn.Embedding: "y = E[id]",
     nn.Conv2d: "y = W ∗ x + b",

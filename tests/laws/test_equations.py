@@ -18,11 +18,10 @@ from foveate.look.stages import Stage, attention_stages, capture_stages, cell_st
 from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.capped import CappedLinear
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import BlockSparseAttention, LocalAttention
 from foveate.nn.feed_forward import FeedForward
-from foveate.nn.linear import BatchNorm, Norm
+from foveate.nn.linear import BatchNorm, CappedLinear, Norm
 from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
 from foveate.nn.spec import Tokens

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 UNK, PAD, BOS, EOS = range(4)
 SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
 SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text, unlike an unknown piece
-_TAG = re.compile(r"<2[^<>\s]+>")  # at the start of a text: the language to translate to
+TAG = re.compile(r"<2[^<>\s]+>")  # at the start of a text: the language to translate to
 LARGEST = 64 * 2**20  # most bytes of a file of pieces; in memory it takes a dozen times as much
 Span = tuple[int, int]  # from the first character to the one after the last
 
@@ -104,8 +104,6 @@ class Tokenizer(Configurable, ABC):
 
     def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """Return only the ids, which is faster than `encode_batch`."""
-        if not self.tags:
-            return self._encode_ids(self._ready(texts))
         split = [self._untagged(text) for text in self._ready(texts)]
         encoded = self._encode_ids([text for _, text in split])
         return [tag + ids for (tag, _), ids in zip(split, encoded, strict=True)]
@@ -161,7 +159,7 @@ class Tokenizer(Configurable, ABC):
 
     def tag_of(self, text: str) -> str:
         """Return the tag at the start of a text, "" without one."""
-        match = _TAG.match(text) if self.tags else None
+        match = TAG.match(text) if self.tags else None
         return match[0] if match is not None and self.knows(match[0]) else ""
 
     def bare(self, text: str) -> str:
@@ -188,7 +186,8 @@ class Tokenizer(Configurable, ABC):
 
     def encode_lines(self, text: str) -> list[int]:
         """Return the ids of a text of any number of lines, with an end between each two."""
-        return [i for line in self.encode_ids(text.split("\n")) for i in (EOS, *line)][1:]
+        lines = text.split("\n") if self.text_ends[0] == EOS else [text]
+        return [i for line in self.encode_ids(lines) for i in (EOS, *line)][1:]
 
     def decode_lines(self, ids: Sequence[int]) -> str:
         """Return the text of some ids, in which an end is that of a line."""

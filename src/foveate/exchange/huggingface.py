@@ -11,15 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import Config
-from foveate.data.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
-    Tokenizer,
-    bounded,
-)
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, bounded
 from foveate.decode.beam import Beam
 from foveate.decode.search import Search
 from foveate.errors import UserError
@@ -128,9 +120,7 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
         theirs, form = family.their_name(name, written)
         if theirs.endswith(family.zeros):
             if weight.any():
-                raise ExchangeError(
-                    f"{family.name} does not have {theirs}, which is not 0 in {name}"
-                )
+                raise ExchangeError(f"{family.name} has no {theirs}, and our {name} is not 0")
             continue
         tensors[theirs] = form.write(weight.float(), tensors.get(theirs), written).contiguous()
     for theirs in family.optional:

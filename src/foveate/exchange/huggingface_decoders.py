@@ -1,13 +1,11 @@
 """The families of Hugging Face decoders without an encoder: GPT-2, Llama and what came from it."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface_rules import (
-    OFFSET,
     TRANSPOSED,
     Family,
     Form,
@@ -17,9 +15,11 @@ from foveate.exchange.huggingface_rules import (
     Rule,
     Settings,
     Tensors,
+    changed,
     rules,
+    scaled,
     third,
-    with_defaults,
+    without,
 )
 from foveate.models.interleaved import InterleavedDecoder
 from foveate.models.language_model import LanguageModel
@@ -90,7 +90,7 @@ GPT2 = Family(
     copies={"lm_head.weight": "transformer.wte.weight"},
     computed=(".attn.bias", ".attn.masked_bias"),  # the causal mask
     complete=lambda settings, tensors: (
-        settings | {"n_inner": settings.get("n_inner") or 4 * settings.get("n_embd", 768)}
+        settings | {"n_inner": settings["n_inner"] or 4 * settings["n_embd"]}
     ),
 )
 
@@ -101,18 +101,23 @@ def _rotation(settings: Settings, own: Settings, theta: float) -> Settings:
     if table["rope_type"] == "llama3":
         longest = settings.get("max_position_embeddings", 2048)
         table = {"original_max_position_embeddings": longest} | table
-    return {name: value for name, value in table.items() if name != "type"}
+    return without(table, "type")
 
 
-def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
-    """Return settings with the rotation in a table, as in newer files, and the sizes of heads."""
-    rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
-    theta, heads = settings.get("rope_theta", 10_000.0), settings.get("num_attention_heads", 32)
+def _with_heads(settings: Settings) -> Settings:
+    """Return settings with the number of key heads and the size of heads."""
+    heads = settings["num_attention_heads"]
     return settings | {
-        "rope_parameters": _rotation(settings, rope, theta),
-        "num_key_value_heads": settings.get("num_key_value_heads") or heads,
-        "head_dim": settings.get("head_dim") or settings.get("hidden_size", 4096) // heads,
+        "num_key_value_heads": settings["num_key_value_heads"] or heads,
+        "head_dim": settings["head_dim"] or settings["hidden_size"] // heads,
     }
+
+
+def _complete(settings: Settings, tensors: Tensors) -> Settings:
+    """Return settings with the rotation in a table, as in newer files, and the sizes of heads."""
+    own = settings.get("rope_scaling") or settings["rope_parameters"] or {}
+    table = _rotation(settings, own, settings.get("rope_theta", 10_000.0))
+    return _with_heads(settings) | {"rope_parameters": table}
 
 
 def _for_older(settings: Settings) -> Settings:
@@ -122,22 +127,29 @@ def _for_older(settings: Settings) -> Settings:
     return settings | {"rope_theta": rope["rope_theta"]} | stretched
 
 
-def _decoder(kind: type[TransformerDecoder.Config], **parts: Any) -> LanguageModel.Config:
+def _decoder(
+    kind: type[TransformerDecoder.Config] = TransformerDecoder.Config, **parts: Any
+) -> LanguageModel.Config:
     """Return the config of a decoder with the parts of Llama, apart from some."""
     llama: dict[str, Any] = {
-        **{"dropout": 0.0, "norm": RMSNorm.Config(), "stem": TokenStem.Config()},
-        **{"position": Rotary.Config(), "attention": Attention.Config.parse({"bias": False})},
-        **{"feed_forward": SwiGLU.Config.parse({"bias": False})},
+        "dropout": 0.0,
+        "norm": RMSNorm.Config(),
+        "stem": TokenStem.Config(),
+        "position": Rotary.Config(),
+        "attention": Attention.Config.parse({"bias": False}),
+        "feed_forward": SwiGLU.Config.parse({"bias": False}),
     }
     return LanguageModel.Config(decoder=kind(**llama | parts))
 
 
-ROPE = Rope("rope_parameters", None, ("decoder.position",))
+def _in_layers(names: dict[str, str | tuple[str, Form]]) -> tuple[Rule, ...]:
+    return rules(names, "decoder.layers.*.", "model.layers.*.")
+
 
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
-    config=_decoder(TransformerDecoder.Config),
+    config=_decoder(),
     keys=(
         Key("vocab_size", 32000, ()),
         Key("hidden_size", 4096, ("decoder.hidden_size",)),
@@ -151,34 +163,28 @@ LLAMA = Family(
         Key("mlp_bias", False, ("decoder.feed_forward.bias",)),
         Key("attention_dropout", 0.0, ("decoder.attention.dropout",)),
         Key("tie_word_embeddings", False, ("tie",), TIED),
-        ROPE,
+        Rope("rope_parameters", None, ("decoder.position",)),
     ),
     only={"hidden_act": "silu"},
     prefix="model.",
     rules=(
         Rule("output", "lm_head"),
         *rules({"stem.embedding": "embed_tokens", "norm.norm": "norm"}, "decoder.", "model."),
-        *rules(
+        *_in_layers(
             {
                 "self_attention.{query,key,value,output}": "self_attn.{q,k,v,o}_proj",
                 "feed_forward.{inner,gate,outer}": "mlp.{gate,up,down}_proj",
                 "blocks.{0,1}.norm.norm": "{input,post_attention}_layernorm",
-            },
-            "decoder.layers.*.",
-            "model.layers.*.",
+            }
         ),
     ),
     copies={"lm_head.weight": "model.embed_tokens.weight"},
     computed=(".rotary_emb.inv_freq",),
-    complete=_rope_and_heads,
+    complete=_complete,
     finish=_for_older,
 )
 
-
-def _without(family: Family, *names: str) -> tuple[Key, ...]:
-    """Return the keys of a family, apart from some."""
-    return tuple(key for key in family.keys if key.theirs not in names)
-
+BIASES = "attention_bias", "mlp_bias"
 
 # Mistral: Llama, with a window in the first version; a family for each.
 MISTRAL = replace(
@@ -186,28 +192,25 @@ MISTRAL = replace(
     name="mistral",
     architecture="MistralForCausalLM",
     when=lambda settings: settings.get("sliding_window", 4096) is None,
-    keys=(
-        *with_defaults(_without(LLAMA, "attention_bias", "mlp_bias"), intermediate_size=14336),
-        Key("sliding_window", 4096, (), {None: None}),
+    keys=changed(
+        LLAMA.keys, Key("sliding_window", 4096, (), {None: None}), gone=BIASES,
+        intermediate_size=14336, num_key_value_heads=8,
     ),
-    complete=lambda settings, tensors: _rope_and_heads({"num_key_value_heads": 8} | settings, {}),
-)
+)  # fmt: skip
 MISTRAL_LOCAL = replace(
     MISTRAL,
     when=lambda settings: True,
-    config=_decoder(
-        TransformerDecoder.Config, attention=LocalAttention.Config.parse({"bias": False})
-    ),
-    keys=(*MISTRAL.keys[:-1], Key("sliding_window", 4096, ("decoder.attention.window",))),
+    config=_decoder(attention=LocalAttention.Config.parse({"bias": False})),
+    keys=changed(MISTRAL.keys, Key("sliding_window", 4096, ("decoder.attention.window",))),
 )
 
 
-def _qwen(settings: Settings, tensors: Tensors) -> Settings:
+def _unwindowed(settings: Settings, tensors: Tensors) -> Settings:
     """Return settings without those of windows, which no layer has."""
     if not {*(settings.get("layer_types") or ())} <= {"full_attention"}:
         raise ExchangeError(f"layer_types = {settings['layer_types']}: only full_attention fits")
-    windows = "layer_types", "max_window_layers", "sliding_window"
-    return _rope_and_heads({k: v for k, v in settings.items() if k not in windows}, tensors)
+    own = without(settings, "layer_types", "max_window_layers", "sliding_window")
+    return _complete(own, tensors)
 
 
 # Qwen2: Llama, with biases of queries, keys and values.
@@ -215,41 +218,45 @@ QWEN2 = replace(
     LLAMA,
     name="qwen2",
     architecture="Qwen2ForCausalLM",
-    config=_decoder(TransformerDecoder.Config, attention=Attention.Config()),
-    keys=with_defaults(
-        _without(LLAMA, "attention_bias", "mlp_bias"), vocab_size=151936, intermediate_size=22016
+    config=_decoder(attention=Attention.Config()),
+    keys=changed(
+        LLAMA.keys, gone=BIASES,
+        vocab_size=151936, intermediate_size=22016, num_key_value_heads=32,
     ),
     only={"hidden_act": "silu", "use_sliding_window": False},
     zeros=(".self_attn.o_proj.bias",),
-    complete=lambda settings, tensors: _qwen({"num_key_value_heads": 32} | settings, tensors),
-)
+    complete=_unwindowed,
+)  # fmt: skip
 
-_NORMED = {"bias": False, "head_norm": {"kind": "rms_norm"}}
-HEAD_NORMS = {"self_attention.{query,key}_norm.norm": "self_attn.{q,k}_norm"}
-_EPS = Key("rms_norm_eps", 1e-6, ("decoder.norm.eps", "decoder.attention.head_norm.eps"))
+NORMED = Attention.Config.parse({"bias": False, "head_norm": {"kind": "rms_norm"}})
+EPS = Key("rms_norm_eps", 1e-6, ("decoder.norm.eps", "decoder.attention.head_norm.eps"))
 
 # Qwen3: Llama, with norms of queries and keys in each head.
 QWEN3 = replace(
     QWEN2,
     name="qwen3",
     architecture="Qwen3ForCausalLM",
-    config=_decoder(TransformerDecoder.Config, attention=Attention.Config.parse(_NORMED)),
-    keys=(
-        *_without(QWEN2, "rms_norm_eps"),
-        _EPS,
-        Key("attention_bias", False, ("decoder.attention.bias",)),
+    config=_decoder(attention=NORMED),
+    keys=changed(
+        QWEN2.keys, EPS, Key("attention_bias", False, ("decoder.attention.bias",)), head_dim=128
     ),
-    rules=(*rules(HEAD_NORMS, "decoder.layers.*.", "model.layers.*."), *LLAMA.rules),
+    rules=(
+        *_in_layers({"self_attention.{query,key}_norm.norm": "self_attn.{q,k}_norm"}),
+        *LLAMA.rules,
+    ),
     zeros=(),
-    complete=lambda settings, tensors: _qwen(
-        {"num_key_value_heads": 32, "head_dim": 128} | settings, tensors
-    ),
 )
 
 
 # Gemma: γ is stored as γ − 1, and scores are qᵀk / √s with s = query_pre_attn_scalar. Ours are
 # qᵀk / √K: √(K / s) is a factor of queries, or of the γ of their norm.
 
+
+def _stretch(settings: Settings) -> float:
+    return math.sqrt(settings["head_dim"] / settings["query_pre_attn_scalar"])
+
+
+OFFSET = scaled(lambda settings: 1.0, less=1.0)
 GEMMA_PARTS: dict[str, Any] = {
     "stem": TokenStem.Config(scale="sqrt"),
     "feed_forward": GEGLU.Config.parse({"bias": False}),
@@ -258,136 +265,93 @@ GEMMA = replace(
     LLAMA,
     name="gemma",
     architecture="GemmaForCausalLM",
-    config=_decoder(TransformerDecoder.Config, **GEMMA_PARTS),
-    keys=(
-        *with_defaults(
-            _without(LLAMA, "mlp_bias"), vocab_size=256000, hidden_size=3072,
-            intermediate_size=24576, num_hidden_layers=28, num_attention_heads=16,
-            tie_word_embeddings=True,
-        ),
+    config=_decoder(**GEMMA_PARTS),
+    keys=changed(
+        LLAMA.keys,
         Key("hidden_act", "gelu_pytorch_tanh", (), dict.fromkeys(("gelu_pytorch_tanh", "gelu"))),
+        gone=("mlp_bias",), vocab_size=256000, hidden_size=3072, intermediate_size=24576,
+        num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=16, head_dim=256,
+        tie_word_embeddings=True,
     ),
     only={},
     rules=tuple(
         replace(rule, form=OFFSET) if rule.ours.endswith("norm.norm") else rule
         for rule in LLAMA.rules
     ),
-    complete=lambda settings, tensors: _rope_and_heads(
-        {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256} | settings, tensors
-    ),
 )  # fmt: skip
 
-
-def _stretch(settings: Settings) -> float:
-    return math.sqrt(settings["head_dim"] / settings["query_pre_attn_scalar"])
-
-
-QUERIES = Form(
-    lambda theirs, settings: theirs * _stretch(settings),
-    lambda ours, there, settings: ours / _stretch(settings),
-)
-QUERY_NORM = Form(
-    lambda theirs, settings: (theirs + 1) * _stretch(settings),
-    lambda ours, there, settings: ours / _stretch(settings) - 1,
-)
-SANDWICH = {
+SANDWICH: dict[str, str | tuple[str, Form]] = {
     "blocks.0.{norm,after}.norm": ("{input,post_attention}_layernorm", OFFSET),
     "blocks.1.{norm,after}.norm": ("{pre,post}_feedforward_layernorm", OFFSET),
 }
-
-
-SCALED_NORMS = {
-    "self_attention.query_norm.norm": ("self_attn.q_norm", QUERY_NORM),
-    "self_attention.key_norm.norm": ("self_attn.k_norm", OFFSET),
-}
-
-
-def _alternate(period: int) -> Callable[[Settings, Tensors], Settings]:
-    """Return the function that fills in settings of which one layer in ``period`` is full."""
-
-    def complete(settings: Settings, tensors: Tensors) -> Settings:
-        own = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256} | settings
-        kinds = ["sliding_attention"] * (own.pop("sliding_window_pattern", period) - 1)
-        kinds, count = [*kinds, "full_attention"], own.get("num_hidden_layers", 26)
-        listed = own.get("layer_types") or [kinds[n % len(kinds)] for n in range(count)]
-        return _rope_and_heads(own | {"layer_types": listed}, tensors)
-
-    return complete
-
-
-def _two_rotations(settings: Settings, tensors: Tensors) -> Settings:
-    """Return settings with the rotations of full and of local layers in a table each."""
-    own = _alternate(6)(settings | {"rope_parameters": None, "rope_scaling": None}, tensors)
-    both = settings.get("rope_parameters") or {}
-    full = both.get("full_attention") or {} | (settings.get("rope_scaling") or {})
-    return own | {
-        "rope_full": _rotation(own, full, own.get("rope_theta", 1e6)),
-        "rope_local": _rotation(
-            own, both.get("sliding_attention") or {}, own.pop("rope_local_base_freq", 1e4)
-        ),
-    }
-
-
-def _both_rotations(settings: Settings) -> Settings:
-    """Return settings with the rotations of full and of local layers in one table."""
-    both = {"full_attention": settings["rope_full"], "sliding_attention": settings["rope_local"]}
-    others = {k: v for k, v in settings.items() if k not in ("rope_full", "rope_local")}
-    return others | {"rope_parameters": both}
-
+SANDWICHED = GEMMA_PARTS | {"norm_order": "sandwich"}
 
 GEMMA2 = replace(
     GEMMA,
     name="gemma2",
     architecture="Gemma2ForCausalLM",
     config=_decoder(
-        InterleavedDecoder.Config, **GEMMA_PARTS, norm_order="sandwich",
+        InterleavedDecoder.Config,
+        **SANDWICHED,
         attention=Attention.Config.parse({"bias": False, "score": "soft_capped"}),
     ),
-    keys=(
-        *with_defaults(
-            _without(GEMMA, "hidden_act"), hidden_size=2304, intermediate_size=9216,
-            num_hidden_layers=26, num_attention_heads=8,
-        ),
+    keys=changed(
+        GEMMA.keys,
         Key("sliding_window", 4096, ("decoder.window",)),
-        Layers("layer_types", None, ("decoder.layers",)),
+        Layers("layer_types", 2, ("decoder.layers",)),
         Key("query_pre_attn_scalar", 256, ()),
         Key("attn_logit_softcapping", 50.0, ("decoder.attention.score.cap",)),
         Key("final_logit_softcapping", 30.0, ("logit_cap",)),
+        gone=("hidden_act",), hidden_size=2304, intermediate_size=9216, num_hidden_layers=26,
+        num_attention_heads=8, num_key_value_heads=4,
     ),
     only={"hidden_activation": "gelu_pytorch_tanh"},
     older={"hidden_act": "gelu_pytorch_tanh"},
     rules=(
-        *rules(SANDWICH, "decoder.layers.*.", "model.layers.*."),
-        Rule("decoder.layers.*.self_attention.query", "model.layers.*.self_attn.q_proj", QUERIES),
-        *(rule for rule in GEMMA.rules if ".blocks." not in rule.ours),
+        *_in_layers(SANDWICH | {"self_attention.query": ("self_attn.q_proj", scaled(_stretch))}),
+        *GEMMA.rules,
     ),
-    complete=_alternate(2),
 )  # fmt: skip
+
+
+def _two_rotations(settings: Settings, tensors: Tensors) -> Settings:
+    """Return settings with the rotations of full and of local layers in a table each."""
+    own = settings.get("rope_parameters") or {"full_attention": settings.get("rope_scaling")}
+    bases = {
+        "full_attention": settings.get("rope_theta", 1e6),
+        "sliding_attention": settings.get("rope_local_base_freq", 1e4),
+    }
+    tables = {kind: _rotation(settings, own.get(kind) or {}, b) for kind, b in bases.items()}
+    return _with_heads(settings) | {"rope_parameters": tables}
+
 
 GEMMA3 = replace(
     GEMMA2,
     name="gemma3_text",
     architecture="Gemma3ForCausalLM",
     config=_decoder(
-        InterleavedDecoder.Config, **GEMMA_PARTS, norm_order="sandwich",
-        attention=Attention.Config.parse(_NORMED), local_position=Rotary.Config(),
+        InterleavedDecoder.Config, **SANDWICHED, attention=NORMED, local_position=Rotary.Config()
     ),
-    keys=(
-        *with_defaults(
-            _without(GEMMA2, "attn_logit_softcapping", "rope_parameters", "rms_norm_eps"),
-            vocab_size=262208, final_logit_softcapping=None,
-        ),
+    keys=changed(
+        GEMMA2.keys,
         Key("attn_logit_softcapping", None, (), {None: None}),
-        Rope("rope_full", None, ("decoder.position",)),
-        Rope("rope_local", None, ("decoder.local_position",)),
-        _EPS,
+        Rope("rope_parameters.full_attention", None, ("decoder.position",)),
+        Rope("rope_parameters.sliding_attention", None, ("decoder.local_position",)),
+        EPS,
+        gone=("rope_parameters",), vocab_size=262208, final_logit_softcapping=None, layer_types=6,
     ),
     rules=(
-        *rules(SANDWICH | SCALED_NORMS, "decoder.layers.*.", "model.layers.*."),
-        *(rule for rule in GEMMA.rules if ".blocks." not in rule.ours),
+        *_in_layers(
+            SANDWICH
+            | {
+                "self_attention.query_norm.norm": ("self_attn.q_norm", scaled(_stretch, less=1.0)),
+                "self_attention.key_norm.norm": ("self_attn.k_norm", OFFSET),
+            }
+        ),
+        *GEMMA.rules,
     ),
     complete=_two_rotations,
-    finish=_both_rotations,
+    finish=dict,
 )  # fmt: skip
 
 DECODERS = (  # for one model_type those of special settings come first

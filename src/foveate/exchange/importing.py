@@ -141,10 +141,10 @@ def opened(source: Path) -> Opened:
     if (source / "source.spm").is_file():
         own = marian_vocabulary(source, settings)
         return renumbered(model, own.order), own, search_of(settings, also)
-    if not is_ours(source / "tokenizer.json"):
+    tokenizer = read_tokenizer(source / "tokenizer.json")
+    if tokenizer is None:
         own = hub_vocabulary(source, settings, settings | also)
         return renumbered(model, own.order), own, search_of(settings, also)
-    tokenizer = read_tokenizer(source / "tokenizer.json")
     if tokenizer.vocab_size != len(model.output.weight):
         raise ExchangeError(
             f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
@@ -197,47 +197,27 @@ def _check_ends(source: Path) -> None:
                 )
 
 
-def is_ours(path: Path) -> bool:
-    """Return whether the first pieces of a tokenizer.json are our special ones, in our order."""
-    tree = read_json(path, "take the whole folder")
-    try:
-        return all(dict(pieces_of(tree)).get(name) == i for i, name in enumerate(SPECIALS))
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return True  # of which `read_tokenizer` says what is wrong
+def read_tokenizer(path: Path) -> Tokenizer | None:
+    """Read a tokenizer.json with pieces over bytes; None if its first pieces are not our special
+    ones, in our order.
 
-
-def read_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer.json with pieces over bytes and our four special pieces.
-
-    Raises `ExchangeError` with the differences.
+    Raises `ExchangeError` with the reason if it is none.
     """
     tree = read_json(path, FAST)
     try:
-        kind = str(tree.get("model", {}).get("type", "none")).lower()
-        listed = tree.get("model", {}).get("vocab", {})
-        pieces = enumerate(listed) if isinstance(listed, list) else ()
-        ids = {str(p): i for i, (p, _) in pieces} or dict(listed)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {FAST}") from None
-    others = [name for i, name in enumerate(SPECIALS) if ids.get(name) != i]
-    if kind not in ("bpe", "unigram") or others:
-        raise ExchangeError(
-            f"{path}: a tokenizer of the kind {kind} in which {', '.join(others) or 'nothing'} "
-            f"stands elsewhere: ours have {', '.join(SPECIALS)} as pieces 0 to 3 of a bpe or "
-            "unigram over bytes; from_huggingface reads the weights alone"
-        )
-    rest = tree | {"post_processor": None, "added_tokens": []}
-    config = {"kind": kind, "vocab_size": max(len(ids), 4 + 256)}
-    tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
-    try:
-        tokenizer._restore(rest)
-        same = tokenizer.decode(tokenizer.encode("an élan ☃").ids) == "an élan ☃"
+        ids = dict(pieces_of(tree))
+        if any(ids.get(name) != i for i, name in enumerate(SPECIALS)):
+            return None
+        kind, size = str(tree["model"]["type"]).lower(), len(tree["model"]["vocab"])
+        config = {"kind": kind, "vocab_size": max(size, len(SPECIALS) + 256)}
+        tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
+        tokenizer._restore(tree | {"post_processor": None, "added_tokens": []})
+        if tokenizer.decode(tokenizer.encode("an élan ☃").ids) != "an élan ☃":
+            raise ValueError("texts do not come back unchanged")
     except BaseException as error:
         if not is_failure(error):
             raise
-        raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
-    if not same:
-        raise ExchangeError(f"{path}: texts do not come back unchanged; it is not over bytes")
+        raise ExchangeError(f"{path}: not a tokenizer over bytes ({error!r}); {FAST}") from None
     return tokenizer
 
 

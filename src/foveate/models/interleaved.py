@@ -21,12 +21,10 @@ class LocalLayer(DecoderLayer):
     """A decoder layer with self-attention within a window, and a rotation of its own, if any."""
 
     def __init__(self, config: InterleavedDecoder.Config, memory_size: int | None) -> None:
-        fields = {name: getattr(config.attention, name) for name in Attention.Config.model_fields}
-        local = LocalAttention.Config(**fields, window=config.window)
+        local = LocalAttention.Config(**dict(config.attention), window=config.window)
         super().__init__(config.model_copy(update={"attention": local}), memory_size)
-        self.position: Rotary | None = None
-        if config.local_position is not None:
-            self.position = config.local_position.build(config.hidden_size, config.num_heads)
+        own, sizes = config.local_position, (config.hidden_size, config.num_heads)
+        self.position: Rotary | None = None if own is None else own.build(*sizes)
 
     def attend_to_prefix(
         self, x: Tensor, mask: Mask, state: DecoderState | None, position: Position
@@ -56,7 +54,6 @@ class InterleavedDecoder(TransformerDecoder):
                 'decoder have attention = "full", the local ones within decoder.window'
             )
         super().__init__(config, target, memory_size)
-
-    def _layer(self, number: int) -> type[DecoderLayer]:
-        kinds = self.config.layers
-        return LocalLayer if kinds[number % len(kinds)] == "local" else DecoderLayer
+        for number in range(config.num_layers):
+            if config.layers[number % len(config.layers)] == "local":
+                self.layers[number] = LocalLayer(config, memory_size)

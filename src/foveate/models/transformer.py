@@ -19,7 +19,7 @@ from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm, Sublayer, normalize, residual, through
+from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, Sublayer, normalize, through
 from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
@@ -114,7 +114,7 @@ class TransformerStack(nn.Module):
     """The parts shared by encoder and decoder: embeddings with positions, L layers, a last norm."""
 
     def _build(
-        self, config: TransformerConfig, source: Input, layer: Callable[[int], nn.Module]
+        self, config: TransformerConfig, source: Input, layer: Callable[[], nn.Module]
     ) -> None:
         self.output_size = size = config.hidden_size
         self.stem: Stem = config.stem.build(source, config.position.token_size(size))
@@ -122,7 +122,7 @@ class TransformerStack(nn.Module):
         first = config.embedding_norm
         self.embedding_norm: nn.Module = nn.Identity() if first is None else first.build(size)
         self.dropout = Dropout(config.dropout)
-        self.layers = nn.ModuleList(map(layer, range(config.num_layers)))
+        self.layers = nn.ModuleList(layer() for _ in range(config.num_layers))
         head_size = config.attention.head_size or size // config.num_heads
         self.position.rotate(torch.zeros(1, 1, 1, head_size), torch.zeros(1))  # refuses odd sizes
         # pre-norm layers leave the residual sum unnormalised, so a norm follows the last layer
@@ -157,7 +157,7 @@ class TransformerEncoder(TransformerStack, Encoder):
 
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
-        self._build(config, source, lambda n: self.layer(config))
+        self._build(config, source, lambda: self.layer(config))
 
     def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         x, mask = self.embed(inputs, 0, source_mask), Mask(source_mask)
@@ -187,7 +187,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         super().__init__(config, target, memory_size)
         if not config.causal:
             self._cheat(memory_size)
-        self._build(config, target, lambda n: self._layer(n)(config, memory_size))
+        self._build(config, target, lambda: self.layer(config, memory_size))
 
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
@@ -200,10 +200,6 @@ class TransformerDecoder(TransformerStack, Decoder):
         if state is not None:
             state.position += ids.shape[1]
         return normalize(self.norm, x, target_mask)
-
-    def _layer(self, number: int) -> type[DecoderLayer]:
-        """Return the class of a layer."""
-        return self.layer
 
     def _cheat(self, memory_size: int | None) -> None:
         """Warn once of ``causal = false``. Raises `UserError` where it has no meaning."""
@@ -240,7 +236,6 @@ def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
 def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForward) -> nn.ModuleList:
     """Return a residual block for each attention, and one for the feed-forward network, if any."""
     count = attentions + overridden(feed_forward, NoFeedForward, "forward")
-    return nn.ModuleList(
-        residual(config.norm, config.hidden_size, config.dropout, config.norm_order)
-        for _ in range(count)
-    )
+    norm, order = partial(config.norm.build, config.hidden_size), config.norm_order
+    norms = [(norm(), norm() if order == "sandwich" else None) for _ in range(count)]
+    return nn.ModuleList(ResidualBlock(n, config.dropout, order, after) for n, after in norms)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
-from foveate.nn.capped import CappedLinear
+from foveate.nn.linear import CappedLinear
 from foveate.nn.spec import Input, Pixels, Series, Tokens
 
 

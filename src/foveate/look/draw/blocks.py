@@ -15,9 +15,8 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.records import LAYERS, block_of
 from foveate.look.stages import Trace, backwards, over_steps, traced
 from foveate.nn.attention import BaseAttention
-from foveate.nn.capped import CappedLinear
 from foveate.nn.feed_forward import FeedForward
-from foveate.nn.linear import ResidualBlock
+from foveate.nn.linear import CappedLinear, ResidualBlock
 from foveate.nn.positions import Sinusoidal
 from foveate.nn.recurrent import Cell
 

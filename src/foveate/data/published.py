@@ -86,11 +86,7 @@ class Published(PublishedPieces):
 
     @classmethod
     def of_json(cls, tree: Tree, names: list[str], order: list[int], **own: object) -> Published:
-        """Return the tokenizer of a tokenizer.json; ``names`` of our ids, ``order`` theirs.
-
-        ``own`` are ``first`` of sources, ``opening`` and ``openers`` of targets, ``startless`` of
-        the texts of a language model.
-        """
+        """Return the tokenizer of a tokenizer.json: our ids' ``names``, ``order`` of theirs."""
         tokenizer = cls(cls.Config())
         tokenizer._restore({"tokenizer": tree, "pieces": names, "published": order} | own)
         return tokenizer

@@ -183,9 +183,8 @@ class SentencePiece(PublishedPieces):
     def _encode(self, texts: list[str]) -> list[Encoded]:
         normal = [self._normal(text) for text in texts]
         encodings = self._rust.encode_batch([text for text, _ in normal], add_special_tokens=False)
-        ids = self._ids
         return [
-            Encoded([int(ids[i]) for i in each.ids], [(at[a], at[b]) for a, b in each.offsets])
+            Encoded(self._ids[each.ids].tolist(), [(at[a], at[b]) for a, b in each.offsets])
             for each, (_, at) in zip(encodings, normal, strict=True)
         ]
 

@@ -72,8 +72,7 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     for name, tensor in _read_tensors(folder).items():  # older files use these names for a norm
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
         tensors[name.replace("LayerNorm.beta", "LayerNorm.bias")] = tensor
-    families = [f for f in families if f.when(settings)]
-    family = next(f for f in families if f.head is None or f.head in tensors)
+    family = next(f for f in families if f.when(settings) and f.head in (None, *tensors))
     return model_of(family, settings, tensors, folder / CONFIG, folder / HUB_WEIGHTS)
 
 

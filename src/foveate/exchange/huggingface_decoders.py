@@ -274,10 +274,7 @@ GEMMA = replace(
         tie_word_embeddings=True,
     ),
     only={},
-    rules=tuple(
-        replace(rule, form=OFFSET) if rule.ours.endswith("norm.norm") else rule
-        for rule in LLAMA.rules
-    ),
+    rules=tuple(replace(r, form=OFFSET) if "norm" in r.ours else r for r in LLAMA.rules),
 )  # fmt: skip
 
 SANDWICH: dict[str, str | tuple[str, Form]] = {
@@ -317,10 +314,8 @@ GEMMA2 = replace(
 def _two_rotations(settings: Settings, tensors: Tensors) -> Settings:
     """Return settings with the rotations of full and of local layers in a table each."""
     own = settings.get("rope_parameters") or {"full_attention": settings.get("rope_scaling")}
-    bases = {
-        "full_attention": settings.get("rope_theta", 1e6),
-        "sliding_attention": settings.get("rope_local_base_freq", 1e4),
-    }
+    full, local = settings.get("rope_theta", 1e6), settings.get("rope_local_base_freq", 1e4)
+    bases = {"full_attention": full, "sliding_attention": local}
     tables = {kind: _rotation(settings, own.get(kind) or {}, b) for kind, b in bases.items()}
     return _with_heads(settings) | {"rope_parameters": tables}
 
@@ -354,7 +349,5 @@ GEMMA3 = replace(
     finish=dict,
 )  # fmt: skip
 
-DECODERS = (  # for one model_type those of special settings come first
-    *(GPT2, LLAMA, MISTRAL, MISTRAL_LOCAL),
-    *(QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3),
-)
+# For one model_type those of special settings come first.
+DECODERS = GPT2, LLAMA, MISTRAL, MISTRAL_LOCAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3

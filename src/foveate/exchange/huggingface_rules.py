@@ -197,10 +197,9 @@ class Key:
         if self.values is not None:
             names = [theirs for theirs, ours in self.values.items() if ours == value]
             return names[0] if names else self.default
-        if value is None or not self.shift:
-            return self.default if value is None else value
-        assert isinstance(value, int)
-        return value + self.shift
+        if value is None:
+            return self.default
+        return value + self.shift if isinstance(value, int) and self.shift else value
 
 
 def changed(

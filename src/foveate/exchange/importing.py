@@ -12,6 +12,7 @@ from pathlib import Path
 from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Symbol, Tokenizer, bounded, is_failure
 from foveate.decode.beam import Greedy
 from foveate.decode.search import Search
+from foveate.exchange import published
 from foveate.exchange.base import ExchangeError, appearing
 from foveate.exchange.huggingface import (
     CONFIG,
@@ -23,17 +24,6 @@ from foveate.exchange.huggingface import (
 )
 from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
 from foveate.exchange.marian import FAMILY, marian_search, options_of, read_marian
-from foveate.exchange.published import (
-    PublishedVocabulary,
-    hub_vocabulary,
-    marian_vocabulary,
-    piece_vocabulary,
-    pieces_of,
-    renumbered,
-    sampling_of,
-    search_of,
-    text_vocabulary,
-)
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -49,7 +39,7 @@ from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 VERSION = 1  # of how folders are read: a later one reads them again
-Opened = tuple[EncoderDecoder | LanguageModel, PublishedVocabulary, Search.Config]
+Opened = tuple[EncoderDecoder | LanguageModel, published.PublishedVocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
 
@@ -130,8 +120,8 @@ def opened(source: Path) -> Opened:
     settings, generation = read_settings(source / CONFIG), source / "generation_config.json"
     also = read_settings(generation) if generation.is_file() else {}
     if isinstance(model, LanguageModel):
-        own = text_vocabulary(source, settings | also)
-        return renumbered(model, own.order, ()), own, sampling_of(also)
+        own = published.text_vocabulary(source, settings | also)
+        return published.renumbered(model, own.order, ()), own, published.sampling_of(also)
     if not isinstance(model, EncoderDecoder):
         raise ExchangeError(
             f"{source} is a {type(model).__name__}: only translators and language models become "
@@ -139,20 +129,20 @@ def opened(source: Path) -> Opened:
             "and [start] the weights of a run of yours"
         )
     if (source / "source.spm").is_file():
-        own = marian_vocabulary(source, settings)
-        return renumbered(model, own.order), own, search_of(settings, also)
-    tokenizer = read_tokenizer(source / "tokenizer.json")
-    if tokenizer is None:
-        own = hub_vocabulary(source, settings, settings | also)
-        return renumbered(model, own.order), own, search_of(settings, also)
-    if tokenizer.vocab_size != len(model.output.weight):
-        raise ExchangeError(
-            f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
-            f"{len(model.output.weight)}: take both from the same folder"
-        )
-    _check_ends(source)
-    own = PublishedVocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
-    return model, own, Greedy.Config()
+        own = published.marian_vocabulary(source, settings)
+    elif (tokenizer := read_tokenizer(source / "tokenizer.json")) is None:
+        own = published.hub_vocabulary(source, settings, settings | also)
+    else:
+        size, rows = tokenizer.vocab_size, len(model.output.weight)
+        if size != rows:
+            raise ExchangeError(
+                f"{source}: tokenizer.json has {size} pieces, the weights {rows}: take both from "
+                "the same folder"
+            )
+        _check_ends(source)
+        own = published.PublishedVocabulary(tokenizer, tokenizer, range(size))
+        return model, own, Greedy.Config()
+    return published.renumbered(model, own.order), own, published.search_of(settings, also)
 
 
 def _check_memory(source: Path) -> None:
@@ -175,11 +165,11 @@ def _marian(models: Sequence[Path], source: Path) -> Opened:
     settings, tensors = read_marian(models[0])
     model = model_of(FAMILY, settings, tensors, models[0], models[0])
     assert isinstance(model, EncoderDecoder)
-    own = piece_vocabulary(source / "vocab.spm", settings)
+    own = published.piece_vocabulary(source / "vocab.spm", settings)
     decoder = source / "decoder.yml"
     options = options_of(decoder.read_text("utf-8")) if decoder.is_file() else {}
     never = (PAD,) if options.get("allow-unk") == "true" else (UNK, PAD)
-    return renumbered(model, own.order, never), own, marian_search(options)
+    return published.renumbered(model, own.order, never), own, marian_search(options)
 
 
 def _check_ends(source: Path) -> None:
@@ -205,7 +195,7 @@ def read_tokenizer(path: Path) -> Tokenizer | None:
     """
     tree = read_json(path, FAST)
     try:
-        ids = dict(pieces_of(tree))
+        ids = dict(published.pieces_of(tree))
         if any(ids.get(name) != i for i, name in enumerate(SPECIALS)):
             return None
         kind, size = str(tree["model"]["type"]).lower(), len(tree["model"]["vocab"])

@@ -92,13 +92,12 @@ def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
 def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
     """Read a SentencePiece model whose pieces are numbered as the rows of a Marian model.
 
-    Raises `ExchangeError` if there are not as many as config.json says.
+    Raises `ExchangeError` if there are not as many.
     """
     with fitting_pieces(path):
         model = SentencePieceModel.read(path)
-    names = [text for text, _, _ in model.pieces]
     unknown = [kind for _, _, kind in model.pieces].index(UNKNOWN)
-    ids, pad = {name: i for i, name in enumerate(names)}, len(names)
+    ids, pad = {text: i for i, (text, _, _) in enumerate(model.pieces)}, len(model.pieces)
     if settings["vocab_size"] != pad + 1 or len(ids) != pad:
         raise ExchangeError(
             f"{path} has {pad:,} pieces, the model {settings['vocab_size'] - 1:,}: take both from "
@@ -202,11 +201,9 @@ def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
     if tree["model"]["type"] not in ("BPE", "Unigram"):
         raise ValueError(f"a tokenizer of the kind {tree['model']['type']} is not supported")
     listed = tree["model"]["vocab"]
-    yield from (
-        listed.items()
-        if isinstance(listed, dict)
-        else ((piece, i) for i, (piece, _) in enumerate(listed))
-    )
+    if isinstance(listed, list):
+        listed = {piece: i for i, (piece, _) in enumerate(listed)}
+    yield from listed.items()
     yield from ((each["content"], each["id"]) for each in tree.get("added_tokens", ()))
 
 

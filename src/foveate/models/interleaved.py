@@ -38,8 +38,6 @@ class InterleavedDecoder(TransformerDecoder):
     """
 
     class Config(TransformerDecoder.Config, kind="interleaved"):
-        """``layers`` is repeated until there are ``num_layers``."""
-
         layers: tuple[Literal["local", "full"], ...] = Field(("local", "full"), min_length=1)
         """The kinds of layers, from the first; repeated if there are more layers."""
         window: int = Field(128, gt=0)  # local layers see keys nearer than this

@@ -36,8 +36,6 @@ class Llama3Rotary(Rotary):
     """
 
     class Config(Rotary.Config, kind="rope_llama3"):
-        """``length`` is that of the first training; ``low`` and ``high`` are numbers of turns."""
-
         factor: float = Field(8.0, ge=1)  # by which the context is longer than in training
         low: float = Field(1.0, gt=0)  # turns up to which a pair is slow
         high: float = Field(4.0, gt=0)  # turns from which a pair is fast

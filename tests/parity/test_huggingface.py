@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foveate.decode.beam import Greedy
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAMILIES, from_huggingface, to_huggingface
-from foveate.exchange.huggingface_rules import Family
+from foveate.exchange.huggingface_rules import Family, Layers, look_up
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.presets import PRESETS
@@ -316,9 +316,12 @@ def test_settings_that_nobody_knows_are_refused_by_name(name: str, tmp_path: Pat
 def test_defaults_are_those_of_the_library(family: Family) -> None:
     """What an absent key means to us is what it means to them."""
     config = quietly(lambda: transformers.AutoConfig.for_model(family.name))
-    settings = family.complete({}, {})
+    settings = family.completed({}, {})
     for key in family.keys:
-        assert settings.get(key.theirs, key.default) == settings_of(config, key.theirs), key.theirs
+        ours, theirs = look_up(settings, key.theirs), settings_of(config, key.theirs)
+        if isinstance(key, Layers):
+            ours, theirs = key.read(settings), key.read({key.theirs: theirs})
+        assert ours == theirs, key.theirs
     for key, value in family.only.items():
         assert getattr(config, key, value) == value, key
 
@@ -332,10 +335,8 @@ def settings_of(config: Any, key: str) -> Any:
         return config.hidden_size // config.num_attention_heads
     if key == "wave_base":
         return 10_000.0 ** (config.d_model / (config.d_model - 2))
-    if key in ("rope_full", "rope_local"):
-        part = {"rope_full": "full_attention", "rope_local": "sliding_attention"}[key]
-        return config.rope_parameters[part]
-    return getattr(config, key)
+    name, _, inside = key.partition(".")
+    return look_up(getattr(config, name), inside) if inside else getattr(config, name)
 
 
 @torch.no_grad()

@@ -239,9 +239,10 @@ class Rope(Key):
         kind, names = ROPES.get(table["rope_type"], ("", {}))
         unknown = table.keys() - {"rope_type", "rope_theta", *names}
         if not kind or any(table[n] not in (None, 1.0) for n in unknown) or names.keys() - table:
+            able = "; ".join(", ".join((name, *own)) for name, (_, own) in ROPES.items())
             raise ExchangeError(
-                f"{self.theirs} = {table}: not a supported rotation; supported are, with their "
-                "settings: " + "; ".join(", ".join((n, *own)) for n, (_, own) in ROPES.items())
+                f"rope_type = {table['rope_type']!r}: {table} is not supported; supported are, with "
+                f"their settings: {able}"
             )
         fields = {ours: table[name] for name, ours in names.items()}
         return {"kind": kind, "base": table["rope_theta"]} | fields

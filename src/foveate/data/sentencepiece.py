@@ -24,7 +24,7 @@ from foveate.data.published import SPACE, PublishedPieces
 from foveate.data.tokenizer import UNK, Encoded, Tokenizer, bounded
 from foveate.errors import UserError
 
-NORMAL, UNKNOWN = 1, 2  # types of pieces
+NORMAL, UNKNOWN, CONTROL = 1, 2, 3  # types of pieces
 MARK = re.compile(r"^>>(\S+?)<<")  # a piece that names the target language, before a source
 UNIGRAM = 1  # the type of a model; 2 is BPE
 Field = int | float | bytes  # of a message: a number, or bytes that may be a message again

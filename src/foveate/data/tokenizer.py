@@ -164,8 +164,7 @@ class Tokenizer(Configurable, ABC):
 
     def bare(self, text: str) -> str:
         """Return a text without its tag."""
-        tag = self.tag_of(text)
-        return text.removeprefix(tag).removeprefix(" ") if tag else text
+        return bare(text, [self.tag_of(text)])
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
         """Return the ids with which ``count`` outputs begin: one text for all, or one each.

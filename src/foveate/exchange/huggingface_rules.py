@@ -241,8 +241,8 @@ class Rope(Key):
         if not kind or any(table[n] not in (None, 1.0) for n in unknown) or names.keys() - table:
             able = "; ".join(", ".join((name, *own)) for name, (_, own) in ROPES.items())
             raise ExchangeError(
-                f"rope_type = {table['rope_type']!r}: {table} is not supported; supported are, with "
-                f"their settings: {able}"
+                f"rope_type = {table['rope_type']!r}: {table} is not supported; supported are, "
+                f"with their settings: {able}"
             )
         fields = {ours: table[name] for name, ours in names.items()}
         return {"kind": kind, "base": table["rope_theta"]} | fields

@@ -110,7 +110,8 @@ def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
 
 
 class HubPieces:
-    """The pieces of a tokenizer.json, by name and by id, and the ids ``around`` each text.
+    """The pieces of a tokenizer.json, by name and by id, the ids ``around`` each text, and that of
+    the ``unknown`` piece, if the model has one.
 
     Raises ``ValueError`` for ids that have no row in a table of ``rows``.
     """
@@ -122,18 +123,13 @@ class HubPieces:
         if not 0 <= min(self.names) <= max(self.names) < rows:
             raise ValueError(f"{max(self.names) + 1:,} pieces for {rows:,} ids")
         self.around: list[int] = rust.Tokenizer.from_str(json.dumps(tree)).encode("").ids
+        unknown, name = (tree["model"].get(key) for key in ("unk_id", "unk_token"))
+        self.unknown: int | None = self.ids.get(name) if unknown is None else unknown
 
     def tokenizer(self, order: list[int], **own: object) -> Published:
         """Return the tokenizer of a text or side with its `Published.of_json` settings."""
         names = [self.names.get(i, f"<row_{i}>") for i in order]
         return Published.of_json(self.tree, names, order, **own)
-
-    @property
-    def unknown(self) -> int | None:
-        """The id of the unknown piece, if the model has one."""
-        model = self.tree["model"]
-        unknown: int | None = model.get("unk_id")
-        return self.ids.get(model.get("unk_token")) if unknown is None else unknown
 
 
 def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> PublishedVocabulary:

@@ -438,8 +438,8 @@ def _places(settings: Settings) -> int:
 def _complete(settings: Settings, tensors: Tensors) -> Settings:
     """Return settings in which unnamed labels have numbers."""
     numbered = {n: f"LABEL_{n}" for n in range(settings.get("num_labels", 2))}
-    named = settings.get("id2label") or numbered
-    return settings | {"id2label": named, "places": _places(settings)}
+    named = {"id2label": settings.get("id2label") or numbered}
+    return settings | named | {"places": _places(settings)}
 
 
 def _finish(settings: Settings) -> Settings:

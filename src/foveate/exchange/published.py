@@ -111,7 +111,7 @@ def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
 
 class HubPieces:
     """The pieces of a tokenizer.json, by name and by id, the ids ``around`` each text, and that of
-    the ``unknown`` piece, if the model has one.
+    the ``unknown`` piece, −1 if the model has none.
 
     Raises ``ValueError`` for ids that have no row in a table of ``rows``.
     """
@@ -124,7 +124,7 @@ class HubPieces:
             raise ValueError(f"{max(self.names) + 1:,} pieces for {rows:,} ids")
         self.around: list[int] = rust.Tokenizer.from_str(json.dumps(tree)).encode("").ids
         unknown, name = (tree["model"].get(key) for key in ("unk_id", "unk_token"))
-        self.unknown: int | None = self.ids.get(name) if unknown is None else unknown
+        self.unknown: int = self.ids.get(name, -1) if unknown is None else unknown
 
     def tokenizer(self, order: list[int], **own: object) -> Published:
         """Return the tokenizer of a text or side with its `Published.of_json` settings."""
@@ -205,7 +205,7 @@ def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
 
 def _unknown(folder: Path, pieces: HubPieces) -> int:
     """Return the id of the unknown piece; of vocabularies without one, that of the padding."""
-    if pieces.unknown is not None:
+    if pieces.unknown >= 0:
         return pieces.unknown
     names = read_settings(folder / "tokenizer_config.json")
     unknown = names.get("unk_token") or names["pad_token"]

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from foveate.data.catalogue import DataError
-from foveate.data.sentencepiece import CONTROL, NORMAL, SPACE, UNKNOWN
+from foveate.data.published import SPACE
+from foveate.data.sentencepiece import CONTROL, NORMAL, UNKNOWN
 from foveate.data.tokenizer import (
     BOS,
     BPE,

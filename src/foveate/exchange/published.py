@@ -177,7 +177,7 @@ def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
             raise ValueError(f"a text stands between {begun}: expected one start, or none")
         end = settings["eos_token_id"]
         end = int(end[0] if isinstance(end, list) else end)
-        special = [pieces.unknown, settings.get("pad_token_id"), *(begun or [end]), end]
+        special = [pieces.unknown, settings.get("pad_token_id", end), *(begun or [end]), end]
         special = [i if i in pieces.names else end for i in special]
         order = in_our_order(range(pieces.rows), special, ())
         text = pieces.tokenizer(order, startless=not begun)

@@ -78,9 +78,7 @@ class Dot(Score, kind="dot"):
 
 
 class SoftCapped(Score):
-    """c tanh(qᵀk / (c √K)): close to qᵀk / √K where that is small, never beyond ±c (Gemma Team,
-    2024: Gemma 2).
-    """
+    """c tanh(qᵀk / (c √K)): near qᵀk / √K if small, never beyond ±c (Gemma Team, 2024: Gemma 2)."""
 
     class Config(Score.Config, kind="soft_capped"):
         cap: float = Field(50.0, gt=0)  # c, which no score exceeds

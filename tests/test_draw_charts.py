@@ -14,7 +14,8 @@ from foveate.look.draw.figures import LETTERS_A_LINE
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.sheets import SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
-from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
+from foveate.nn.more_positions import ALiBi
+from foveate.nn.positions import NoPosition, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from tolerances import ROW, close, rounding
 

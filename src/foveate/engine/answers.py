@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foveate.data.tokenizer import EOS, TextSides, Tokenizer
 from foveate.decode.engine import Engine, Example, Hypothesis, Ids, SearchRequest, Stop, best
 from foveate.engine.links import Head, Links
-from foveate.errors import check_finite
+from foveate.errors import UserError, check_finite
 
 if TYPE_CHECKING:
     from foveate.decode.engine import SearchChoice
@@ -450,6 +450,8 @@ class Translator(ABC):
         ``whole_lines`` ends a text with its line; ``listen`` is called with the text so far.
         """
         tokenizer, search = self._continuing(max_length, beam_size, choices)
+        if whole_lines and tokenizer.text_ends[0] != EOS:
+            raise UserError("this model has no token that ends a line; leave out --whole-lines")
         request = SearchRequest(search, end=EOS if whole_lines else None, num=1)
         return continued(tokenizer, self.engine, several(prompts, "generate"), request, num, listen)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
@@ -457,6 +458,11 @@ class PackedEngine(ModelEngine):
         """True if outputs continue their sources."""
         return self.task == "language"
 
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """The ids that outputs begin after, and end with."""
+        return self.tokenizers[-1].text_ends if self._continues else (BOS, EOS)
+
     def each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
         """The results of all items, by as many threads as the engine may take."""
         if len(items) < 2 or self.threads == 1:
@@ -501,12 +507,15 @@ class PackedEngine(ModelEngine):
             limit = max(int(ratio * len(sources[n])), len(prefixes[n])) + search.max_extra
             limits[n] = min(limit, room.left(len(sources[n])))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
-        size = max(1, min(SHARE, -(-len(filled) // self.threads)))
+        bare = self._continues and self.tokenizers[-1].startless
+        size = 1 if bare else max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
 
         def searched(share: list[int]) -> Outputs:
-            return CompiledSearch(self.compiled, settings, forbids).outputs(
-                [self._read(sources[n]) for n in share],
+            first = sources[share[0]][: int(bare)]  # in place of a start
+            own = replace(settings, start=first[0]) if first else settings
+            return CompiledSearch(self.compiled, own, forbids).outputs(
+                [self._read(sources[n][len(first) :]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share],
                 [self._likely(sources[n]) for n in share] if shortens else (),
@@ -521,9 +530,8 @@ class PackedEngine(ModelEngine):
         except BaseException:
             failed.set()
             raise
-        for share, results in zip(shares, each, strict=True):
-            for n, hypotheses in zip(share, results, strict=True):
-                outputs[n] = hypotheses
+        for n, hypotheses in zip(filled, chain.from_iterable(each), strict=True):
+            outputs[n] = hypotheses
         check_outputs([outputs[n] for n in filled], filled)
         return outputs
 
@@ -539,10 +547,9 @@ class PackedEngine(ModelEngine):
         never = (PAD, BOS) if self.task in ("language", "prefix_translation") else ()
         same = search.model_dump(include=vars(Settings(BOS, EOS)).keys() - {"stop"})
         writes, end = self.tokenizers[-1], request.end
-        if end is None:
-            end = PAD if self._continues else EOS
+        end = self._ends[1] if end is None else end
         return Settings(
-            EOS if self._continues else BOS, end, search.beam_size, request.num or search.beam_size,
+            self._ends[0], end, search.beam_size, request.num or search.beam_size,
             stop=STOPS.index(search.stop), never=never,
             room=16 if self.compiled.bytes < NEAR else 64, reach=self.reach or 0,
             characters=_states(writes, writes.vocab_size) if search.whole_characters else None,
@@ -617,7 +624,7 @@ class PackedEngine(ModelEngine):
 
     def _maps(self, source: Ids, target: Ids) -> Maps:
         """The maps of all attentions as a target is produced."""
-        search = CompiledSearch(self.compiled, Settings(EOS if self._continues else BOS, EOS))
+        search = CompiledSearch(self.compiled, Settings(self._ends[0], EOS))
         forced = partial(search.log_probabilities, source, target)
         written = len(target) + (0 if self.task == "translation" else len(source))
         return search.maps(dict(enumerate(self.attentions)), forced, len(source), written)

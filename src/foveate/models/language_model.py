@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, Writer
@@ -30,6 +31,7 @@ class LanguageModel(Writer):
         tie: Literal["none", "target"] = "target"
         """Whether embeddings and output weights are one matrix."""
         output_bias: bool = False  # whether the output layer has a bias
+        logit_cap: float | None = Field(None, gt=0)  # c of logits c tanh(W h / c) (Gemma 2)
 
     config: Config
 
@@ -38,7 +40,7 @@ class LanguageModel(Writer):
         self.config = config
         self.decoder: Decoder = config.decoder.build(target, None)
         self.output = output_projection(
-            self.decoder.output_size, target.vocab_size, config.output_bias
+            self.decoder.output_size, target.vocab_size, config.output_bias, config.logit_cap
         )
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
@@ -52,7 +54,7 @@ class LanguageSteps:
 
     The first step reads the start and the whole prompt after it. ``reach`` is the number of tokens
     that the model can read at once, None for any: past it, the last half is read again as the
-    beginning of a text. ``never`` are ids that no text contains.
+    beginning of a text. ``never`` are ids that no text contains; ``bare`` prompts have no start.
     """
 
     def __init__(
@@ -61,8 +63,9 @@ class LanguageSteps:
         prompts: Int[Tensor, "N P"],
         reach: int | None = None,
         never: tuple[int, ...] = (),
+        bare: bool = False,
     ) -> None:
-        self.model, self.prompts, self.reach = model, prompts, reach
+        self.model, self.prompts, self.reach, self.bare = model, prompts, reach, bare
         self.state, self.device, self.never = DecoderState(), prompts.device, list(never)
         self.text = prompts[:, :0]  # (N, t) all that was read
 
@@ -70,7 +73,7 @@ class LanguageSteps:
         """Return logits of the next token after reading one more of each text."""
         new = ids[:, None]
         if not self.text.shape[1]:
-            new = torch.cat((new, self.prompts), dim=1)
+            new = self.prompts if self.bare else torch.cat((new, self.prompts), dim=1)
         self.text = torch.cat((self.text, new), dim=1)
         if self.reach is not None and self.state.position + new.shape[1] > self.reach:
             self.state, new = DecoderState(), self.text[:, -max(1, self.reach // 2) :]

@@ -178,14 +178,14 @@ def _language_pass(
     if limit is not None and len(ids) >= limit:
         notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
         ids = ids[: limit - 1]
-    text = torch.tensor([[EOS, *ids, EOS]], device=model.output.weight.device)
+    text = torch.tensor([[task.start, *ids, EOS]], device=model.output.weight.device)
 
     def run() -> Tensor:
         return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
 
     label = partial(lines_record, tokenizer=task.tokenizer, ids=ids, notes=notes)
     token = task.name_of
-    pieces = lines_axis(task.tokenizer, [EOS, *ids, EOS], "tokens")[1]
+    pieces = lines_axis(task.tokenizer, [task.start, *ids, EOS], "tokens")[1]
     return ForcedPass(model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token)
 
 

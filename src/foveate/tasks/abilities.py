@@ -31,8 +31,8 @@ class Generates(ABC, Generic[Input]):
 
     continues: ClassVar[bool] = False  # outputs continue their sources
     silent: ClassVar[frozenset[int]] = frozenset((PAD, BOS, EOS))
-    start: ClassVar[int] = BOS
-    end: ClassVar[int] = EOS
+    start: int = BOS
+    end: int = EOS
 
     @property
     @abstractmethod

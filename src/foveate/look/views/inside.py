@@ -13,7 +13,7 @@ import foveate.look.draw.stages as stages
 import foveate.look.perturbations as perturbations
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
-from foveate.data.tokenizer import END_OF_LINE, EOS
+from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
 from foveate.look.draw.scene import SceneDrawing
@@ -197,6 +197,6 @@ def reading(run: Run, text: str) -> tuple[Tensor, list[str]]:
     Raises `ConfigError` for a run of another task.
     """
     task = run.need(Language, "read a text as a language model does")
-    ids: list[int] = [EOS, *task.ids_of(text)]
-    labels = [END_OF_LINE if i == EOS else task.tokenizer.decode([i]) for i in ids]
+    ids: list[int] = [task.start, *task.ids_of(text)]
+    labels = [task.name_of(i) if i in (BOS, EOS) else task.tokenizer.decode([i]) for i in ids]
     return torch.tensor([ids], device=run.model.output.weight.device), labels

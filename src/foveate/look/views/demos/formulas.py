@@ -19,8 +19,9 @@ from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.more_positions import ALiBi
 from foveate.nn.normalizers import Hardmax, Sparsemax
-from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
+from foveate.nn.positions import Rotary, Sinusoidal
 from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]

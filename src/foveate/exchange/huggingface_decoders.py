@@ -131,7 +131,7 @@ def _decoder(
     kind: type[TransformerDecoder.Config] = TransformerDecoder.Config, **parts: Any
 ) -> LanguageModel.Config:
     """Return the config of a decoder with the parts of Llama, apart from some."""
-    llama: dict[str, Any] = {
+    llama: Settings = {
         "dropout": 0.0,
         "norm": RMSNorm.Config(),
         "stem": TokenStem.Config(),
@@ -257,7 +257,7 @@ def _stretch(settings: Settings) -> float:
 
 
 OFFSET = scaled(lambda settings: 1.0, less=1.0)
-GEMMA_PARTS: dict[str, Any] = {
+GEMMA_PARTS: Settings = {
     "stem": TokenStem.Config(scale="sqrt"),
     "feed_forward": GEGLU.Config.parse({"bias": False}),
 }

@@ -154,7 +154,7 @@ def both(*fields: str) -> tuple[str, ...]:
     return tuple(f"{side}.{field}" for field in fields for side in ("encoder", "decoder"))
 
 
-def _alike(parts: dict[str, Any], output_bias: bool = True) -> EncoderDecoder.Config:
+def _alike(parts: Settings, output_bias: bool = True) -> EncoderDecoder.Config:
     """Return the config of an encoder and a decoder of the same parts."""
     encoder, decoder = TransformerEncoder.Config(**parts), TransformerDecoder.Config(**parts)
     return EncoderDecoder.Config(encoder=encoder, decoder=decoder, output_bias=output_bias)
@@ -184,7 +184,7 @@ def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
 
 
 PROJECTIONS = {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
-T5_PARTS: dict[str, Any] = {
+T5_PARTS: Settings = {
     "norm": RMSNorm.Config(),
     "stem": TokenStem.Config(),
     "attention": Attention.Config.parse({"score": "dot", "bias": False}),
@@ -301,7 +301,7 @@ _OLDER = {
 }  # fmt: skip
 
 
-BART_PARTS: dict[str, Any] = {
+BART_PARTS: Settings = {
     "norm_order": "post",
     "stem": TokenStem.Config(),
     "position": Learned.Config(),

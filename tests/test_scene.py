@@ -115,8 +115,8 @@ def test_a_training_step_goes_back_through_the_boxes(name: str) -> None:
     assert [tokens[0] for tokens in panel.tokens["loss"]] == list(forced.produced)
     for each in made.panels:
         for stage, values in each.values.items():
-            numbers = values.array[0, :, 0]
-            alike = (np.array_equal(f.values[0, 0], numbers) for f in film if f.name == stage)
+            norms = values.array[0, :, 0]
+            alike = (np.array_equal(f.values[0, 0], norms) for f in film if f.name == stage)
             assert any(alike), (each.node, stage)
     written = {n.name: n.label for n in made.nodes if n.tag == "gradient"}
     for block, norm in zip(weights.names, weights.values[0, 0], strict=True):

@@ -331,11 +331,11 @@ class _Scene:
         stages = {name: self.film[k] for k, name in names.items()}
         values, tokens = {n: f.values for n, f in stages.items()}, dict[str, list[list[str]]]()
         token = self.forced.token
-        for stage in [n for n in ("logits", "softmax") if n in stages]:
-            order = np.argsort(-values[stage][0], axis=-1, kind="stable")[:, :BEST]
+        for output in [n for n in stages if n in ("logits", "softmax")]:
+            order = np.argsort(-values[output][0], axis=-1, kind="stable")[:, :BEST]
             if token is not None:
-                values[stage] = np.take_along_axis(values[stage][0], order, axis=-1)[None]
-                tokens = {stage: [[_plain(token(i)) for i in best] for best in order.tolist()]}
+                values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
+                tokens = {output: [[_plain(token(i)) for i in best] for best in order.tolist()]}
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])

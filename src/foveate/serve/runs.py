@@ -214,8 +214,8 @@ class RunPool(RunStore[ServedRun, Translator]):
     def find(self, source: str, target: str) -> tuple[ServedRun, Direction] | None:
         """Return the first run that translates between two languages."""
         pair = source, target
-        found = ((run, d) for run, d in self.directions() if (d.source, d.target) == pair)
-        return next(found, None)
+        matches = ((run, d) for run, d in self.directions() if (d.source, d.target) == pair)
+        return next(matches, None)
 
     def run(self, served: ServedRun) -> Translator:
         """Return the loaded run. Raises `RequestError` (503) without any file name."""

@@ -924,15 +924,11 @@ class Reading:
         chosen = {name: self.config.tree().get(name) for name in _READS}
         named = self.config.on_bad_line == "skip"  # skipped lines contain the names
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
-        csv = (
-            {"csv": CSV_FORMAT}
-            if any(ending_of(file) in (CSV, *JSON) for file in self.files)
-            else {}
-        )
-        divided = self.limits or False
+        if any(ending_of(file) in (CSV, *JSON) for file in self.files):
+            chosen |= {"csv": CSV_FORMAT}
         if any(ending_of(file) in BILINGUAL for file in self.files):
             chosen |= {"languages": self.config.languages, "bilingual": BILINGUAL_FORMAT}
-        return {"split": self.split, "divided": divided, "names": names, **chosen, **csv}
+        return {"split": self.split, "divided": self.limits or False, "names": names, **chosen}
 
 
 _READS = (  # the config fields that determine what is read

@@ -190,13 +190,8 @@ class Tokenizer(Configurable, ABC):
 
     def decode_lines(self, ids: Sequence[int]) -> str:
         """Return the text of some ids, in which an end is that of a line."""
-        lines: list[list[int]] = [[]]
-        for i in ids:
-            if i == EOS:
-                lines.append([])
-            else:
-                lines[-1].append(i)
-        return "\n".join(map(self.decode, lines))
+        lines = (line for _, line in lines_of(ids))
+        return "".join("\n" if line == [EOS] else self.decode(line) for line in lines)
 
     def added(self, before: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that some ids add after others."""

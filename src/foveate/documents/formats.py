@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
-from foveate.data.bilingual import language_of
+from foveate.data.bilingual import LANG, language_of
 from foveate.data.text import MAC, unique_keys
 from foveate.documents.base import (
     Document,
@@ -271,7 +271,6 @@ def _spread(text: str, count: int) -> list[str]:
 
 
 DEEPEST = 100  # nested elements; a TMX needs six, and some for codes
-LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
 
 

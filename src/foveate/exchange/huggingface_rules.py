@@ -419,9 +419,7 @@ def _paths(tree: Tree, before: str = "") -> list[str]:
 
 def _explicit(tree: Tree) -> Tree:
     """Return a tree with explicit heads of each attention and their size."""
-    filled: Settings = {
-        k: _explicit(v) if isinstance(v, dict) else v for k, v in tree.items()
-    }
+    filled: Settings = {k: _explicit(v) if isinstance(v, dict) else v for k, v in tree.items()}
     for name in ("attention", "cross_attention"):
         if name in filled and "hidden_size" in filled:
             heads = filled["num_heads"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import BOS, EOS, SILENT, Encoded, Span, Tokenizer, lines_of
-from foveate.data.words import group_pieces, is_unsegmented, split_words, to_words
+from foveate.data.words import UNSPACED, group_pieces, split_words, to_words
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class TokenizedText:
             return grouping.pieces, names
         rows: list[tuple[list[int], str]] = []
         for pieces, name, word in zip(grouping.pieces, names, grouping.words, strict=True):
-            apart = word is not None and is_unsegmented(name)
+            apart = word is not None and UNSPACED.search(name)
             rows += [([n], tokens[n]) for n in pieces] if apart else [(pieces, name)]
         return [pieces for pieces, _ in rows], [name for _, name in rows]
 

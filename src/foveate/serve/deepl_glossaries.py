@@ -152,10 +152,7 @@ def _single_info(glossary: StoredGlossary) -> JsonObject:
 async def glossary_pairs(request: Request) -> Response:
     """The pairs of languages that glossaries can have: all that are translated."""
     service, _, _ = await authenticate(request)
-    pairs: list[JsonObject] = [
-        {"source_lang": direction.source, "target_lang": direction.target}
-        for _, direction in service.pool.directions()
-    ]
+    pairs = [_languages(direction.code) for _, direction in service.pool.directions()]
     return JSONResponse({"supported_languages": pairs})
 
 

@@ -161,11 +161,8 @@ class StudioGuard(Guard):
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not page:
             raise RequestError(403, self.wrong_origin)
         if self.token is not None:
-            tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
-            # browsers send the cookies of all programs on a host, some of them malformed
-            parts = ";".join(headers.getlist("cookie")).split(";")
-            pairs = (part.strip().partition("=") for part in parts)
-            tokens += [_query_token(scope), *(x for name, _, x in pairs if name == self.cookie)]
+            bearer = headers.get("authorization", "").removeprefix("Bearer ")
+            tokens = bearer, _query_token(scope), Request(scope).cookies.get(self.cookie, "")
             if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
                 ask = "open the address that `foveate studio` printed"
                 raise RequestError(401, f"this studio requires a token: {ask}")

@@ -85,7 +85,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
     const rows: [string, number][] = [["v", 4], ["α", 122], ["e", 194], ["k", 266], ["h", 400]];
     for (const [stage, y] of rows) put(`name ${stage}`, stage, boxAt(first - 44, y, 34, stage === "α" || stage === "e" ? 42 : 88), stage, { form: "word" });
-    for (const [stage, y] of [["c", 4], ["q", 266], ["h", 400]] as const) put(`name own ${stage}`, stage, boxAt(8, y, 34, 88), stage, { form: "word" });
+    const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
+    for (const [stage, y] of [["c", 4], ["q", 266], ["h", 400]] as const) put(`name own ${stage}`, stage === "h" && !isOne ? "s" : stage, boxAt(8, y, 34, 88), stage, { form: "word" });
     put("h word", panel.rows[row]!, boxAt(12, 500, 196, 44), "h", { form: "word" });
     const own = values.has("h") ? cell("h own", 46, 400, vector("h", row), "h") : undefined;
     const query = cell("q own", 46, 266, vector("query", row, head), "q", { hue: 1, level: 0.25 });

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDE, HIGH, TYPE = 1240.0, 560.0, 26.0  # of a stop, and of its letters, in units of its own
+WIDE, HIGH, TYPE = 1240.0, 560.0, 28.0  # of a stop, and of its letters, in units of its own
 INCHES = 6.2  # width of a stop in a figure
 Box = tuple[float, float, float, float]  # left, top, width, height
 

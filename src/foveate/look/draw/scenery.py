@@ -49,6 +49,7 @@ SAME = "The same cell, with the same weights, at each position reads a word and 
 ALL = "whole", "words", "stream"
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector h (its first numbers). The query is “{row}”.",
+    "s": "At “{row}” the decoder has the vector s, the encoder's words the vectors h.",
     "q": "Query, what “{row}” asks for: {query}.",
     "k": "Keys, what each word offers: {key}. The same W_k for all words.",
     "e": "Scores, query times key: {score}. With “{best}” the score is {e:.2f}.",
@@ -347,7 +348,7 @@ class _Scene:
             text = f"What the {spoken} reads: its first numbers." if stage == "x" else text
             text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
-            self._enter(home, f"{spoken} numbers {stage}", text, [*stages][:k], [stage])
+            self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
         if not deep:
             text = " → ".join(equations[name] for name in own.values() if equations[name])
             text = text if len(text) < LONG else " → ".join(own.values())
@@ -447,9 +448,11 @@ class _Scene:
         facts = {"row": rows[row], "best": columns[best], "e": e}
         facts |= {n: f.equation for n, f in stages.items()}
         facts |= {"alpha": float(weights.values[head, row, best])}
-        for k, (stage, template) in enumerate(BUILD.items(), start=1):
-            shows = ["o"] if stage == "o" else [*BUILD][:k]
-            lit = [stage, "h word", f"name {stage}"]
+        own = "h" if rows == columns else "s"
+        texts = {"h": BUILD[own]} | {n: text for n, text in BUILD.items() if n not in ("h", "s")}
+        for k, (stage, template) in enumerate(texts.items(), start=1):  # later stages are dimmed
+            shows, done = (["o"], ["o"]) if stage == "o" else ([*texts][:-1], [*texts][:k])
+            lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             stop(f" numbers {stage}", template.format(**facts), shows, lit)
 
     def _panel(
@@ -483,8 +486,8 @@ class _Scene:
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
-            shows = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later[:k])]
-            lit, box = shows[-1:] if k else shows, self._inside(home)
+            shows = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
+            lit, box = shows[: len(first) + k], self._inside(home)
             stop, panel = f"{part} cell numbers {stage}", len(self.panels) - 1
             self.stop(stop, text, shows, lit=lit, panel=panel, box=box)
 

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of dab30e1effeba8d6.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 58d0bcfa32cd6cbc.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -14,6 +14,7 @@ from foveate.data.tokenizer import PAD, UNK, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
 from foveate.decode.engine import SearchRequest
+from foveate.errors import UserError
 from foveate.look.views.maps import picture_view
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
@@ -189,6 +190,12 @@ def test_unknown_words_are_not_said(task: Captioning) -> None:
         assert UNK not in answer.ids
         assert answer.ids, "something is said"
         assert np.isfinite(answer.score)
+
+
+def test_no_caption_begins_with_an_unknown_word(task: Captioning) -> None:
+    assert task.text_of(task.prefix_ids("A green ")) == "A green"
+    with pytest.raises(UserError, match="not in the target vocabulary"):
+        task.prefix_ids("a zebra")
 
 
 def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:

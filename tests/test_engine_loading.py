@@ -15,7 +15,7 @@ from foveate.engine import compiled as engine
 from foveate.engine import loading
 from foveate.engine.building import SETS
 from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
-from foveate.engine.loading import LibraryError, instruction_sets, loaded
+from foveate.engine.loading import LibraryError, instruction_sets, library
 from foveate.nn.spec import Labels, Tokens
 from foveate.system import c_compiler
 from test_engine_compiled import (
@@ -43,7 +43,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Iterator[Force]:
         monkeypatch.setenv("FOVEATE_ISA", name)
         loading.loaded.cache_clear()
         assert loading.loaded().instruction_set == name
-        assert loaded().functions.instruction_set() == name.encode()
+        assert library().instruction_set() == name.encode()
 
     yield run
     loading.loaded.cache_clear()
@@ -77,7 +77,7 @@ def test_a_set_that_cannot_run_is_refused_with_the_remedy(name, monkeypatch) -> 
     loading.loaded.cache_clear()
     fault = "no such instruction set" if name == "avx3" else "this processor lacks it"
     with pytest.raises(LibraryError, match=f"FOVEATE_ISA={name}: {fault}; name one of {OWN[0]}"):
-        loaded()
+        library()
     report = examine(seconds=0.01)
     assert report.facts["processor"]["engine"] == "none"
     assert any(fault in sentence for sentence in report.advice)

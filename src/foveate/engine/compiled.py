@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foveate.decode.engine import Hypothesis, Outputs, Stop, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
-from foveate.engine.loading import loaded
+from foveate.engine.loading import library
 from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite
 
 Floats = NDArray[np.float32]
@@ -146,8 +146,7 @@ class CompiledModel:
         tensors: Mapping[str, Floats | tuple[NDArray[np.int8], Floats]],
         maps: frozenset[str] = frozenset(),
     ) -> None:
-        self._library = loaded().functions
-        arrays, structs = list[tuple[NDArray[np.generic], ...]](), []
+        self._library, arrays, structs = library(), list[tuple[NDArray[np.generic], ...]](), []
         for name, tensor in tensors.items():
             if isinstance(tensor, tuple) or name in maps:
                 whole, scale = tensor if isinstance(tensor, tuple) else quantized(tensor)
@@ -187,7 +186,7 @@ class CompiledSearch:
     def __init__(
         self, model: CompiledModel, settings: Settings, forbids: Forbids | None = None
     ) -> None:
-        self.model, self._library = model, loaded().functions  # the model lives as long as this
+        self.model, self._library = model, library()  # the model lives as long as the search
         self._forbids = forbids
         self._never = np.array(settings.never, dtype=np.int32)
         flags = None if settings.pieces is None else np.array(settings.pieces).T @ (1, 2)

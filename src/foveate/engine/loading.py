@@ -30,6 +30,11 @@ class Library(NamedTuple):
     why: str
 
 
+def library() -> ctypes.CDLL:
+    """Return the functions of the engine. Raises `LibraryError` like `loaded`."""
+    return loaded().functions
+
+
 @functools.cache
 def loaded() -> Library:
     """Return the engine for this processor's best instruction set, or for FOVEATE_ISA.

@@ -242,9 +242,8 @@ class Run(answers.Translator):
         self, inputs: Sequence[Any], batch_tokens: int | None = None, beam_size: int | None = None
     ) -> list[Any]:
         """An answer for each input, whatever the task reads (`foveate.run.answering.answer`)."""
-        request = SearchRequest(
-            self.search(beam_size), batch_tokens=batch_tokens or answers.BATCH_TOKENS
-        )
+        size = batch_tokens or answers.BATCH_TOKENS
+        request = SearchRequest(self.search(beam_size), batch_tokens=size)
         return list(answer(self.task, self.engine, answers.several(inputs, "answer"), request))
 
     def sides(self, verb: str) -> TextSides:

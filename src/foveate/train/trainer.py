@@ -98,9 +98,8 @@ class Trainer:
         when the run resumes.
         """
         reason = None
-        steps = feed.steps_of(
-            self.job.task, self.plan, self.state, self.config.max_epochs, self.ranks
-        )
+        epochs = self.config.max_epochs
+        steps = feed.steps_of(self.job.task, self.plan, self.state, epochs, self.ranks)
         with feed.Feed(steps) as batches:
             self.agree()
             while True:

@@ -24,14 +24,7 @@ from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.choosing import continuing
 from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
 from foveate.decode.search import Search
-from foveate.engine.answers import (
-    BATCH_TOKENS,
-    LabelAnswer,
-    ModelEngine,
-    Picture,
-    Translator,
-    several,
-)
+from foveate.engine import answers
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import CompiledModel
 from foveate.engine.links import Head, Links
@@ -186,7 +179,7 @@ def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
 substitutes.append(in_c)
 
 
-class RunEngine(TorchEngine, ModelEngine):
+class RunEngine(TorchEngine, answers.ModelEngine):
     """The engine of a run in PyTorch; ``search`` finds the target that is explained by default."""
 
     def __init__(
@@ -207,7 +200,7 @@ class RunEngine(TorchEngine, ModelEngine):
         return explain(self.task, self.model, source, target, search, units)
 
 
-class Run(Translator):
+class Run(answers.Translator):
     """A trained model with everything that it needs to answer."""
 
     def __init__(
@@ -217,7 +210,7 @@ class Run(Translator):
         task: AnyTask,
         model: Any,
         step: str,
-        engine: ModelEngine | None = None,
+        engine: answers.ModelEngine | None = None,
     ) -> None:
         """``engine`` is what searches, scores and links; PyTorch where it is None."""
         self.path, self.config, self.task, self.model = path, config, task, model
@@ -227,16 +220,16 @@ class Run(Translator):
         return f"Run({str(self.path)!r}, {self.checkpoint})"
 
     @property
-    def engine(self) -> ModelEngine:
+    def engine(self) -> answers.ModelEngine:
         return self._engine or RunEngine(self.task, self.model, self.search)
 
-    def by(self, engine: ModelEngine | None) -> "Run":
+    def by(self, engine: answers.ModelEngine | None) -> "Run":
         """The same run by another engine."""
         return Run(self.path, self.config, self.task, self.model, self.checkpoint, engine)
 
     def classify(
-        self, inputs: Sequence[Picture], batch_tokens: int | None = None
-    ) -> list[LabelAnswer]:
+        self, inputs: Sequence[answers.Picture], batch_tokens: int | None = None
+    ) -> list[answers.LabelAnswer]:
         """Return the label of each line or picture, with p of every label; none if it is empty.
 
         Pictures are files, or numbers of the test data; ``batch_tokens`` are judged together.
@@ -256,8 +249,9 @@ class Run(Translator):
         self, inputs: Sequence[Any], batch_tokens: int | None = None, beam_size: int | None = None
     ) -> list[Any]:
         """An answer for each input, whatever the task reads (`foveate.run.answering.answer`)."""
-        request = SearchRequest(self.search(beam_size), batch_tokens=batch_tokens or BATCH_TOKENS)
-        return list(answer(self.task, self.engine, several(inputs, "answer"), request))
+        size = batch_tokens or answers.BATCH_TOKENS
+        request = SearchRequest(self.search(beam_size), batch_tokens=size)
+        return list(answer(self.task, self.engine, answers.several(inputs, "answer"), request))
 
     def sides(self, verb: str) -> TextSides:
         return self.need(TextToText, verb).sides

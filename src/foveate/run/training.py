@@ -133,7 +133,6 @@ def job_of(
         search=Greedy.Config().build(),
         seed=config.seed,
         toml=config.toml(),
-        plan=task.plan,
         snapshots=partial(Snapshots, task, model),
         changes=tuple(changed),
         changed_data=changed_data,

@@ -18,7 +18,7 @@ from foveate.nn.native import kernels
 from foveate.system import loaded_libraries
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
-from foveate.train.checkpoint import Best, TrainState, too_few
+from foveate.train.checkpoint import TrainState, too_few
 from foveate.train.config import Precision, TrainConfig, record, resolve
 from foveate.train.distributed import Interrupt, Ranks, parallel_of
 from foveate.train.feed import MicroBatch, Plan, fingerprint, mix, steps_ahead
@@ -58,12 +58,11 @@ class Outcome:
 
     ``reason`` is the limit that ended it ("max_steps", "max_epochs", "max_minutes", "max_tokens",
     "patience") or "interrupted"; ``weights`` is the folder whose weights stand for the run;
-    ``best`` the best validation; ``exit_code`` what a shell should see.
+    ``exit_code`` what a shell should see.
     """
 
     reason: str
     state: TrainState
-    best: Best | None
     weights: Path
     exit_code: int = 0
 
@@ -123,7 +122,7 @@ def _set_up(
         recompute(job.model)
     device = next(job.model.parameters()).device
     parallel = parallel_of(config.parallel, ranks, job.model, partial(job.objective.loss, job.task))
-    plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
+    plan = job.task.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
     optimizer = config.optimizer.build(job.model)
     state, messages = resume(job, config, folder, plan, optimizer, ranks)
     newest = checkpoint.path_of(folder, state.step)
@@ -397,7 +396,7 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
         pace = max(1e-3, state.seconds / max(1, state.step))
         if reason == "max_minutes" and (few := too_few(trainer.config, state, pace)):
             say(few)
-    return Outcome(reason, state, state.best, weights, 128 + stop if stop else 0)
+    return Outcome(reason, state, weights, 128 + stop if stop else 0)
 
 
 def _how_to_go_on(trainer: Trainer, limit: str) -> str:

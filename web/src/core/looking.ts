@@ -18,8 +18,20 @@ export function layerAndHead(choice: Readonly<Choice>, drawing: AttentionDrawing
   return { layer, head: head === null || heads < 2 ? null : within(head, heads) };
 }
 
-/** The cell: of the chosen word, where the block has it on one of its sides; else of the first row. */
-export function cellOf(choice: Readonly<Choice>, { rows, columns }: Block, map: Matrix): Looking {
+const isWord = (text: string) => /\p{L}/u.test(text) && !/^<.*>$/.test(text);
+
+/** The row that is told of first: of the largest weight between two words that is not on the diagonal; else the first. */
+function telling({ rows, columns }: Block, map: Matrix): number {
+  const weights = Array.from(map.values, (weight, k) => {
+    const row = Math.floor(k / map.width), column = k % map.width;
+    return row !== column && rows[row] !== columns[column] && isWord(rows[row]!) && isWord(columns[column]!) && largest(rowOf(map, row)) === column ? weight : 0;
+  });
+  return Math.floor(largest(weights) / map.width);
+}
+
+/** The cell: of the chosen word, where the block has it on one of its sides; else of the row that tells most. */
+export function cellOf(choice: Readonly<Choice>, block: Block, map: Matrix): Looking {
+  const { rows, columns } = block;
   const on = (words: readonly string[] | undefined, place: number | undefined, own: readonly string[]) =>
     words && place !== undefined && sameWords(words, own) && place < own.length ? place : undefined;
   let row = on(choice.rows, choice.row, rows), column = on(choice.columns, choice.column, columns);
@@ -30,7 +42,7 @@ export function cellOf(choice: Readonly<Choice>, { rows, columns }: Block, map: 
   }
   const side: Side = row === undefined && column !== undefined ? "column" : choice.side === "column" && column !== undefined ? "column" : "row";
   if (side === "column") return { side, column: column!, row: row ?? largest(columnOf(map, column!)) };
-  row ??= 0;
+  row ??= choice.row === undefined && choice.column === undefined ? telling(block, map) : 0;
   return { side, row, column: column ?? largest(rowOf(map, row)) };
 }
 

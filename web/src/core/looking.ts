@@ -20,16 +20,16 @@ export function layerAndHead(choice: Readonly<Choice>, drawing: AttentionDrawing
 
 const isWord = (text: string) => /\p{L}/u.test(text) && !/^<.*>$/.test(text);
 
-/** The row that is told of first: of the largest weight between two words that is not on the diagonal; else the first. */
+/** The cell that is told of first: the largest weight between two words that is not on the diagonal; else the first. */
 function telling({ rows, columns }: Block, map: Matrix): number {
   const weights = Array.from(map.values, (weight, k) => {
     const row = Math.floor(k / map.width), column = k % map.width;
-    return row !== column && rows[row] !== columns[column] && isWord(rows[row]!) && isWord(columns[column]!) && largest(rowOf(map, row)) === column ? weight : 0;
+    return row !== column && rows[row] !== columns[column] && isWord(rows[row]!) && isWord(columns[column]!) ? weight : 0;
   });
-  return Math.floor(largest(weights) / map.width);
+  return largest(weights);
 }
 
-/** The cell: of the chosen word, where the block has it on one of its sides; else of the row that tells most. */
+/** The cell: of the chosen word, where the block has it on one of its sides; else the one that tells most. */
 export function cellOf(choice: Readonly<Choice>, block: Block, map: Matrix): Looking {
   const { rows, columns } = block;
   const on = (words: readonly string[] | undefined, place: number | undefined, own: readonly string[]) =>
@@ -42,7 +42,11 @@ export function cellOf(choice: Readonly<Choice>, block: Block, map: Matrix): Loo
   }
   const side: Side = row === undefined && column !== undefined ? "column" : choice.side === "column" && column !== undefined ? "column" : "row";
   if (side === "column") return { side, column: column!, row: row ?? largest(columnOf(map, column!)) };
-  row ??= choice.row === undefined && choice.column === undefined ? telling(block, map) : 0;
+  if (row === undefined && choice.row === undefined && choice.column === undefined) {
+    const place = telling(block, map);
+    [row, column] = [Math.floor(place / map.width), place % map.width];
+  }
+  row ??= 0;
   return { side, row, column: column ?? largest(rowOf(map, row)) };
 }
 

@@ -27,13 +27,9 @@ Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
 SCORES: dict[str, type[kinds.Score]] = {
-    "cosine": kinds.CosineScore,
-    "additive": kinds.Additive,
-    "location: no key": kinds.Location,
-    "general": kinds.General,
-    "dot": kinds.Dot,
-    "scaled dot": kinds.ScaledDot,
-}
+    "cosine": kinds.CosineScore, "additive": kinds.Additive, "location: no key": kinds.Location,
+    "general": kinds.General, "dot": kinds.Dot, "scaled dot": kinds.ScaledDot,
+}  # fmt: skip
 
 
 def small_score(kind: type[kinds.Score]) -> kinds.Score:

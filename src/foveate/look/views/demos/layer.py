@@ -122,7 +122,7 @@ def mixing(seed: Seed = 2) -> SheetGrid:
         ("α = softmax(…)", weights, NO, NO),
         ("H, the encoder's states", memory, WORDS, NO),
         ("c = Hᵀ α", context, NO, NO),
-        ("z = ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
+        ("z = ReLU(…)", of_context(both).relu(), NO, NO),
     ]
     return SheetGrid(
         sheets=one_scale([numbers(*each) for each in made]), across=3,

@@ -364,7 +364,7 @@ def bag(
     if len(names) > 1 and (counts.table == counts.table[:, :1]).all():
         shape = {"num_layers": 1, "num_heads": 4, **SMALL}
         configs["attention"] = TransformerEncoder.Config.parse({"position": "none", **shape})
-        configs["attention with positions"] = TransformerEncoder.Config.parse(shape)
+        configs["with positions"] = TransformerEncoder.Config.parse(shape)
         tables, shown = [], documents
     else:
         configs["recurrent network"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})

@@ -75,6 +75,7 @@ test("variables are single letters, in an index up to two; an article is none", 
   const written = (text: string, isIndex = false) => variables(text, isIndex).map(({ text, isVariable }) => (isVariable ? `<${text}>` : text)).join("");
   expect(written("x̂ = σ(W x + b)")).toBe("<x̂> = <σ>(<W> <x> + <b>)");
   expect(written("a row is softmax(e)")).toBe("a row is softmax(<e>)");
+  expect(written("ŵ, X W Xᵀ of the model's own")).toBe("<ŵ>, <X> <W> <X>ᵀ of the model's own".normalize("NFD"));
   expect(written("hx", true)).toBe("<hx>");
   expect(written("model", true)).toBe("model");
 });

@@ -207,6 +207,7 @@ def masks(
                 [visible(word) for word in columns],
                 drawn_maps.ROWS[record.row_means(names[0])], "attends to",
                 ColorScale(0.0, 1.0, ALLOWED),
+                cells=np.where(seen, "0", "−∞").tolist() if len(columns) < 16 else (),
             )
         )  # fmt: skip
     title = f"Who can attend to whom: {run.path.name}"

@@ -176,7 +176,7 @@ class Key:
     theirs: str
     default: Any
     ours: tuple[str, ...]
-    values: Mapping[Any, Any] | None = None
+    values: Mapping[Any, object] | None = None
     shift: int = 0
 
     def read(self, settings: Settings) -> object:

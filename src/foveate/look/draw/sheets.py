@@ -151,7 +151,7 @@ def sheet(
     )  # fmt: skip
 
 
-def one_scale(sheets: Sequence[SheetDrawing]) -> list[SheetDrawing]:
+def alike(sheets: Sequence[SheetDrawing]) -> list[SheetDrawing]:
     """Return sheets with the same colours for the same numbers, 0 in the middle."""
     most = max(max(each.most, -each.least) for each in sheets)
     return [each.model_copy(update={"least": -most, "most": most}) for each in sheets]

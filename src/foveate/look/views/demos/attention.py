@@ -313,7 +313,7 @@ def weights(
     own = Softmax.Config().build()(x @ x.mT / 2)
     drawn = [
         sheet(f"{kind}, input {k}", used.numpy(), scale=ColorScale(0.0, 1.0))
-        for kind, both in (("fixed W", [fixed, fixed]), ("attention W(X)", own))
+        for kind, both in (("W", [fixed, fixed]), ("W(X)", own))
         for k, used in enumerate(both, start=1)
     ]
     return SheetGrid(

@@ -16,7 +16,7 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, one_scale, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
@@ -64,7 +64,7 @@ def scores(
     query = torch.tensor([x, y])
     dot = (1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1)
     drawn = [sheet("", landscape(kind, query, reach, points).numpy()) for kind in SCORES.values()]
-    drawn = one_scale(drawn[:3]) + one_scale(drawn[3:])
+    drawn = alike(drawn[:3]) + alike(drawn[3:])
     for k, (name, kind) in enumerate(SCORES.items()):
         title = f"{name}, ±{drawn[k].most:.2g}" if kind.reads_keys else name
         drawn[k] = drawn[k].model_copy(update={"title": title, "dots": [dot]})

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, one_scale, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.attention import Attention
@@ -37,7 +37,7 @@ PARTS = {  # the matrices of each part, and what they show
 def numbers(
     name: str, values: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()
 ) -> SheetDrawing:
-    """Draw a matrix with its numbers; `one_scale` gives several the same colours."""
+    """Draw a matrix with its numbers; `alike` gives several the same colours."""
     return sheet(name, values.numpy(), rows, columns, scale=ColorScale(label=" "), written=True)
 
 
@@ -87,7 +87,7 @@ def block(
     """Draw three words of three numbers in one part of a layer; f is attention."""
     torch.manual_seed(seed)
     made, (*names, caption) = matrices(activation, drop), PARTS[part]
-    drawn = one_scale(
+    drawn = alike(
         [
             numbers(name.format(ACTIVATIONS[activation].__name__, drop), *made[name])
             for name in names
@@ -125,7 +125,7 @@ def mixing(seed: Seed = 2) -> SheetGrid:
         ("z = ReLU(…)", of_context(both).relu(), NO, NO),
     ]
     return SheetGrid(
-        sheets=one_scale([numbers(*each) for each in made]), across=3,
+        sheets=alike([numbers(*each) for each in made]), across=3,
         title="Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",

@@ -360,19 +360,19 @@ def bag(
     cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]
     table = sheet("counts", counts.table * 1.0, counts.terms, names, aspect=0.16, cells=cells)
     tables, shown = [table], [documents[0], documents[0][::-1]]
-    configs: dict[str, Encoder.Config] = {"bag of words": BagEncoder.Config.parse(NARROW)}
+    configs: dict[str, Encoder.Config] = {"counts": BagEncoder.Config.parse(NARROW)}
     if len(names) > 1 and (counts.table == counts.table[:, :1]).all():
         shape = {"num_layers": 1, "num_heads": 4, **SMALL}
         configs["attention"] = TransformerEncoder.Config.parse({"position": "none", **shape})
         configs["with positions"] = TransformerEncoder.Config.parse(shape)
         tables, shown = [], documents
     else:
-        configs["recurrent network"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
+        configs["recurrent"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
     orders = [[counts.terms.index(word) for word in words] for words in shown]
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
-    apart = sheet("distance to the first", np.stack(moved, axis=1),
+    apart = sheet("order and vector", np.stack(moved, axis=1),
                   [" ".join(words) for words in shown], [*configs],
-                  across="distance of the vector of a text to that of the first",
+                  across="distance to the first",
                   scale=ColorScale(0.0, label=" "), written=True)  # fmt: skip
     listed = (f"{n}: {' '.join(words)}" for n, words in enumerate(documents, start=1))
     return SheetGrid(

@@ -15,7 +15,7 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
 from foveate.decode.engine import SearchRequest
 from foveate.errors import UserError
-from foveate.look.views.maps import picture_view
+from foveate.look.draw.pictures import over_picture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
@@ -205,7 +205,7 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
     assert columns == [f"{row},{column}" for row in range(4) for column in range(4)]
     assert record.title == "green.png → A green square on grey."
     close(record.select("cross_attention").sum(axis=1), 1)
-    view = picture_view(task, model, 1, "A green square on grey .", Greedy.Config().build())
+    view = over_picture(record, task.shown(1)[0])
     assert view.arrays()["weights"].shape == (7, 4, 4)
 
 

@@ -365,4 +365,4 @@ class LineFiles(AbstractContextManager["LineFiles"]):
         if self.outputs.attention is not None and self.records:
             from foveate.look.draw.maps import save_html
 
-            self.tally.remarks += save_html(self.records, self.outputs.attention).notes
+            self.tally.remarks += save_html(self.records, self.outputs.attention)

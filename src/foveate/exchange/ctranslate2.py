@@ -16,9 +16,10 @@ from foveate.exchange.base import (
     CheckSample,
     ExchangeError,
     Export,
-    Pieces,
     compare,
+    once,
     searches,
+    translator,
 )
 from foveate.exchange.tokenizers import write_example
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -130,14 +131,14 @@ class CTranslate2(Export):
             )
         if (misfit := first_misfit(self.run.model)) is not None:
             raise ExchangeError(f"ctranslate2 has no {misfit}{self.instead()}")
-        Pieces.of(self.run)
+        for tokenizer in translator(self.run).tokenizers_by_name().values():
+            once(tokenizer.pieces)
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
-        spec = specification(self.run)
-        spec.validate()
-        spec.optimize(None if self.quantization == "float32" else self.quantization)
-        spec.save(str(place))
+        task = translator(self.run)
+        pieces = once(task.source_tokenizer.pieces), once(task.target_tokenizer.pieces)
+        specification(self.run, self.quantization, *pieces).save(str(place))
         write_example(self.run, place, pointer, EXAMPLE)
 
     def check(self, place: Path, sample: CheckSample) -> Checked:
@@ -158,8 +159,8 @@ def first_misfit(model: nn.Module) -> str | None:
     return next((f"{key} = {v!r}" for what, key, v in parts if v not in WAYS[what]), None)
 
 
-def specification(run: Run, named: Pieces | None = None) -> Any:
-    """Return our weights in CTranslate2's layout; ``named`` replaces the names of the pieces."""
+def specification(run: Run, quantization: str, source: list[str], target: list[str]) -> Any:
+    """Return our weights in CTranslate2's layout, and the names of the pieces of both sides."""
     from ctranslate2.specs import transformer_spec  # type: ignore[import-untyped]
 
     model: EncoderDecoder = run.model
@@ -175,9 +176,8 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     _fill_side(spec.encoder, encoder, places)
     _fill_side(spec.decoder, decoder, places)
     _linear(spec.decoder.projection, model.output)
-    pieces = named or Pieces.of(run)
-    spec.register_source_vocabulary(pieces.source)
-    spec.register_target_vocabulary(pieces.target)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
     attributes: dict[str, object] = {
         "layer_norm_epsilon": encoder.config.norm.eps,
         "add_source_eos": True,
@@ -188,6 +188,8 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     }
     for key, value in attributes.items():
         spec.config.add_attribute(key, value)
+    spec.validate()
+    spec.optimize(None if quantization == "float32" else quantization)
     return spec
 
 

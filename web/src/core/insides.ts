@@ -4,7 +4,7 @@ import { written } from "./text";
 import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
-const MOST = 12, KEYS = 8, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
+const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.02; // smaller weights are not drawn
 const LINE = 29, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others; stages whose zeros are empty
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
@@ -101,6 +101,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const weight = cell(`α ${k}`, x, 122, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
       const value = cell(`v ${k}`, x, 4, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
+      if (h) line(`v from ${k}`, [at(x + wide, 430), at(x + wide + 5, 430), at(x + wide + 5, 48), at(x + wide, 48)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
       join(`α from ${k}`, score, weight, "α");
       const low = value[1] + value[3], bus = low + 14 * unit, middle = value[0] + value[2] / 2, end = answer[0] + answer[2] / 2;

@@ -32,7 +32,7 @@ TALL = 258.0  # of the box of layers, which is as wide as a part
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
-FAINT = 0.02  # smaller weights are not drawn
+FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
 LONG = 110  # letters of equations that do not fit into a caption
@@ -47,6 +47,7 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "The same cell, with the same weights, at each position reads a word and the last state."
 ALL = "whole", "words", "stream"
+WHOLE_QUERY = "“{row}”: q and each key give a score e, softmax weights α; they mix the values to c."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector h (its first numbers). The query is “{row}”.",
     "s": "At “{row}” the decoder has the vector s, the encoder's words the vectors h.",
@@ -343,17 +344,16 @@ class _Scene:
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
         self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
+        text = " → ".join(equations[name] for name in own.values() if equations[name])
+        text = text if len(text) < LONG else " → ".join(own.values())
+        text = f"{spoken.capitalize()}: {text}."
+        self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads: its first numbers." if stage == "x" else text
             text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
-        if not deep:
-            text = " → ".join(equations[name] for name in own.values() if equations[name])
-            text = text if len(text) < LONG else " → ".join(own.values())
-            text = f"{spoken.capitalize()}: {text}."
-            self._enter(home, spoken, text, [*stages])
 
     def _enter(
         self, home: str, name: str, caption: str, stages: Sequence[str], lit: Sequence[str] = ()
@@ -450,6 +450,8 @@ class _Scene:
         facts |= {"alpha": float(weights.values[head, row, best])}
         own = "h" if rows == columns else "s"
         texts = {"h": BUILD[own]} | {n: text for n, text in BUILD.items() if n not in ("h", "s")}
+        few = f" The {SHOWN} with the largest α of {keys} are drawn." * (keys > SHOWN)
+        stop(" numbers", WHOLE_QUERY.format(**facts) + few, [*texts][:-1], [])
         for k, (stage, template) in enumerate(texts.items(), start=1):  # later stages are dimmed
             shows, done = (["o"], ["o"]) if stage == "o" else ([*texts][:-1], [*texts][:k])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
@@ -483,13 +485,15 @@ class _Scene:
         values = {n: f.values for n, f in stages.items()}
         self._panel(name, stages, values, rows=rows, row=row, reads=reads)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
+        box, panel = self._inside(home), len(self.panels) - 1
+        every = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
+        text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
+        self.stop(f"{part} cell numbers", text, every, panel=panel, box=box)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
-            shows = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
-            lit, box = shows[: len(first) + k], self._inside(home)
-            stop, panel = f"{part} cell numbers {stage}", len(self.panels) - 1
-            self.stop(stop, text, shows, lit=lit, panel=panel, box=box)
+            stop, lit = f"{part} cell numbers {stage}", every[: len(first) + k]
+            self.stop(stop, text, every, lit=lit, panel=panel, box=box)
 
     def _named(self, part: str, count: int) -> list[str]:
         words = self.places.get(part, ())

@@ -69,11 +69,6 @@ class Stage:
     error: float = 0.0
 
     @property
-    def captured(self) -> bool:
-        """True if the model itself computed it."""
-        return bool(self.place)
-
-    @property
     def origin(self) -> str:
         """The origin of the numbers, in words."""
         if self.place:

@@ -39,6 +39,7 @@ from foveate.tasks.translation import Translation
 
 ATTENTION: dict[str, tuple[object, ...]] = {  # what CTranslate2 supports for its fields
     "kind": ("full",),
+    "head_norm.kind": (None,),
     "score.kind": ("scaled_dot", "dot"),
     "normalizer.kind": ("softmax",),
     "normalizer.temperature": (1.0, None),

@@ -93,6 +93,7 @@ def by_pieces(
         known = {piece: row for row, piece in enumerate(theirs[part])}
         divided = [_divided((like or {}).get(piece, piece), known) for piece in ours[part]]
         rows = [(row, ks[0]) for row, ks in enumerate(divided) if len(ks) == 1]
+        several = [(row, ks) for row, ks in enumerate(divided) if len(ks) > 1]
         own_rows, their_rows = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
         for name in _of(earlier, (part,)) & own.keys():
             is_table = part == "output" or name.endswith("embedding.weight")
@@ -100,9 +101,8 @@ def by_pieces(
             if is_table and alike and earlier[name].shape[0] == len(theirs[part]):
                 state[name] = own[name].clone()
                 state[name][own_rows] = earlier[name][their_rows]
-                for row, ks in enumerate(divided):
-                    if len(ks) > 1:
-                        state[name][row] = earlier[name][ks].mean(dim=0)
+                for row, ks in several:
+                    state[name][row] = earlier[name][ks].mean(dim=0)
     return state
 
 

@@ -47,7 +47,7 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "The same cell, with the same weights, at each position reads a word and the last state."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "“{row}”: q and each key give a score e, softmax weights α; they mix the values to c."
+WHOLE_QUERY = "q of “{row}” and each key give a score e, softmax weights α, and these a mean c."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector h (its first numbers). The query is “{row}”.",
     "s": "At “{row}” the decoder has the vector s, the encoder's words the vectors h.",
@@ -449,13 +449,14 @@ class _Scene:
         facts |= {n: f.equation for n, f in stages.items()}
         facts |= {"alpha": float(weights.values[head, row, best])}
         own = "h" if rows == columns else "s"
-        texts = {"h": BUILD[own]} | {n: text for n, text in BUILD.items() if n not in ("h", "s")}
         few = f" The {SHOWN} with the largest α of {keys} are drawn." * (keys > SHOWN)
-        stop(" numbers", WHOLE_QUERY.format(**facts) + few, [*texts][:-1], [])
-        for k, (stage, template) in enumerate(texts.items(), start=1):  # later stages are dimmed
-            shows, done = (["o"], ["o"]) if stage == "o" else ([*texts][:-1], [*texts][:k])
+        texts = {"": WHOLE_QUERY + few, "h": BUILD[own]}
+        texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
+        order = [*texts][1:-1]  # all are drawn, first whole, then those that come later dimmed
+        for k, (stage, template) in enumerate(texts.items()):
+            shows, done = (["o"], ["o"]) if stage == "o" else (order, order[:k] or order)
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
-            stop(f" numbers {stage}", template.format(**facts), shows, lit)
+            stop(f" numbers {stage}".rstrip(), template.format(**facts), shows, lit)
 
     def _panel(
         self, node: str, stages: Mapping[str, ForwardFrame], values: Mapping[str, Array],
@@ -488,7 +489,7 @@ class _Scene:
         box, panel = self._inside(home), len(self.panels) - 1
         every = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
         text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
-        self.stop(f"{part} cell numbers", text, every, panel=panel, box=box)
+        self.stop(f"{part} cell numbers", text, every, lit=every, panel=panel, box=box)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text

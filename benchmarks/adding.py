@@ -3,11 +3,11 @@
     python benchmarks/adding.py FOLDER [--pairs 5000] [--base-steps 1000] [--steps 200]
 
 FOLDER gets the runs; a run that is there is not trained again, and its processor time and memory
-are left out. The base learns English to French and German on Multi30k; then Czech is added from PAIRS
-pairs: by a model of its own, by training all of the base, by training it with as many old pairs
-beside, and by LoRA and DoRA (the tables of tokens trained whole). Each is evaluated on
-test_2016_flickr in all three languages, by one thread with beam 5. Writes
-docs/results/adding.json, or ``--out``.
+are left out. The base learns English to French and German on Multi30k; then Czech is added from
+PAIRS pairs: by a model of its own, by training all of the base, by training it with as many old
+pairs beside, and by LoRA and DoRA (the tables of tokens trained whole). Each is evaluated on
+test_2016_flickr in all three languages, by one thread with beam 5. Writes docs/results/adding.json,
+or ``--out``.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ WHOLE = {  # by the parts of the model
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
-SAME = "The same cell, with the same weights, at each position reads a word and the last state."
+SAME = "Each network has one cell: with the same weights, it reads a word and its last state."
 ALL = "whole", "words", "stream"
 WHOLE_QUERY = "q of “{row}” and each key give a score e, softmax weights α, and these a mean c."
 BUILD = {  # stops inside an attention: what it shows, after these stages
@@ -137,6 +137,7 @@ class _Scene:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
         caption = SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
+        caption = caption.replace("what it has written", "the target") if self.train else caption
         self.stop("whole", caption, ALL)
         if self.train:
             return self._going_back()

@@ -88,6 +88,13 @@ def test_a_shared_weight_gets_no_adapter() -> None:
         adapt(model, of(LoRA.Config()))
 
 
+def test_a_tied_weight_has_all_its_names() -> None:
+    model = nn.ModuleDict({"embedding": nn.Embedding(4, 6), "output": nn.Linear(6, 4)})
+    model["output"].weight = model["embedding"].weight
+    freeze(model, ("*",), but=("output.weight",))
+    assert model["embedding"].weight.requires_grad and not model["output"].bias.requires_grad
+
+
 def test_patterns_freeze_and_train_whole() -> None:
     model = network()
     freeze(model, ("attention.*",))

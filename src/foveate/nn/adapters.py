@@ -100,7 +100,7 @@ def freeze(model: nn.Module, patterns: tuple[str, ...], but: tuple[str, ...] = (
 
     Raises ``ConfigError`` if a pattern fits nothing.
     """
-    named = dict(model.named_parameters())
+    named = dict(model.named_parameters(remove_duplicate=False))  # a tied weight has two names
     for key, chosen in (("freeze", patterns), ("whole", but)):
         for pattern in chosen:
             fitting = [weight for name, weight in named.items() if fnmatch(name, pattern)]

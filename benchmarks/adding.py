@@ -86,7 +86,19 @@ def main(
         result[name] = cost | scores(run, ("cs",) if alone else ("cs", "fr", "de"))
         harness.write("adding", result, out)
         print(name, result[name], file=sys.stderr, flush=True)
+    page = harness.ROOT / "docs" / "guide" / "starting.md"
+    harness.fill(page, "adding", table(result))
     print(out.read_text(encoding="utf-8"))
+
+
+def table(result: dict[str, Any]) -> str:
+    """The results as a table of the guide: chrF by language, and MB of a checkpoint."""
+    lines = ["| trained | en→cs | en→fr | en→de | checkpoint, MB |", "|---|---|---|---|---|"]
+    for name, row in result.items():
+        if isinstance(row, dict) and "checkpoint_mb" in row:
+            chrf = (str(row[each]["chrf"]) if each in row else "–" for each in ("cs", "fr", "de"))
+            lines.append(f"| {name} | {' | '.join(chrf)} | {row['checkpoint_mb']} |")
+    return "\n".join(lines)
 
 
 def corpus(folder: Path, language: str) -> str:

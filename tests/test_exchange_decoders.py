@@ -114,7 +114,7 @@ FAMILIES: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "mistral": mistral,
     "gemma": gemma,
 }
-IN_C = {"qwen2"}  # what the engine in C has all parts of
+IN_C = {"qwen2", "gemma"}  # what the engine in C has all parts of
 
 
 def trained(tokenizer: Any, model: Any, end: int) -> None:

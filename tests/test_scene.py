@@ -74,9 +74,10 @@ def test_a_feed_forward_layer_inside_is_what_numpy_computes_from_the_weights() -
         np.testing.assert_allclose(numbers[name][0], each, atol=1e-5, err_msg=name)
     assert panel.reads["outer layer"] == ["activation"] and panel.rows[-1] == "</s>"
     names = [stop.name for stop in made.stops if "numbers" in stop.name]
-    assert names == [f"encoder feed-forward numbers {name}" for name in ("x", *expected)]
+    stages = ("", " x", *(f" {name}" for name in expected))  # first all of them
+    assert names == [f"encoder feed-forward numbers{name}" for name in stages]
     captions = {stop.name: stop.caption for stop in made.stops}
-    assert captions[names[2]].endswith("a = max(0, z). Empty: 0.")
+    assert captions[names[3]].endswith("a = max(0, z). Empty: 0.")
 
 
 def test_embeddings_and_their_positions_are_summed_inside_their_box() -> None:
@@ -205,7 +206,8 @@ def test_block_head_query_and_stop_choose_where_the_camera_goes() -> None:
     made = scene(
         forced, block="cross_attention", head=1, query=2, stop="decoder cross-attention numbers"
     )
-    assert [stop.name[-1] for stop in made.stops] == [*"hqkeαvco"]
+    ends = [stop.name.removeprefix("decoder cross-attention numbers") for stop in made.stops]
+    assert ends == ["", *(f" {stage}" for stage in "hqkeαvco")]
     panel = next(p for p in made.panels if p.node == "decoder.layers.2.cross_attention")
     assert (panel.head, panel.row, panel.rows[2]) == (1, 2, "w9")
     for wrong, said in (

@@ -350,12 +350,12 @@ def _load(path: Path, which: str, trust: bool) -> Run:
             f"the run {path} is not complete: it has no file {error.filename}; train it "
             "(foveate train), or copy all of its folder"
         ) from error
-    build = (
-        task.build if config.train.adapter is None else partial(_with_adapters, config, task, path)
-    )
+    adapted = config.train.adapter is not None
+    build = partial(_with_adapters, config, task, path) if adapted else task.build
     read = partial(rebuilt, config.model, build, path)
     folder, model = (folder, read(folder)) if folder else checkpoint.read_chosen(path, which, read)
-    merged(model).to(device()).eval()
+    model = merged(model) if adapted else model
+    model.to(device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 
 

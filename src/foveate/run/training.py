@@ -114,7 +114,8 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> 
         summary = begin(config.start, earlier.model, model, (earlier.task, task))
     if ranks.is_rank_zero and summary:
         print(summary, file=sys.stderr)
-    freeze(model, config.train.freeze)
+    if config.train.freeze:
+        freeze(model, config.train.freeze)
     return fit(job_of(config, task, model, changed, changed_data), config.train, path, ranks)
 
 

@@ -25,8 +25,7 @@ from foveate.nn.efficient_attention import (
     RandomFeatureAttention,
     SparseAttention,
 )
-from foveate.nn.more_positions import ALiBi
-from foveate.nn.positions import Rotary
+from foveate.nn.positions import ALiBi, Rotary
 from foveate.nn.spec import Labels, Tokens
 from laws.conftest import (
     MODELS,

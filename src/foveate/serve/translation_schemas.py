@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ConfigDict, Field
 
 from foveate.config import Config
 
@@ -159,11 +158,9 @@ class TranslatedFile(BaseModel):
 class Scored(BaseModel):
     """log p(t | q), and that of each token of t, its end included."""
 
-    model_config = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
-
-    log_probability: float
+    logProbability: float
     tokens: list[str]
-    token_log_probabilities: list[float]
+    tokenLogProbabilities: list[float]
 
 
 class Aligned(BaseModel):

@@ -252,7 +252,8 @@ def test_logits_and_outputs_are_those_of_transformers(family: tuple[Family, Path
             made = theirs.generate(**read, num_beams=width, **forced)[0].tolist()
             ours = [reads.published[i] for i in answer.outputs[0].ids]
             assert ours == made[1 : 1 + len(ours)]
-            assert answer.hypotheses[0] == tokenizer.decode(made, skip_special_tokens=True).strip()
+            text = tokenizer.decode(made, skip_special_tokens=True)
+            assert answer.hypotheses[0].strip() == text.strip()  # theirs may end in a blank piece
 
 
 def test_the_engine_in_c_answers_as_pytorch_does(family: tuple[Family, Path]) -> None:

@@ -253,7 +253,7 @@ def test_logits_and_outputs_are_those_of_transformers(family: tuple[Family, Path
             ours = [reads.published[i] for i in answer.outputs[0].ids]
             assert ours == made[1 : 1 + len(ours)]
             text = tokenizer.decode(made, skip_special_tokens=True)
-            assert answer.hypotheses[0].strip() == text.strip()  # theirs may end in a blank piece
+            assert answer.hypotheses[0] == text.lstrip()  # a blank piece may end it
 
 
 def test_the_engine_in_c_answers_as_pytorch_does(family: tuple[Family, Path]) -> None:

@@ -70,7 +70,10 @@ class Scene:
             before = self.befall(ranks.rank)
             outcome = Toy(folder, config, before, self.dropout).train(ranks=ranks)
             output = {"reason": outcome.reason, "exit_code": outcome.exit_code}
-            output |= {"best": outcome.best and asdict(outcome.best), "world": ranks.world}
+            output |= {
+                "best": outcome.state.best and asdict(outcome.state.best),
+                "world": ranks.world,
+            }
             (folder / f"outcome-{ranks.rank}.json").write_text(json.dumps(output), encoding="utf-8")
         return outcome.exit_code
 

@@ -14,7 +14,8 @@ from foveate.data.tokenizer import PAD, UNK, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
 from foveate.decode.engine import SearchRequest
-from foveate.look.views.maps import picture_view
+from foveate.errors import UserError
+from foveate.look.draw.pictures import over_picture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
@@ -191,6 +192,12 @@ def test_unknown_words_are_not_said(task: Captioning) -> None:
         assert np.isfinite(answer.score)
 
 
+def test_no_caption_begins_with_an_unknown_word(task: Captioning) -> None:
+    assert task.text_of(task.prefix_ids("A green ")) == "A green"
+    with pytest.raises(UserError, match="not in the target vocabulary"):
+        task.prefix_ids("a zebra")
+
+
 def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
     record = explain(task, model, 1, "A green square on grey .")
     rows, columns = record.axes("decoder.cross_attention")
@@ -198,7 +205,7 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
     assert columns == [f"{row},{column}" for row in range(4) for column in range(4)]
     assert record.title == "green.png → A green square on grey."
     close(record.select("cross_attention").sum(axis=1), 1)
-    view = picture_view(task, model, 1, "A green square on grey .", Greedy.Config().build())
+    view = over_picture(record, task.shown(1)[0])
     assert view.arrays()["weights"].shape == (7, 4, 4)
 
 

@@ -426,7 +426,7 @@ def test_a_limit_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) ->
     }
     for module in (doctor, system):
         monkeypatch.setattr(module, "system_text", lambda path: files.get(path, ""))
-    assert doctor.free_memory() == 1_500_000
+    assert system.free_memory() == 1_500_000
 
 
 def test_a_browser_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

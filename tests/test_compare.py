@@ -21,7 +21,7 @@ from foveate.measure.lineage import lineage
 from foveate.measure.quality import lengths_of_texts, of_forecasts, slope_verdict
 from foveate.measure.training import mute, workload
 from foveate.measure.training import train as measured_steps
-from foveate.run.evaluation import ForecastEvaluation, examples
+from foveate.run.evaluation import Evaluation, examples
 from foveate.run.training import train
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.metrics import paired_means, paired_texts, slope
@@ -143,7 +143,7 @@ def forecaster(folder: Path, name: str, **fields: Any) -> Contender:
     dates = labels(windows.first_dates(), windows.table.dates)
     outputs = [f"{date}\tmse {row % 11}" for date, row in zip(dates, firsts, strict=True)]
     curves = {"forecast": [1.0] * task.config.horizon}
-    evaluation = ForecastEvaluation({"mse": 1.0}, {}, outputs, curves=curves)
+    evaluation = Evaluation({"mse": 1.0}, {}, outputs, curves=curves)
     run = SimpleNamespace(evaluate=lambda split: evaluation, need=lambda *_: task)
     return Contender(name, run, before=True)
 

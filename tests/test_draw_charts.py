@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.patches import Rectangle
+from rich.cells import cell_len
 
 from foveate.look.draw.analyses import positions, schedule
 from foveate.look.draw.charts import BarsDrawing, bar_chart, line_chart
@@ -14,7 +15,8 @@ from foveate.look.draw.figures import LETTERS_A_LINE
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.sheets import SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
-from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
+from foveate.nn.more_positions import ALiBi
+from foveate.nn.positions import NoPosition, Rotary, Sinusoidal
 from foveate.train.optim import Noam
 from tolerances import ROW, close, rounding
 
@@ -120,6 +122,13 @@ TABLE = TableDrawing(title="Best", columns=["rank", "output"], rows=ROWS)
 def test_every_form(view: Drawing, tmp_path: Path) -> None:
     for ending in ENDINGS:
         assert view.save(tmp_path / f"v.{ending}").stat().st_size > 20
+
+
+def test_a_long_cell_of_wide_letters_stays_in_its_column() -> None:
+    table = TableDrawing(columns=["text", "n"], rows=[["語" * 50, 1.0], ["a", 2.0]])
+    lines = table.text().splitlines()
+    assert {cell_len(line) for line in lines if line.endswith(("n", "1", "2"))} == {67}
+    assert max(map(cell_len, lines)) == 67
 
 
 def test_words_have_their_values_and_what_else_might_stand_there() -> None:

@@ -221,7 +221,7 @@ def unpack(text: str) -> np.ndarray:
 
 def test_the_page_holds_words_and_weights() -> None:
     given_record = record_page()
-    (sentence,) = groups(maps.attention_page([given_record]).text)
+    (sentence,) = groups(maps.attention_page([given_record])[0])
     (drawing,) = sentence["drawings"]
     (block,) = drawing["blocks"]
     assert block["rows"] == block["columns"] == ["w0", "w1", "w2"]
@@ -231,7 +231,7 @@ def test_the_page_holds_words_and_weights() -> None:
 
 
 def test_nothing_in_the_page_asks_for_anything_else() -> None:
-    text = maps.attention_page([record_page(words=HOSTILE)]).text
+    text, _ = maps.attention_page([record_page(words=HOSTILE)])
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
@@ -244,7 +244,7 @@ def test_nothing_in_the_page_asks_for_anything_else() -> None:
 
 
 def test_hostile_words_end_no_element() -> None:
-    text = maps.attention_page([record_page(words=HOSTILE)]).text
+    text, _ = maps.attention_page([record_page(words=HOSTILE)])
     assert text.count("</script>") == 3
     assert "<img" not in text
     assert "\u2028" not in text
@@ -254,22 +254,22 @@ def test_hostile_words_end_no_element() -> None:
     assert block["rows"][3:5] == ["a⟨U+000A⟩b", "⟨U+D800⟩"]
 
 
-def test_many_sentences_are_bounded_and_counted(tmp_path: Path) -> None:
-    path = tmp_path / "a.html"
-    report = maps.save_html([record_page()] * 7, path, max_sentences=5)
-    assert report.notes == ["2 of 7 sentences omitted from the page"]
+def test_many_sentences_are_bounded_and_counted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(maps, "MOST_SENTENCES", 5)
+    path, records = tmp_path / "a.html", [record_page()] * 7
+    assert maps.save_html(records, path) == ["2 of 7 sentences omitted from the page"]
     text = path.read_text("utf-8")
-    assert text == report.text
+    assert text == maps.attention_page(records)[0]
     assert len(groups(text)) == len(cover(text)["groups"]) == 5
     assert cover(text)["leftOut"] == 2
 
 
 def test_bytes_are_bounded_too(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(maps, "MOST_BYTES", 1000)
-    report = maps.save_html([record_page(10)] * 9, tmp_path / "a.html")
-    shown = len(groups(report.text))
+    text, _ = maps.attention_page([record_page(10)] * 9)
+    shown = len(groups(text))
     assert 1 <= shown < 9
-    assert shown + cover(report.text)["leftOut"] == 9
+    assert shown + cover(text)["leftOut"] == 9
 
 
 def test_long_sentences_lose_heads_first_then_words() -> None:

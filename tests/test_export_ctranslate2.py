@@ -18,6 +18,8 @@ from foveate.decode.engine import EngineError, SearchRequest
 from foveate.exchange.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.exchange.ctranslate2 import CTranslate2, first_misfit
 from foveate.exchange.ctranslate2_engine import CTranslate2Engine
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.nn.spec import Tokens
 from foveate.run import Run
 from tolerances import MODEL, near
 from variants import transformer
@@ -129,6 +131,13 @@ def test_each_kind_is_exact_or_refused(runs: dict[str, Run], tmp_path, key: str,
         with pytest.raises(ExchangeError, match=rf"ctranslate2 has no \w+\.?\w* = '{kind}'"):
             exported(run, tmp_path / "out")
     assert not list(tmp_path.glob(".*"))
+
+
+def test_norms_of_heads_are_refused() -> None:
+    side = {"kind": "transformer", "attention": {"head_norm": {"kind": "rms_norm"}}}
+    config = EncoderDecoder.Config.parse({"encoder": side, "decoder": side})
+    model = config.build(Tokens(20), Tokens(20))
+    assert first_misfit(model) == "encoder.attention.head_norm = 'rms_norm'"
 
 
 def test_what_does_not_fit_says_why(runs: dict[str, Run], tmp_path: Path) -> None:

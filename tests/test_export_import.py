@@ -45,7 +45,7 @@ def test_export_and_import_translate_the_same(tokenizer: str, tmp_path: Path) ->
     tree = json.loads(path.read_text("utf-8"))
     tree["model"] |= {"type": "WordPiece"}
     path.write_text(json.dumps(tree), "utf-8")
-    with pytest.raises(ExchangeError, match=r"tokenizer\.json: a tokenizer of the kind wordpiece"):
+    with pytest.raises(ExchangeError, match=r"tokenizer\.json: .* of the kind WordPiece is not"):
         import_from(tmp_path / "there", tmp_path / "other")
     (tmp_path / "there/model.safetensors").rename(tmp_path / "there/pytorch_model.bin")
     with pytest.raises(ExchangeError, match="weights in other formats are not read"):

@@ -20,8 +20,8 @@ from foveate.data.image import IDX, Canvas, Crop, ImageFiles, Shift, decode, rea
 from foveate.data.text import TextData
 from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
-from foveate.look.draw.pictures import AttendedPicture, PictureDrawing
-from foveate.look.views.maps import picture_view
+from foveate.look.draw.pictures import over_picture
+from foveate.look.views.maps import glimpses
 from foveate.models.classifier import Classifier, First
 from foveate.models.vision import Glimpse
 from foveate.run import RunEngine, answering
@@ -363,15 +363,13 @@ def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
     rows, columns = record.axes("encoder.layers.1.self_attention")
     assert rows == columns == ["[class]", *(f"{y},{x}" for y in range(3) for x in range(3))]
     close(record.select("self_attention").sum(axis=1), 1)
-    view = picture_view(task, model, 5, None, REQUEST.search)
-    assert isinstance(view, AttendedPicture)
+    view = over_picture(record, task.shown(5)[0])
     assert [overlay.title for overlay in view.overlays] == ["layer 0", "layer 1"]
 
 
 def test_the_path_of_glimpses_begins_in_the_middle(task: ImageClassification) -> None:
     model: Any = task.build(GLIMPSE).eval()
-    view = picture_view(task, model, 2, None, REQUEST.search)
-    assert isinstance(view, PictureDrawing)
+    view = glimpses(task, model, 2)
     assert len(view.path) == 3
     assert view.path[0] == (6, 6)
     assert tuple(view.sides) == (4, 8)

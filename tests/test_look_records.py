@@ -103,7 +103,3 @@ def test_diagonality() -> None:
     assert straight == 1
     assert mirrored == pytest.approx(1 - np.mean([1, 0.5, 0, 0.5, 1]))
     assert mirrored < even < straight
-
-
-def test_alignment() -> None:
-    assert measure.alignment(HEADS)[:2].tolist() == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from foveate.config import ConfigError
-from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing
+from foveate.look.draw.blocks import blocks_of, equation_of
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, ScenePanel
 from foveate.look.draw.scenery import scene
+from foveate.look.forward import frames
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.run import Run
@@ -52,6 +54,74 @@ def test_an_attention_inside_is_what_numpy_computes_from_the_weights() -> None:
     expected |= {"weights": softmax(score), "context": softmax(score) @ value}
     for name, numbers in expected.items():
         np.testing.assert_allclose(made[name], numbers, atol=1e-5, err_msg=name)
+
+
+def inside(made: SceneDrawing, node: str) -> tuple[ScenePanel, dict[str, np.ndarray]]:
+    panel = next(p for p in made.panels if p.node == node)
+    return panel, {name: values.array.astype(np.float64) for name, values in panel.values.items()}
+
+
+def test_a_feed_forward_layer_inside_is_what_numpy_computes_from_the_weights() -> None:
+    forced, node = TOYS["transformer"](), "encoder.layers.0.feed_forward"
+    made = scene(forced, block="encoder.feed_forward", layer=0)
+    panel, numbers = inside(made, node)
+    weights = forced.model.get_submodule(node).named_parameters()
+    w = {name: each.detach().double().numpy() for name, each in weights}
+    z = numbers["x"][0] @ w["inner.weight"].T + w["inner.bias"]
+    y = np.maximum(z, 0) @ w["outer.weight"].T + w["outer.bias"]
+    expected = {"inner layer": z, "activation": np.maximum(z, 0), "outer layer": y}
+    for name, each in expected.items():
+        np.testing.assert_allclose(numbers[name][0], each, atol=1e-5, err_msg=name)
+    assert panel.reads["outer layer"] == ["activation"] and panel.rows[-1] == "</s>"
+    names = [stop.name for stop in made.stops if "numbers" in stop.name]
+    stages = ("", " x", *(f" {name}" for name in expected))  # first all of them
+    assert names == [f"encoder feed-forward numbers{name}" for name in stages]
+    captions = {stop.name: stop.caption for stop in made.stops}
+    assert captions[names[3]].endswith("a = max(0, z). Empty: 0.")
+
+
+def test_embeddings_and_their_positions_are_summed_inside_their_box() -> None:
+    forced = TOYS["transformer"]()
+    panel, numbers = inside(scene(forced, block="encoder.stem"), "encoder embedding + position")
+    table = forced.model.get_parameter("encoder.stem.embedding.weight").detach().double().numpy()
+    rows = table[numbers["tokens"][0, :, 0].astype(int)] * np.sqrt(table.shape[1])
+    np.testing.assert_allclose(numbers["embedding"][0], rows, atol=1e-5)
+    np.testing.assert_allclose(numbers["input"][0], rows + numbers["position"][0], atol=1e-5)
+    assert panel.reads["input"] == ["embedding", "position"] and not panel.reads["position"]
+
+
+def test_the_output_names_the_most_probable_tokens_at_each_position() -> None:
+    forced = TOYS["transformer"]()
+    made = scene(forced, block="output")
+    panel, numbers = inside(made, next(p.node for p in made.panels if "softmax" in p.values))
+    film = {f.name: f.values[0] for f in frames(forced, blocks_of(forced.model), equation_of)}
+    best = np.sort(film["softmax"], axis=-1)[:, ::-1][:, : numbers["softmax"].shape[-1]]
+    np.testing.assert_allclose(numbers["softmax"][0], best, atol=1e-6)
+    assert forced.token is not None
+    names = [forced.token(int(p.argmax())) for p in film["softmax"]]
+    assert [tokens[0] for tokens in panel.tokens["softmax"]] == names
+
+
+@pytest.mark.parametrize("name", WITH_WORDS)
+def test_a_training_step_goes_back_through_the_boxes(name: str) -> None:
+    forced = TOYS[name]()
+    made = scene(forced, train=True)
+    film = frames(forced, blocks_of(forced.model), equation_of, train=True)
+    loss, *_, weights = (f for f in film if f.name == "loss" or f.name.startswith("gradient"))
+    first, second, *back, last = [stop.name for stop in made.stops]
+    assert (first, second, last) == ("whole", "loss", "gradient of weights")
+    assert back[0] == "gradient output" and back[-1].endswith("embedding")
+    panel, numbers = inside(made, made.panels[0].node)
+    np.testing.assert_allclose(numbers["loss"][0, :, 0], loss.values[0, 0])
+    assert [tokens[0] for tokens in panel.tokens["loss"]] == list(forced.produced)
+    for each in made.panels:
+        for stage, values in each.values.items():
+            norms = values.array[0, :, 0]
+            alike = (np.array_equal(f.values[0, 0], norms) for f in film if f.name == stage)
+            assert any(alike), (each.node, stage)
+    written = {n.name: n.label for n in made.nodes if n.tag == "gradient"}
+    for block, norm in zip(weights.names, weights.values[0, 0], strict=True):
+        assert written.get(f"{block} gradient", f"{norm:#.2g}") == f"{norm:#.2g}"
 
 
 def test_a_cell_inside_is_what_numpy_computes_from_the_weights() -> None:
@@ -121,6 +191,7 @@ def holds(made: SceneDrawing) -> None:
 @pytest.mark.parametrize("name", WITH_WORDS)
 def test_stops_of_toys_show_and_light_what_is_drawn(name: str) -> None:
     holds(scene(TOYS[name]()))
+    holds(scene(TOYS[name](), train=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,18 +206,25 @@ def test_block_head_query_and_stop_choose_where_the_camera_goes() -> None:
     made = scene(
         forced, block="cross_attention", head=1, query=2, stop="decoder cross-attention numbers"
     )
-    assert [stop.name[-1] for stop in made.stops] == [*"hqkeαvco"]
+    ends = [stop.name.removeprefix("decoder cross-attention numbers") for stop in made.stops]
+    assert ends == ["", *(f" {stage}" for stage in "hqkeαvco")]
     panel = next(p for p in made.panels if p.node == "decoder.layers.2.cross_attention")
     assert (panel.head, panel.row, panel.rows[2]) == (1, 2, "w9")
     for wrong, said in (
         ({"stop": "attic"}, "--stop attic: expected the beginning of one of whole, encoder layer"),
-        ({"block": "memory"}, "--block memory: expected one of encoder.self_attention"),
+        ({"block": "memory"}, "--block memory: expected one of encoder.stem, encoder.position"),
+        ({"block": "output", "query": 9}, "--query 9: there are 3"),
         ({"head": 9}, "--head 9: there are 2"),
         ({"query": 9}, "--query 9: there are 4"),
         ({"layer": 9}, "--layer 9: the encoder has 3"),
     ):
         with pytest.raises(ConfigError, match=said):
             scene(forced, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_forecast_has_no_training_step_of_tokens(runs: dict[str, Run]) -> None:
+    with pytest.raises(ConfigError, match="--train"):
+        find("scene").draw([runs["forecaster"]], Question(train=True))
 
 
 def test_long_texts_are_cut_and_said() -> None:

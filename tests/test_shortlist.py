@@ -53,9 +53,9 @@ def test_what_a_search_may_choose_from(run: Run) -> None:
     pieces = [target.pieces[i] for i in made.tokens(ids).tolist()]
     assert pieces[:4] == target.pieces[:4]
     assert set(pieces[4:]) >= {"le", "chien"} and not {"chat", "dort"} & set(pieces)
-    assert reach(run.task, made).covered == 1
+    assert reach(run.task, made)[0] == 1
     narrow = Shortlist(torch.arange(4), made.likely * 0)
-    assert reach(run.task, narrow).covered == 0
+    assert reach(run.task, narrow)[0] == 0
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

@@ -214,3 +214,20 @@ def test_settings_without_weights_that_differ_are_said(tmp_path: Path, capsys: A
     plain = sided(tmp_path, feed_forward={"kind": "gelu"}) | {"start": {"run": str(old)}}
     train(parse_tree(RunConfig, plain), folder=tmp_path / "new")
     assert f"kind is relu in {old} and gelu here" in capsys.readouterr().err
+
+
+def test_new_tokens_begin_like_known_ones() -> None:
+    table = "encoder.stem.embedding.weight"
+    inputs = {table: torch.tensor([[1.0], [2.0], [4.0], [8.0]])}
+    own = {table: torch.full((5, 1), -1.0)}
+    theirs = {"encoder": ["a", "ab", "c", "<2de>"]}
+    ours = {"encoder": ["abc", "cab", "<2cs>", "<2sk>", "ad"]}
+    result = by_pieces(inputs, own, theirs, ours, {"<2cs>": "<2de>"})[table]
+    assert result.flatten().tolist() == [3.0, 3.0, 8.0, -1.0, -1.0]
+
+
+def test_a_relative_that_is_unknown_is_refused(old: Run, tmp_path: Path) -> None:
+    start = {"run": str(old.path), "vocabulary": "extend", "like": {"<2cs>": "<2sk>"}}
+    config = tree(tmp_path, "new", {"kind": "bpe", "vocab_size": 270}, start)
+    with pytest.raises(ConfigError, match=r"start.like: .* has no token '<2sk>'"):
+        train(config, folder=tmp_path / "run")

@@ -444,8 +444,9 @@ def test_links_count_the_words_behind_the_tag(tree: dict[str, Any], tmp_path: Pa
     assert {s for s, _ in named.alignment()} <= {0, 1}
     links = aligner(run, to="fr")([("the cat", named.hypotheses[0])])
     assert links == [sorted(run.links([("<2fr> the cat", named.hypotheses[0])])[0])]
-    (pair,) = PairOperation("fr", links=True).answers(run, [("the cat", named.hypotheses[0])])
-    assert pair == links[0]
+    pairs = [("the cat", named.hypotheses[0])]
+    plan = PairOperation("fr", links=True).plan(run, pairs, 1000)
+    assert plan.answer(pairs, lambda: False) == links
 
 
 def test_corpora_of_many_lines_have_a_report(tree: dict[str, Any], tmp_path: Path) -> None:

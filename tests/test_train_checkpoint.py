@@ -268,7 +268,7 @@ def test_the_mean_is_taken_where_it_is_better(tmp_path: Path, better: bool, caps
     config = toy_config(average=3, optimizer=adam, max_steps=11, clip_norm=100)
     toy = Toy(tmp_path, config)
     outcome = toy.train()
-    assert outcome.best is not None
+    assert outcome.state.best is not None
     record = json.loads((tmp_path / "averaged" / "state.json").read_text())
     assert record["steps"] == [6, 9, 11]
     folders = [checkpoint.path_of(tmp_path, step) for step in record["steps"]]
@@ -276,8 +276,8 @@ def test_the_mean_is_taken_where_it_is_better(tmp_path: Path, better: bool, caps
     saved = ToyModel()
     load_weights(saved, tmp_path / "averaged" / WEIGHTS)
     assert torch.equal(saved.state_dict()["norm.weight"], mean["norm.weight"])
-    assert (record["value"] < outcome.best.value) == better
-    best = checkpoint.path_of(tmp_path, outcome.best.step)
+    assert (record["value"] < outcome.state.best.value) == better
+    best = checkpoint.path_of(tmp_path, outcome.state.best.step)
     assert outcome.weights == (tmp_path / "averaged" if better else best)
     assert same(toy.model, outcome.weights)
     assert f"the {'mean' if better else 'single one'} is used" in capsys.readouterr().err
@@ -324,7 +324,7 @@ def test_a_model_comes_back_with_the_best_weights(tmp_path: Path) -> None:
 
     toy = Toy(tmp_path, toy_config(), before=spoil)
     outcome = toy.train()
-    assert outcome.best is not None and outcome.best.step == 8
+    assert outcome.state.best is not None and outcome.state.best.step == 8
     assert outcome.weights == checkpoint.path_of(tmp_path, 8)
     assert same(toy.model, outcome.weights) and not toy.model.training
 

@@ -17,6 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 from torch import nn
 
 from foveate.config import ConfigError
@@ -172,7 +173,7 @@ def test_patience_counts_validations_without_a_new_best(tmp_path: Path) -> None:
     )  # fmt: skip
     outcome = Toy(tmp_path, config).train()
     assert (outcome.reason, outcome.state.step, outcome.state.stale) == ("patience", 4, 3)
-    assert outcome.best is not None and outcome.best.step == 1
+    assert outcome.state.best is not None and outcome.state.best.step == 1
     assert outcome.weights == checkpoint.path_of(tmp_path, 1)  # kept beyond the last ones
 
 
@@ -186,9 +187,9 @@ def test_last_and_best_are_kept_and_nothing_else(tmp_path: Path) -> None:
     config = toy_config(max_steps=20, save={"every": 2, "keep": 3}, validation={"every": 5})
     toy = Toy(tmp_path, config, before=worse)
     outcome = toy.train()
-    assert outcome.best is not None
-    assert set(checkpoint.steps(tmp_path)) == {16, 18, 20, outcome.best.step}
-    assert outcome.best.step == 5
+    assert outcome.state.best is not None
+    assert set(checkpoint.steps(tmp_path)) == {16, 18, 20, outcome.state.best.step}
+    assert outcome.state.best.step == 5
 
 
 def test_a_figure_that_is_not_measured_is_named(tmp_path: Path) -> None:
@@ -228,13 +229,12 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
         def loss(self, model: nn.Module, batch: ToyBatch, objective: Any) -> Loss:
             return Loss(model(batch.tokens).sum(), 0)
 
-    from foveate.data.batches import BatchPlan
     from foveate.train.fit import fit
     from foveate.train.trainer import Job
 
     task, model = Empty(ToyCopy.Config()), ToyModel()
     objective = CrossEntropy.Config().build()
-    job = Job(task, model, objective, None, 1, "", BatchPlan, partial(Snapshots, task, model))
+    job = Job(task, model, objective, None, 1, "", partial(Snapshots, task, model))
     with pytest.raises(TrainError, match="step 1 has no targets: epoch 0, training examples"):
         fit(job, toy_config(), tmp_path)
 
@@ -262,7 +262,7 @@ def test_a_state_comes_back_from_its_record() -> None:
 
     for best in (None, Best("bleu", 31.5, 7)):
         state = TrainState(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
-        assert TrainState.of(asdict(state)) == state
+        assert TypeAdapter(TrainState).validate_python(asdict(state)) == state
 
 
 def test_the_signals_have_their_handlers_back(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from foveate.errors import UserError
 from foveate.look.draw.maps import attention
 from foveate.look.records import AttentionRecord
 from foveate.look.views import find
-from foveate.look.views.maps import picture_view
 from foveate.look.views.options import Question
 from foveate.run import Run, load
 from foveate.run.evaluation import Evaluation
@@ -408,7 +407,7 @@ def test_a_run_of_labels(labeller: Run) -> None:
     assert answer.label in ("0", "1")
     with pytest.raises(ValueError, match="has no attention over patches"):
         answer.record()
-    view = picture_view(again.task, again.model, 3, None, again.search())
+    view = find("picture").draw([again], Question(image="3"))
     assert "glimpse      x      y" in view.text()
     with pytest.raises(ConfigError, match="cannot caption"):
         again.need(Captioning, "caption")

@@ -25,7 +25,6 @@ from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
-from foveate.train.feed import PlanFactory
 from foveate.train.fit import Outcome, fit
 from foveate.train.stored import WEIGHTS
 from foveate.train.trainer import Job
@@ -131,7 +130,7 @@ class Toy:
     config: TrainConfig
     before: BEFORE | None = None
     dropout: float = 0.2
-    plan: PlanFactory = BatchPlan
+    plan: Callable[..., Any] = BatchPlan
     seed: int = 3
     model: nn.Module = field(init=False)
 
@@ -139,6 +138,7 @@ class Toy:
         torch.manual_seed(11)
         self.model = ToyModel(self.dropout)
         task = ToyCopy(ToyCopy.Config(), before or self.before)
+        task.plan = self.plan
         job = Job(
             task,
             self.model,
@@ -146,7 +146,6 @@ class Toy:
             None,
             self.seed,
             "seed = 3\n",
-            self.plan,
             partial(Snapshots, task, self.model),
         )
         return fit(job, self.config, self.folder, ranks)

@@ -5,8 +5,9 @@
 Plays the slides with the runs that foveate ships (or further ones) in an empty folder, at two
 sizes, and writes LECTURE-STEP-WIDTH.png into PICTURES. docs/results/lecture-slides.json gets a line
 for each: whether all of it is seen without scrolling, the smallest type in pixels, and, kept while
-the command of the slide is the same, ``own`` (whether the picture shows this point and no other),
-``verdict`` and ``looked`` (the date), which a person writes.
+the command of the slide is the same, what somebody who did not build it says: ``score`` (of 10),
+whether it is ``true``, ``shows`` what its title and sentence say and has ``fit`` (nothing cut or
+empty), the ``verdict``, and the date when it was ``looked`` at.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from screenshots import chromium, served
 
 TABLE = Path(__file__).parent.parent / "docs" / "results" / "lecture-slides.json"
 SIZES = {1280: 800, 1920: 1080}
-BY_PERSON = {"own": None, "verdict": "", "looked": ""}
+BY_PERSON = {"score": None, "true": None, "shows": None, "fit": None, "verdict": "", "looked": ""}
 LONGEST = 300_000  # milliseconds of a drawing
 MEASURES = """() => {
   const stage = document.querySelector('.stage'), all = document.querySelectorAll('.screen *');
@@ -102,7 +103,7 @@ def main(
                 play(page, address, row, pictures, end)
             print(row["lecture"], row["step"], row["command"], row["seen"], flush=True)
     if not dark:
-        about = "python tools/slides.py PICTURES; own, verdict and looked are a person's"
+        about = "python tools/slides.py PICTURES; score to looked are a person's"
         text = json.dumps({"command": about, "slides": table}, indent=1, ensure_ascii=False)
         TABLE.write_text(text + "\n", encoding="utf-8", newline="\n")
 

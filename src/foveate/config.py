@@ -107,6 +107,8 @@ class Config(pydantic.BaseModel):
             return cls(**values)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
+            if isinstance(own := first.get("ctx", {}).get("error"), ConfigError):
+                raise own from None  # by a validator
             place = (*where, *(str(part) for part in first["loc"] if isinstance(part, str)))
             value = (
                 "" if first["type"] == "missing" else f" (given: {reprlib.repr(first['input'])})"

@@ -48,6 +48,16 @@ def system_field(path: str, *names: str) -> str:
     return next((value.strip() for name, _, value in lines if name.strip() in names), "")
 
 
+def free_memory() -> int | None:
+    """Return the free bytes of memory within the limit of the control group, if known."""
+    available = system_field("/proc/meminfo", "MemAvailable")
+    free = int(available.split()[0]) * 1024 if available else None
+    limit, used = (system_text(f"/sys/fs/cgroup/memory.{each}") for each in ("max", "current"))
+    if free is not None and limit.strip().isdigit() and used.strip().isdigit():
+        free = min(free, max(0, int(limit) - int(used)))
+    return free
+
+
 def processor_flags() -> str:
     """Return the instruction sets of the processor as Linux lists them; "" elsewhere."""
     return system_field("/proc/cpuinfo", "flags", "Features")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.look.draw import colors
+from foveate.look.draw import colors, maps
 from foveate.look.draw.maps import save_html
 from foveate.look.records import AttentionRecord
 
@@ -169,8 +169,11 @@ def test_hostile_words_are_shown_and_do_nothing(open_url: Visit, tmp_path: Path)
     assert page.locator(".fv-heads").is_hidden()  # one layer of one head leaves nothing to pick
 
 
-def test_what_is_left_out_is_said(open_url: Visit, tmp_path: Path) -> None:
-    save_html([sentence(n) for n in range(3)], tmp_path / "a.html", max_sentences=2)
+def test_what_is_left_out_is_said(
+    open_url: Visit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maps, "MOST_SENTENCES", 2)
+    save_html([sentence(n) for n in range(3)], tmp_path / "a.html")
     assert "1 more sentences" in open_url((tmp_path / "a.html").as_uri()).inner_text("footer")
 
 

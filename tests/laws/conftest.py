@@ -25,7 +25,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
-from foveate.nn.linear import LayerNorm
+from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.native import kernels as fused_module
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
@@ -160,6 +160,8 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     grouped = Attention.Config(num_heads=4, key_heads=2)
     encoder, decoder = TRANSFORMER
     pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
+    normed = Attention.Config(num_heads=4, head_norm=RMSNorm.Config())
+    pairs["normed heads"] = tuple(changed(part, attention=normed) for part in TRANSFORMER)
     pairs["plain"] = tuple(changed(part, norm_order="plain") for part in TRANSFORMER)
     pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
     additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})

@@ -25,7 +25,8 @@ from foveate.nn.efficient_attention import (
     RandomFeatureAttention,
     SparseAttention,
 )
-from foveate.nn.positions import ALiBi, Rotary
+from foveate.nn.more_positions import ALiBi
+from foveate.nn.positions import Rotary
 from foveate.nn.spec import Labels, Tokens
 from laws.conftest import (
     MODELS,

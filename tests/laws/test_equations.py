@@ -61,6 +61,8 @@ def weights_of(attention: BaseAttention, position: Position | None) -> dict[str,
         if attention.output.bias is not None:
             symbols["b_o"] = array(attention.output.bias)
     for name, part in attention.named_parameters():
+        if name.endswith("_norm.norm.weight"):
+            symbols |= {f"γ_{name[0]}": array(part), "ε": attention.config.head_norm.eps}
         if name.startswith("score."):
             symbols |= of_score(name.removeprefix("score."), array(part[HEAD]))
     if isinstance(attention, Attention) and hasattr(attention.score, "of_query"):
@@ -79,6 +81,18 @@ def of_score(name: str, part: Array) -> dict[str, Array]:
     return {"W": part, "v": part, "w_": part} if name == "weight" else {}
 
 
+def frequency(config: Any, power: float) -> float:
+    """base^(−power), divided by ``factor``: always, or as far as a pair is slow (Llama 3)."""
+    omega: float = config.base**-power
+    if config.kind == "rope_linear":
+        return omega / config.factor
+    if config.kind == "rope_llama3":
+        turns = config.length * omega / (2 * np.pi)
+        share = (turns - config.low) / (config.high - config.low)
+        return omega * min(max(share, 0), 1) + omega / config.factor * (1 - min(max(share, 0), 1))
+    return omega
+
+
 def of_position(position: Position) -> dict[str, Array]:
     """R_t turns the pair (x_i, x_{i+K/2}) by the angle t / base^(2i/K); m_h and b are weights."""
     symbols: dict[str, Array] = {}
@@ -92,7 +106,7 @@ def of_position(position: Position) -> dict[str, Array]:
         turns = np.zeros((LENGTH, size, size))
         for t in range(LENGTH):
             for i in range(size // 2):
-                angle = t / position.config.base ** (2 * i / size)
+                angle = t * frequency(position.config, 2 * i / size)
                 first, second = i, i + size // 2
                 turns[t, first, first] = turns[t, second, second] = np.cos(angle)
                 turns[t, first, second], turns[t, second, first] = -np.sin(angle), np.sin(angle)
@@ -114,6 +128,7 @@ def visible(attention: BaseAttention, t: int) -> Sequence[int]:
 
 AFTER = {  # the symbol that a stage gives to those after it
     "query": "q", "rotated query": "q", "key": "k_", "rotated key": "k_", "value": "v_",
+    "normed query": "q", "normed key": "k_",
     "query features": "φ(q)", "key features": "φ(k_", "score": "e_", "bias": "b_",
     "mask": "mask_", "masked score": "e_", "weights of mixtures": "α̃_", "weights": "α_",
     "context": "c",
@@ -262,6 +277,16 @@ def test_what_is_not_projected(project: tuple[str, ...]) -> None:
 
 def test_shared_heads() -> None:
     check_attention(full(key_heads=1))
+
+
+@pytest.mark.parametrize("position", [None, "rope"])
+@pytest.mark.parametrize("kind", ["full", "local", "linear"])
+def test_norms_of_heads(kind: str, position: str | None) -> None:
+    config = {"kind": kind, "num_heads": HEADS, "head_norm": "rms_norm"}
+    config |= {"window": 3} if kind == "local" else {}
+    own = None if position is None else POSITIONS[position].build(SIZE, HEADS)
+    stages = check_attention(BaseAttention.Config.parse(config), own)
+    assert {"normed query", "normed key"} <= {stage.name for stage in stages}
 
 
 def cell_weights(cell: Cell, feed: nn.Linear | None = None) -> dict[str, Array]:

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.look.draw.blocks import blocks_of, equation_of
-from foveate.look.draw.forward import ForwardDrawing
-from foveate.look.forward import frames
-from foveate.look.views import find
-from foveate.look.views.options import Question
+from foveate.look.draw.blocks import blocks_of, equation_of, parts_of
+from foveate.look.forward import frames, places_of, produced_of
+from foveate.look.views.examples import ready
 from foveate.run import Run
 from foveate.tasks.abilities import Generates
 
@@ -249,51 +245,25 @@ def test_a_training_step_goes_back(runs: dict[str, Run], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_model_has_a_film(runs: dict[str, Run], name: str) -> None:
+def test_every_block_of_every_model_has_frames(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
-    drawing = find("forward").draw([run], Question(query=1))
-    assert isinstance(drawing, ForwardDrawing)
-    blocks = {block.name for part in drawing.parts for block in part.blocks if block.output}
-    assert blocks <= {frame.block for frame in drawing.frames}, "a block has no frame"
-    for number, frame in enumerate(drawing.frames):
-        assert all(0 <= k < len(drawing.frames) and k != number for k in frame.reads)
+    forced = ready(run, None, None, None)
+    film = frames(forced, blocks_of(run.model), equation_of)
+    drawn = [block for part in parts_of(run.model, forced) for block in part.blocks]
+    blocks = {block.name for block in drawn if block.output}
+    assert blocks <= {frame.block for frame in film}, "a block has no frame"
+    places = places_of(forced, film)
+    for number, frame in enumerate(film):
+        assert all(0 <= k < len(film) and k != number for k in frame.reads)
         count = frame.values.shape[1]
-        assert len(drawing.places.get(frame.rows, range(count))) == count
-    assert drawing.frames[-1].title == ("softmax" if run.task.gives != "forecast" else "head")
+        assert len(places.get(frame.rows, range(count))) == count
+    assert film[-1].name == ("softmax" if run.task.gives != "forecast" else "head")
 
 
-def test_a_film_is_drawn(runs: dict[str, Run]) -> None:
-    drawing = find("forward").draw([runs["transformer"]], Question(text=TEXT, head=1, query=2))
-    assert isinstance(drawing, ForwardDrawing)
-    assert drawing.places["encoder"] == ["the", "dog", "sleeps", "</s>"]
-    produced = drawing.produced["decoder"]
-    assert drawing.places["decoder"] == ["<s>", *produced[:-1]] and produced[-1] == "</s>"
-    assert (
-        f"sleeps, decoder: {produced[1]} → {produced[2]}" in drawing.heading
-        and "max(0, z)" in drawing.text(width=100)
-    )
-    assert all(len(line) <= 100 for line in drawing.text(width=100).splitlines()[2:])
-    assert len(drawing.figure().axes) == 1
-    for question in (Question(head=2), Question(query=99), Question(block="encoder", layer=9)):
-        with pytest.raises(ConfigError, match=r"there are|counting from 0|has encoder"):
-            find("forward").draw([runs["transformer"]], question)
-
-
-def test_a_lecture_halts_at_the_blocks_or_at_the_stages_of_one(runs: dict[str, Run]) -> None:
-    def halts(**fields: Any) -> list[str]:
-        drawing = find("forward").draw([runs["transformer"]], Question(text=TEXT, **fields))
-        assert isinstance(drawing, ForwardDrawing)
-        return [drawing.frames[number].title for number in drawing.stops]
-
-    layer = ["weights", "residual sum"]
-    encoder, decoder = ["embedding", "input", *layer], ["embedding", "input", "weights", *layer]
-    assert halts() == [*encoder, *decoder, "softmax"]
-    stages = ["inner layer", "activation", "outer layer", "residual sum"]
-    assert halts(block="encoder.feed_forward", layer=0) == stages
-    first, *back, last = halts(train=True)
-    assert (first, last) == ("loss", "gradient of weights")
-    assert all(title.startswith("gradient of ") for title in back)
-    drawing = find("forward").draw([runs["transformer"]], Question(text=TEXT, train=True))
-    assert "gradient of embedding" in drawing.text(100) and "inner layer" not in drawing.text(100)
-    with pytest.raises(ConfigError, match="--train"):
-        find("forward").draw([runs["forecaster"]], Question(train=True))
+def test_positions_are_named_by_what_is_read_and_what_is_produced(runs: dict[str, Run]) -> None:
+    run = runs["transformer"]
+    forced = run.forced(TEXT, greedy(run))
+    places = places_of(forced, frames(forced, blocks_of(run.model), equation_of))
+    produced = produced_of(forced, places["decoder"])
+    assert places["encoder"] == ["the", "dog", "sleeps", "</s>"]
+    assert places["decoder"] == ["<s>", *produced[:-1]] and produced[-1] == "</s>"

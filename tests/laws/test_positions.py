@@ -10,8 +10,8 @@ from foveate.errors import UserError
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
-from foveate.nn.more_positions import Concatenated
-from foveate.nn.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal
+from foveate.nn.more_positions import ALiBi, Concatenated, LinearRotary, Llama3Rotary
+from foveate.nn.positions import Learned, NoPosition, Position, Rotary, Sinusoidal
 from foveate.nn.scores import Dot
 from foveate.nn.spec import Tokens
 from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, keeps_laws, weights_of
@@ -103,6 +103,26 @@ def test_positions_run_past_the_trained_length(config: Position.Config) -> None:
     out, short = decoder(read, None), decoder(read[:, :24], None)
     assert bool(out.isfinite().all())
     close(out[:, :24], short)
+
+
+def test_a_stretched_rotation_turns_as_a_shorter_one() -> None:
+    """At 8 t by an eighth of the angle; a pair of Llama 3 that is slow as well, a fast one not."""
+    x, plain = torch.randn(1, 1, len(AT), 8), built(Rotary.Config(), 8, 1)
+    linear = built(LinearRotary.Config(factor=8.0), 8, 1)
+    close(linear.rotate(x, 8 * AT), plain.rotate(x, AT))
+    slow = built(Llama3Rotary.Config(base=10.0, factor=8.0, length=1), 8, 1)
+    close(slow.rotate(x, 8 * AT), plain_of(10.0).rotate(x, AT))
+    fast = built(Llama3Rotary.Config(base=10.0, length=10**6), 8, 1)
+    close(fast.rotate(x, AT), plain_of(10.0).rotate(x, AT))
+
+
+def plain_of(base: float) -> Position:
+    return built(Rotary.Config(base=base), 8, 1)
+
+
+def test_slow_pairs_turn_less_than_fast_ones() -> None:
+    with pytest.raises(UserError, match=r"position\.low = 4 must be less than high = 4"):
+        Llama3Rotary.Config(low=4.0).build(SIZE, HEADS)
 
 
 def test_alibi_adds_a_slope_of_distance() -> None:

@@ -45,7 +45,7 @@ def check(before: Tensor, after: Tensor, stages: list[Any]) -> None:
     by_name = {stage.name: stage for stage in stages}
     assert np.array_equal(by_name["output"].values, after[0].numpy())
     for stage in stages:
-        assert stage.captured or stage.error <= CLOSE, (stage.name, stage.error)
+        assert stage.place or stage.error <= CLOSE, (stage.name, stage.error)
         assert np.isfinite(stage.values).all() or stage.name in ("mask", "masked score")
     assert {"query", "value", "weights", "weighted values", "context"} <= by_name.keys()
     assert isinstance(drawn(stages, "abcde", "abcde", 1), StepsDrawing)
@@ -94,5 +94,5 @@ def test_stages_of_every_cell(kind: str) -> None:
     by_name = {stage.name: stage for stage in stages}
     assert np.array_equal(by_name["state"].values, outputs[0].numpy())
     assert np.array_equal(by_name["before"].values[1:], outputs[0, :-1].numpy())
-    assert all(stage.captured or stage.error <= CLOSE for stage in stages)
+    assert all(stage.place or stage.error <= CLOSE for stage in stages)
     assert cell.probe is None

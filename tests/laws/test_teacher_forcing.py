@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from conftest import defaults, each, ids, real
-from foveate.data.batches import BatchPlan
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.nn.spec import Tokens
@@ -187,7 +186,7 @@ def test_the_objective_knows_the_step_also_after_a_stop(tmp_path: Path) -> None:
         recorder, task = Recorder(), ToyCopy(ToyCopy.Config())
         model = ToyModel()
         snapshots = partial(Snapshots, task, model)
-        job = Job(task, model, recorder, None, 3, "seed = 3\n", BatchPlan, snapshots)
+        job = Job(task, model, recorder, None, 3, "seed = 3\n", snapshots)
         fit(job, toy_config(max_steps=steps, accumulate=2), tmp_path)
         messages.append(recorder.steps)
     assert messages == [[1, 2, 3, 4, 5], [6, 7, 8, 9]]

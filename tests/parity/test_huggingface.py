@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from foveate.decode.beam import Greedy
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAMILIES, from_huggingface, to_huggingface
-from foveate.exchange.huggingface_rules import Family
+from foveate.exchange.huggingface_rules import Family, look_up
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.presets import PRESETS
@@ -39,6 +39,12 @@ LLAMA = {
     "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "pad_token_id": PAD,
 }  # fmt: skip
+WINDOW = {"sliding_window": 5}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 12,
+}  # fmt: skip
+GEMMA = LLAMA | {"head_dim": 4}
 T5 = {
     "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 1, "num_heads": 4,
     "relative_attention_num_buckets": 8, "relative_attention_max_distance": 10, "pad_token_id": PAD,
@@ -59,6 +65,13 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         | {"attention_bias": True, "mlp_bias": True, "head_dim": 6, "tie_word_embeddings": True}
         | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
     ),
+    "llama 3": ("LlamaForCausalLM", "LlamaConfig", LLAMA | {"rope_parameters": LLAMA3}),
+    "mistral": ("MistralForCausalLM", "MistralConfig", LLAMA | WINDOW),
+    "mistral whole": ("MistralForCausalLM", "MistralConfig", LLAMA | {"sliding_window": None}),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", LLAMA),
+    "qwen2 tied": ("Qwen2ForCausalLM", "Qwen2Config", LLAMA | {"tie_word_embeddings": True}),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", LLAMA | {"head_dim": 6}),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", GEMMA),
     "bert": ("BertModel", "BertConfig", BERT),
     "bert masked": ("BertForMaskedLM", "BertConfig", BERT),
     "bert masked tanh": ("BertForMaskedLM", "BertConfig", BERT | {"hidden_act": "gelu_new"}),
@@ -276,7 +289,10 @@ def test_settings_that_nobody_knows_are_refused_by_name(name: str, tmp_path: Pat
     plain = json.loads(file.read_text("utf-8"))
     file.write_text(json.dumps(IDLE | plain), "utf-8")
     quietly(lambda: from_huggingface(tmp_path))
-    for key, value in UNKNOWN.items():
+    known = {key.theirs for family in FAMILIES if family.name == name for key in family.keys}
+    if name.startswith("qwen"):
+        known.add("sliding_window")  # without use_sliding_window, it says nothing
+    for key, value in ((k, v) for k, v in UNKNOWN.items() if k not in known):
         file.write_text(json.dumps(plain | {key: value}), "utf-8")
         with pytest.raises(ExchangeError, match=rf"config\.json: {key} = "):
             from_huggingface(tmp_path)
@@ -286,9 +302,10 @@ def test_settings_that_nobody_knows_are_refused_by_name(name: str, tmp_path: Pat
 def test_defaults_are_those_of_the_library(family: Family) -> None:
     """What an absent key means to us is what it means to them."""
     config = quietly(lambda: transformers.AutoConfig.for_model(family.name))
-    settings = family.complete({}, {})
+    settings = family.completed({}, {})
     for key in family.keys:
-        assert settings.get(key.theirs, key.default) == settings_of(config, key.theirs), key.theirs
+        ours, theirs = look_up(settings, key.theirs), settings_of(config, key.theirs)
+        assert ours == theirs, key.theirs
     for key, value in family.only.items():
         assert getattr(config, key, value) == value, key
 
@@ -298,9 +315,12 @@ def settings_of(config: Any, key: str) -> Any:
         return config.n_inner or 4 * config.n_embd
     if key == "places":
         return (config.image_size // config.patch_size) ** 2 + 1
+    if key == "head_dim" and not hasattr(config, key):
+        return config.hidden_size // config.num_attention_heads
     if key == "wave_base":
         return 10_000.0 ** (config.d_model / (config.d_model - 2))
-    return config.rope_parameters["rope_theta"] if key == "rope_theta" else getattr(config, key)
+    name, _, inside = key.partition(".")
+    return look_up(getattr(config, name), inside) if inside else getattr(config, name)
 
 
 @torch.no_grad()

@@ -1,14 +1,13 @@
 import { expect, test } from "vitest";
 import { listed } from "../src/core/attention";
 import { everyWord } from "../src/core/cells";
-import { folded, scenes } from "../src/core/forward";
 import { boxed, columnsOf, pathTo, textOf } from "../src/core/lanes";
 import { opacities, tinted } from "../src/core/picture";
 import { fileName } from "../src/core/save";
 import { compared } from "../src/core/table";
 import { variables } from "../src/core/text";
 import { safe } from "../src/embed/text";
-import type { FrameDrawing, ModelBlock, Node } from "../src/core/types";
+import type { Node } from "../src/core/types";
 
 test("a beginning in a beam goes back to its first token", () => {
   const node = (id: number, parent: number | null): Node => ({ id, parent, text: `t${id}`, logP: 0, score: 0, state: "live" });
@@ -72,22 +71,11 @@ test("nothing in JSON ends a script", () => {
   expect(JSON.parse(text)).toEqual(["</script><!--", "\u2028"]);
 });
 
-test("frames of a block are together, and a block that comes again is another scene", () => {
-  const frames = ["stem", "norm", "norm", "stem"].map((block) => ({ block }) as FrameDrawing);
-  expect(scenes(frames)).toEqual([{ block: "stem", first: 0, count: 1 }, { block: "norm", first: 1, count: 2 }, { block: "stem", first: 3, count: 1 }]);
-});
-
-test("only the layer that is looked at has all its blocks", () => {
-  const blocks = [["stem", null], ["a0", 0], ["b0", 0], ["a1", 1], ["b1", 1], ["norm", null]].map(([name, layer]) => ({ name, layer }) as ModelBlock);
-  const names = (open: number | null) => folded(blocks, open).map(({ name }) => name);
-  expect(names(1)).toEqual(["stem", "a0", "a1", "b1", "norm"]);
-  expect(names(null)).toEqual(["stem", "a0", "a1", "norm"]);
-});
-
 test("variables are single letters, in an index up to two; an article is none", () => {
   const written = (text: string, isIndex = false) => variables(text, isIndex).map(({ text, isVariable }) => (isVariable ? `<${text}>` : text)).join("");
   expect(written("x̂ = σ(W x + b)")).toBe("<x̂> = <σ>(<W> <x> + <b>)");
   expect(written("a row is softmax(e)")).toBe("a row is softmax(<e>)");
+  expect(written("ŵ, X W Xᵀ of the model's own")).toBe("<ŵ>, <X> <W> <X>ᵀ of the model's own".normalize("NFD"));
   expect(written("hx", true)).toBe("<hx>");
   expect(written("model", true)).toBe("model");
 });

@@ -37,10 +37,36 @@ test("inside an attention each weight is an arc and each number stands in its bo
     weights: made([1, 1, 2], [0.25, 0.75]), score: made([1, 1, 2], [1, 2]), query: made([1, 1, 2], [1, 0]), key: made([1, 2, 2], [1, 0, 2, 0]),
     value: made([1, 2, 1], [4, 8]), context: made([1, 1, 1], [7]), output: made([1, 1, 1], [14]),
   }));
-  const panel: ScenePanel = { node: "a", rows: ["q"], columns: ["k", "l"], values: {}, equations: {}, reads: {}, head: 0, row: 0 };
+  const panel: ScenePanel = { node: "a", rows: ["q"], columns: ["k", "l"], values: {}, equations: {}, reads: {}, tokens: {}, head: 0, row: 0 };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   expect(edges.filter(({ name }) => name.startsWith("a head 0 query 0")).map(({ weight }) => weight)).toEqual([0.25, 0.75]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
   expect([texts("a e 1"), texts("a α 1"), texts("a c own"), texts("a o out")]).toEqual([["2.00"], ["0.75"], ["7.00"], ["14.00"]]);
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
+});
+
+test("over each word stand the numbers of a layer, straight up, and zeros of a ReLU are empty", () => {
+  const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
+  const values = new Map(Object.entries({ x: made([1, 2, 2], [1, 2, 3, 4]), activation: made([1, 2, 2], [0, 5, 6, 0]), softmax: made([1, 2, 1], [0.75, 0.5]) }));
+  const panel: ScenePanel = {
+    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, reads: { activation: ["x"], softmax: ["activation"] },
+    tokens: { softmax: [["le"], ["chien"]] }, head: 0, row: 0,
+  };
+  const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
+  const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
+  expect([texts("f x 1 0"), texts("f activation 0 0"), texts("f activation 1 0"), texts("f softmax 1 0")]).toEqual([["3.00"], [""], ["6.00"], ["chien", "0.50"]]);
+  for (const { points } of edges) expect(points.every(([x]) => Math.abs(x - points[0]![0]) < 1e-9)).toBe(true);
+  for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
+});
+
+test("a gradient goes down, with two digits that count, and no number stands without a target", () => {
+  const made = (numbers: number[]): Values => ({ shape: [1, 2, 1], raw: Float32Array.from(numbers), unit: 1 });
+  const values = new Map(Object.entries({ "gradient of norm": made([0.00123, 0.5]), loss: made([NaN, 2]) }));
+  const panel: ScenePanel = {
+    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, reads: { "gradient of norm": ["loss"] }, tokens: { loss: [[], ["chien"]] }, head: 0, row: 0,
+  };
+  const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
+  const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
+  expect([texts("f gradient-of-norm 0 0"), texts("f loss 0 0"), texts("f loss 1 0")]).toEqual([["0.0012"], undefined, ["chien", "2.00"]]);
+  expect(edges[0]!.points[0]![1]).toBeLessThan(edges[0]!.points[1]![1]);
 });

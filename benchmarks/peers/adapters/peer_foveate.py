@@ -16,6 +16,8 @@ import torch
 from common import Job
 from foveate_search import engine_of, forced_search, searching
 
+from foveate.decode.engine import SearchRequest
+from foveate.engine.packed import ChosenSearch
 from foveate.measure import training
 from foveate.measure.training import workload
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell
@@ -102,7 +104,8 @@ def batches(job: Job) -> dict[str, Any]:
 
     def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
         ids = [[known.get(p, common.UNK) for p in line] for line in sentences]
-        engine.decode(ids, forced_search(beam, bool(engine.shortlist)), 1)
+        search = ChosenSearch(forced_search(beam, bool(engine.shortlist)))
+        engine.decode(ids, SearchRequest(search, num=1))
 
     return common.curve(job, [search]) | {"versions": common.versions("foveate", "numpy")}
 

@@ -30,11 +30,6 @@ Method = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-
 NEIGHBOURS = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
 
 
-def symmetrize(forward: Links, backward: Links, method: Method = "grow-diag-final-and") -> Links:
-    """Return the links of a pair from those of both directions."""
-    return METHODS[method](forward, backward)
-
-
 def grow_diag(forward: Links, backward: Links) -> Links:
     """Add to the intersection links of the union that neighbour a link, until none is added.
 
@@ -70,6 +65,7 @@ def _add(grown: Links, link: Link, sources: set[int], targets: set[int]) -> None
     targets.add(link[1])
 
 
+# How the links of a pair are made from those of both directions.
 METHODS: dict[str, Callable[[Links, Links], Links]] = {
     "intersection": lambda forward, backward: forward & backward,
     "union": lambda forward, backward: forward | backward,

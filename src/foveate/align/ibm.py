@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.align.aer import Method, symmetrize
+from foveate.align.aer import METHODS, Method
 from foveate.config import BaseConfig, Configurable
 from foveate.engine.links import Links
 from foveate.errors import UserError
@@ -434,9 +434,9 @@ class Symmetrized(Both):
         return [f + b for f, b in zip(forward, backward, strict=True)]
 
     def align(self, pairs: Sequence[Pair]) -> list[Links]:
-        back = self.backward.align(reverse(pairs))
+        back, join = self.backward.align(reverse(pairs)), METHODS[self.config.method]
         return [
-            symmetrize(forward, {(s, t) for t, s in backward}, self.config.method)
+            join(forward, {(s, t) for t, s in backward})
             for forward, backward in zip(self.forward.align(pairs), back, strict=True)
         ]
 

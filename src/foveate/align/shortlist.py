@@ -1,7 +1,6 @@
 """Learn a shortlist (`foveate.tasks.shortlist`) from the training data, by IBM Model 1."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -18,14 +17,6 @@ from foveate.tasks.text_to_text import TextToText
 
 PAIRS = 200_000  # of the training data that Model 1 sees at most
 MEASURED = 1000  # held-out pairs by which a shortlist is measured
-
-
-@dataclass(frozen=True)
-class Reach:
-    """The share of held-out target tokens that a shortlist contains, and the mean size of V(x)."""
-
-    covered: float
-    size: float
 
 
 def learn(task: TextToText[Batch], often: int, likely: int, seed: int = 0) -> Shortlist:
@@ -67,8 +58,10 @@ def partners(
     return table
 
 
-def reach(task: TextToText[Batch], shortlist: Shortlist) -> Reach:
-    """Measure how much of held-out pairs a shortlist contains, one sentence at a time."""
+def reach(task: TextToText[Batch], shortlist: Shortlist) -> tuple[float, float]:
+    """Return the share of held-out target tokens that a shortlist contains, and the mean size of
+    V(x), one sentence at a time.
+    """
     corpus = task.corpus("valid")
     sources = task.source_tokenizer.encode_ids(list(corpus.sources[:MEASURED]))
     targets = task.target_tokenizer.encode_ids(list(corpus.targets[:MEASURED]))
@@ -78,4 +71,4 @@ def reach(task: TextToText[Batch], shortlist: Shortlist) -> Reach:
         sizes.append(len(tokens))
         held += int(torch.isin(torch.tensor(target, dtype=torch.long), tokens).sum())
         all_tokens += len(target)
-    return Reach(held / max(all_tokens, 1), float(np.mean(sizes)))
+    return held / max(all_tokens, 1), float(np.mean(sizes))

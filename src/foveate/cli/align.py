@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,7 +14,7 @@ from foveate.cli.options import Checkpoint, DefaultGroup, Json, flat, load, say,
 from foveate.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from foveate.align.aer import Gold, Method
+    from foveate.align.aer import Gold
     from foveate.align.ibm import Pair
     from foveate.engine.links import Links, Maps, Rows, Weights
 
@@ -160,16 +160,11 @@ def join_links(
     out: Out = None,
 ) -> None:
     """Join the links of two directions."""
-    from foveate.align.aer import symmetrize
-
-    check_method(method)
+    join = known_method(method)
     both = read_links(forward), read_links(backward)
     if len(both[0]) != len(both[1]):
         raise ConfigError(f"{forward} has {len(both[0])} lines, {backward} {len(both[1])}")
-    joined = [
-        symmetrize(links, {(s, t) for t, s in back}, cast("Method", method))
-        for links, back in zip(*both, strict=True)
-    ]
+    joined = [join(links, {(s, t) for t, s in back}) for links, back in zip(*both, strict=True)]
     write_links(joined, out)
 
 
@@ -234,7 +229,7 @@ def by_aligner(
 
     tree: dict[str, object] = {"kind": name}
     if method is not None:
-        check_method(method)
+        known_method(method)
         tree = {"kind": "symmetrised", "aligner": tree, "method": method}
     aligner = Aligner.Config.parse(tree).build()
     texts = read_texts(files.source, files.target)
@@ -355,12 +350,13 @@ def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list
     ]
 
 
-def check_method(method: str) -> None:
-    """Raise ``ConfigError`` for an unknown method of symmetrization."""
+def known_method(method: str) -> Callable[[Links, Links], Links]:
+    """Return a method of symmetrization. Raises ``ConfigError`` for an unknown one."""
     from foveate.align.aer import METHODS
 
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; there are: {', '.join(METHODS)}")
+    return METHODS[method]
 
 
 def read_links(path: Path) -> list[Links]:

@@ -300,13 +300,8 @@ def score(
     choice: EngineChoice = EngineChoice(),
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
-    loaded: Run | PackedModel | None
-    spec, loaded = choice.packed(run)
-    if loaded is None:
-        from foveate.tasks.abilities import Scores
-
-        loaded = spec.load()
-        loaded.need(Scores, "score")
+    spec, model = choice.packed(run)
+    loaded = model or spec.load()
     layout = loaded.sides("score").format
     check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
@@ -447,15 +442,9 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
     """Return the figures of an evaluation with their signatures, as a table or as JSON."""
     count = len(evaluation.outputs)
     if as_json:
-        tree = {
-            "examples": count,
-            "figures": evaluation.figures,
-            "signatures": evaluation.signatures,
-            "tables": {name: asdict(table) for name, table in evaluation.tables.items()},
-            "baseline": asdict(evaluation.baseline) if evaluation.baseline else None,
-            "against": asdict(evaluation.against) if evaluation.against else None,
-        }
-        return to_json(tree)
+        shown = ("figures", "signatures", "tables", "baseline", "against")
+        fields = asdict(evaluation)
+        return to_json({"examples": count} | {name: fields[name] for name in shown})
     lines = [f"{count:,} examples"] if count else []
     width = max((len(name) for name in evaluation.figures), default=0)
     values = _figures(list(evaluation.figures.values()))

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -132,9 +133,7 @@ def new(
             f"{out} exists; choose another name with --out, or overwrite it with --force"
         )
     load_kinds()
-    over: Tree = {}
-    for override in overrides:
-        over = merge(over, assigned(override))
+    over: Tree = reduce(merge, map(assigned, overrides), {})
     plan = planned(task, files, minutes, over, _ask if sys.stdin.isatty() else guessed)
     plan.override(with_overrides(RunConfig, tomllib.loads(plan.text()), overrides))
     text = plan.text()

@@ -18,7 +18,7 @@ import typer
 from foveate import __version__
 from foveate.cli.options import Json, RunPath, load, say, to_json
 from foveate.errors import ConfigError, install
-from foveate.system import processor_flags, processor_name, processors, system_field, system_text
+from foveate.system import free_memory, processor_flags, processor_name, processors, system_text
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -264,16 +264,6 @@ def _memory(report: MachineReport, folder: Path) -> None:
             f"Only {disk / GIB:.1f} GiB of disk are free at {folder.resolve()}: free some space, "
             "or choose another folder with --run."
         )
-
-
-def free_memory() -> int | None:
-    """Return the free bytes of memory within the limit of the control group, if known."""
-    available = system_field("/proc/meminfo", "MemAvailable")
-    free = int(available.split()[0]) * 1024 if available else None
-    limit, used = (system_text(f"/sys/fs/cgroup/memory.{each}") for each in ("max", "current"))
-    if free is not None and limit.strip().isdigit() and used.strip().isdigit():
-        free = min(free, max(0, int(limit) - int(used)))
-    return free
 
 
 def _devices(report: MachineReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -133,11 +134,9 @@ def with_search(run: Run, overrides: Sequence[str]) -> Run:
 
     Raises ``ConfigError`` for keys outside of ``decode``: they cannot change after the training.
     """
-    from foveate.config import Tree, assigned, merge
+    from foveate.config import assigned, merge
 
-    tree: Tree = {}
-    for assignment in overrides:
-        tree = merge(tree, assigned(assignment))
+    tree = reduce(merge, map(assigned, overrides))
     for key in tree.keys() - {"decode"}:
         raise ConfigError(f"{key} is fixed by training: only decode.… can be changed")
     search = tree.get("decode", {})

@@ -23,15 +23,6 @@ from foveate.config import ConfigError, shipped
 from foveate.data.corpus import Arrays, Work, WorkerError, cores, in_order
 from foveate.documents import folders
 from foveate.documents.base import DocumentOptions
-from foveate.documents.folders import (
-    FilePart,
-    FolderJob,
-    SourceFile,
-    cut,
-    files_in,
-    translated,
-    weights_of,
-)
 from foveate.documents.formats import format_of
 from foveate.documents.spans import DocumentError, Rules
 from foveate.documents.whole import with_languages
@@ -45,7 +36,7 @@ Values = Mapping[str, Any]  # what `translator` is made of: plain values that go
 
 
 def in_processes(
-    values: Values, parts: Sequence[FilePart], processes: int | None
+    values: Values, parts: Sequence[folders.FilePart], processes: int | None
 ) -> Generator[bytes, None, None]:
     """Translate in this process, or in several that end when it ends."""
     if not parts:
@@ -73,7 +64,7 @@ def translator(values: Values) -> Work:
     options = with_languages(run, options)
 
     def work(*fields: Any) -> Arrays:
-        answer = translated(FilePart(*fields), run, options, values["search"])
+        answer = folders.translated(folders.FilePart(*fields), run, options, values["search"])
         return {"answers": np.frombuffer(answer, dtype=np.uint8)}
 
     return work
@@ -86,7 +77,7 @@ STORE = 128 * 2**20  # bytes for results in transit, in a cluster that is starte
 
 
 def on_ray(
-    values: Values, parts: Sequence[FilePart], processes: int | None
+    values: Values, parts: Sequence[folders.FilePart], processes: int | None
 ) -> Generator[bytes, None, None]:
     """Translate on the machines of a Ray cluster."""
     threads = values["threads"]
@@ -138,7 +129,7 @@ class _Worker:
         version, spec = self._values["foveate"], RunSpec(**self._values["run"])
         if __version__ != version:
             raise ConfigError(f"it has foveate {__version__}, not {version}; install that version")
-        if weights_of(spec.run, *spec.ensemble) != self._values["weights"]:
+        if folders.weights_of(spec.run, *spec.ensemble) != self._values["weights"]:
             raise ConfigError(f"its {spec.run} differs; share the folder, do not copy it")
         return translator(self._values)
 
@@ -221,10 +212,10 @@ def translate_folder(
         need("ray", "pyarrow", extra="ray")
         spec = spec._replace(engine="torch")
     spec = _pinned(spec, torch_only={"--engine ray": ray})
-    paths, skipped = files_in(folder, format)
+    paths, skipped = folders.files_in(folder, format)
     sources = [
-        cut(path, path.relative_to(folder).as_posix(), format_of(path, format), folders.LINES)
-        for path in paths
+        folders.cut(path, name.as_posix(), format_of(path, format), folders.LINES)
+        for path, name in ((path, path.relative_to(folder)) for path in paths)
     ]
     same: dict[str, object] = {  # what translations depend on, besides their sources and the run
         "search": search,
@@ -234,11 +225,11 @@ def translate_folder(
         "draft": options.draft,
         "foveate": __version__,
     }
-    weights = weights_of(spec.run, *spec.ensemble)
+    weights = folders.weights_of(spec.run, *spec.ensemble)
     values = {"run": spec._asdict(), "weights": weights, "threads": threads, **same}
     same |= {"overrides": spec.overrides, "precision": spec.precision, "engine": spec.engine}
     same |= {"run": weights, "format": format, "lines": folders.LINES}
-    job = FolderJob(out, same, [source.name for source in sources])
+    job = folders.FolderJob(out, same, [source.name for source in sources])
     unfinished = [source for source in sources if job.finished(source) is None]
     execute = on_ray if ray and job.missing(unfinished) else in_processes
     refused = job.translate(unfinished, lambda parts: execute(values, parts, processes))
@@ -273,7 +264,10 @@ def _pinned(spec: RunSpec, torch_only: Mapping[str, object]) -> RunSpec:
 
 
 def _report(
-    job: FolderJob, sources: Sequence[SourceFile], begun: int, skipped: Mapping[str, Sequence[str]]
+    job: folders.FolderJob,
+    sources: Sequence[folders.SourceFile],
+    begun: int,
+    skipped: Mapping[str, Sequence[str]],
 ) -> list[str]:
     tally = Tally()
     finished = {source: job.finished(source) for source in sources}

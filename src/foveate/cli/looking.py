@@ -19,6 +19,7 @@ import typer
 from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
 from foveate.engine import installed
 from foveate.errors import ConfigError
+from foveate.files import replace_file
 from foveate.look.views import VIEWS, ViewEntry, nearest
 from foveate.look.views.demos import DEMOS, DemoEntry, find
 
@@ -142,10 +143,10 @@ def report(
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
     (loaded,), question = _loaded([run], {"text": text, "image": image, "split": split}, checkpoint)
-    page = report(loaded, question)
-    page.save(out)
+    page, left_out = report(loaded, question)
+    replace_file(out, page.encode())
     typer.echo(f"wrote {out}")
-    for name, why in page.left_out.items():
+    for name, why in left_out.items():
         typer.echo(f"not in it: {name}: {why}")
 
 

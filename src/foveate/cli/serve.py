@@ -30,12 +30,15 @@ File = Annotated[Path, typer.Option("--file", help="file with the hashes of the 
 
 @dataclass(frozen=True)
 class ServerEngine:
-    """Loads the runs of a server. Raises ``ConfigError`` for an unknown precision or engine."""
+    """The options of how runs are loaded, and loading them.
 
-    precision: str = "fp32"
-    engine: str = "auto"
-    sample: Path | None = None
-    processes: int = 0
+    Raises ``ConfigError`` for an unknown precision or engine.
+    """
+
+    precision: options.Precision = "fp32"
+    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto"
+    sample: options.Sample = None
+    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0
 
     def __post_init__(self) -> None:
         self._spec(Path()).check()
@@ -133,9 +136,7 @@ class Serving:
     ]
     address: ServerAddress = ServerAddress()
     weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None
-    precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32"
-    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto"
-    sample: options.Sample = None
+    engine: ServerEngine = ServerEngine()
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True
     studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None
@@ -148,7 +149,6 @@ class Serving:
     batching: BatchLimits = BatchLimits()
     drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0
     threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None
-    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info"
 
 
@@ -159,13 +159,12 @@ def serve_runs(serving: Serving) -> None:
     from foveate.config import shipped
     from foveate.serve.launch import ServerOptions, serve
 
-    runs = list(map(shipped, serving.runs))
-    engine = ServerEngine(serving.precision, serving.engine, serving.sample, serving.processes)
+    runs, engine = list(map(shipped, serving.runs)), serving.engine
     batching = chosen(serving.batching) | {"workers": engine.threads(runs, serving.threads)}
     batching["max_delay"] = batching.pop("max_batch_delay_ms") / 1000
     server = ServerOptions(
         **chosen(serving.address), weights=serving.weights, load=engine.load,
-        copies=1 + serving.processes, preload=serving.preload or engine.may_fail(runs),
+        copies=1 + engine.processes, preload=serving.preload or engine.may_fail(runs),
         studio=serving.studio, studio_token=serving.studio_token, protect=serving.protect or (),
         glossaries=serving.glossaries, drain=serving.drain, log_level=serving.log_level,
         translation=chosen(serving.terms), limits=chosen(serving.limits),

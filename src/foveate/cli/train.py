@@ -91,10 +91,10 @@ def shortlist(
     tokens = learn(task, often, likely, loaded.config.seed)
     tokens.save(run)
     renew(run)
-    coverage, whole = reach(task, tokens), task.target_tokenizer.vocab_size
+    (covered, size), whole = reach(task, tokens), task.target_tokenizer.vocab_size
     typer.echo(
-        f"a sentence has {coverage.size:,.0f} of {whole:,} tokens to choose from; these hold "
-        f"{100 * coverage.covered:.2f} % of the tokens of the validation data"
+        f"a sentence has {size:,.0f} of {whole:,} tokens to choose from; these hold "
+        f"{100 * covered:.2f} % of the tokens of the validation data"
     )
     typer.echo(f"to use them: foveate translate {run} decode.shortlist=true")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -275,12 +275,8 @@ def translate_lines(
     tally, number = Tally(), 0
     lines = tally.read(source, SHARE if run.engine.processes else CHUNK)
     options: TranslateOptions = {**search, "num_hypotheses": outputs.num_hypotheses}
-    with ExitStack() as stack:
-        named = (outputs.alignments, outputs.attention, outputs.prefix_file)
-        files = stack.enter_context(LineFiles(outputs, tally)) if any(named) else None
-        jobs = (
-            (chunk, options if files is None else files.options(chunk, options)) for chunk in lines
-        )
+    with LineFiles(outputs, tally) as files:
+        jobs = ((chunk, files.options(chunk, options)) for chunk in lines)
         if run.engine.processes:
             from foveate.cli.workers import in_order
 
@@ -293,8 +289,7 @@ def translate_lines(
                 number += 1
                 if answer.cut:
                     tally.note(CUT, number)
-                if files is not None:
-                    files.add(answer, number)
+                files.add(answer, number)
             target.flush()
     return tally
 
@@ -370,4 +365,4 @@ class LineFiles(AbstractContextManager["LineFiles"]):
         if self.outputs.attention is not None and self.records:
             from foveate.look.draw.maps import save_html
 
-            self.tally.remarks += save_html(self.records, self.outputs.attention).notes
+            self.tally.remarks += save_html(self.records, self.outputs.attention)

@@ -1,4 +1,4 @@
-"""Tokenizers of other libraries, as their tokenizer.json says, in which ids 0 to 3 are ours.
+"""Published tokenizers, as their tokenizer.json says, in which ids 0 to 3 are ours.
 
 Languages that a model wants as tokens of their own are tags here, as everywhere: ``<2fra_Latn>``
 before a source asks for French, ``<2deu_Latn:fra_Latn>`` for French of a German source.
@@ -17,48 +17,79 @@ import tokenizers as rust
 from numpy.typing import NDArray
 
 from foveate.config import Tree
-from foveate.data.tokenizer import SPECIALS, UNK, Encoded, SpacedPieces, Tokenizer, byte_letters
+from foveate.data.tokenizer import (
+    BOS,
+    EOS,
+    SPECIALS,
+    TAG,
+    UNK,
+    Encoded,
+    SpacedPieces,
+    Tokenizer,
+    byte_letters,
+)
 from foveate.errors import UserError
 
-SPACE = "▁"
+SPACE = "▁"  # the sign of a space in pieces
 ROW = re.compile(r"<row_\d+>")  # the name of an id that has no piece
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece that is one byte
 
 
-class Published(SpacedPieces):
+class PublishedPieces(SpacedPieces):
+    """The pieces of a vocabulary that others published, with our special pieces as ids 0 to 3.
+
+    ``published`` are the ids of our pieces in that vocabulary. No text becomes a special piece:
+    ``</s>`` in a text is text.
+    """
+
+    published: list[int]
+    _rust: rust.Tokenizer
+    _ids: NDArray[np.int64]  # our id of each of its pieces
+
+    def train(self, lines: Iterable[str]) -> None:
+        raise UserError(
+            "a published tokenizer is not trained: learn one of your own, "
+            'task.tokenizer = { kind = "bpe" }, or begin with its run: foveate train start=RUN'
+        )
+
+    def add_tags(self, names: Iterable[str]) -> None:
+        """Raise `UserError` for any other tags than its own."""
+        if any(name not in self.tags for name in names):
+            raise UserError("a published tokenizer has the languages of its model, and no others")
+
+    def _encode_ids(self, texts: list[str]) -> list[list[int]]:
+        encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
+        return [self._ids[each.ids].tolist() for each in encodings]
+
+    def _vocabulary(self) -> object:
+        return self._tree
+
+    def _restore(self, vocabulary: Any) -> None:
+        self._tree, pieces = vocabulary, vocabulary["pieces"]
+        self.pieces, self.published = [*SPECIALS, *pieces[len(SPECIALS) :]], vocabulary["published"]
+        self.tags = {piece: i for i, piece in enumerate(pieces) if TAG.fullmatch(piece)}
+
+
+class Published(PublishedPieces):
     """The pieces of a tokenizer.json, split as the library `tokenizers` splits text.
 
-    ``published`` are the ids of our pieces in the vocabulary that they come from. No text becomes
-    a special piece: ``</s>`` in a text is text. A source may begin with a token of its own: its
-    language (M2M100) or a start (BART); outputs then begin with such a token too, which costs
-    nothing, since it is given.
+    A source may begin with a token of its own, ``first``: its language (M2M100) or a start (BART).
+    Targets may begin with one of the last ``openers`` ids, which costs nothing, since it is given:
+    the language that the source asks for, else ``opening``. The texts of language models have no
+    lines but the sign LF; ``startless`` ones are continued without a start before them.
     """
 
     class Config(Tokenizer.Config, kind="published"):
         """Nothing to choose: everything comes with the model."""
 
     config: Config
-    published: list[int]
 
     @classmethod
-    def of_json(cls, tree: Tree, names: list[str], order: list[int]) -> Published:
-        """Return the tokenizer of a tokenizer.json; ``names`` of our ids, ``order`` theirs."""
+    def of_json(cls, tree: Tree, names: list[str], order: list[int], **own: object) -> Published:
+        """Return the tokenizer of a tokenizer.json: our ids' ``names``, ``order`` of theirs."""
         tokenizer = cls(cls.Config())
-        tokenizer._restore({"tokenizer": tree, "pieces": names, "published": order})
+        tokenizer._restore({"tokenizer": tree, "pieces": names, "published": order} | own)
         return tokenizer
-
-    def sides(
-        self, first: int | None, opening: list[int], openers: int
-    ) -> tuple[Published, Published]:
-        """Return the tokenizers of sources, which begin with an id if any, and of targets.
-
-        Targets begin with one of the last ``openers`` ids, if there are any: with the language that
-        a source asks for, else with ``opening``.
-        """
-        source, target = Published(self.config), Published(self.config)
-        source._restore(self._tree | {"first": first})
-        target._restore(self._tree | {"opening": opening, "openers": openers})
-        return source, target
 
     @property
     def certain(self) -> int:
@@ -73,12 +104,6 @@ class Published(SpacedPieces):
         pairs = self._first is not None or self._openers > 0
         return len(names) <= 1 + pairs and all(f"<2{name}>" in self.tags for name in names)
 
-    def train(self, lines: Iterable[str]) -> None:
-        raise UserError(
-            "a published tokenizer is not trained: learn one of your own, "
-            'task.tokenizer = { kind = "bpe" }, or begin with its run: foveate train start=RUN'
-        )
-
     def _untagged(self, text: str) -> tuple[list[int], str]:
         if self._openers:  # a target, whose language the source has
             return [], text
@@ -87,59 +112,44 @@ class Published(SpacedPieces):
         source, *target = _names(self.tag_of(text))
         return [self.tags[f"<2{source}>"] if target else self._first], self.bare(text)
 
-    def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
-        split = [self._untagged(text) for text in self._ready(texts)]
-        encoded = self._encode_ids([text for _, text in split])
-        return [begun + ids for (begun, _), ids in zip(split, encoded, strict=True)]
-
     def _encode(self, texts: list[str]) -> list[Encoded]:
         encodings = self._rust.encode_batch(texts, add_special_tokens=False)
         return [
             Encoded(self._ids[each.ids].tolist(), _forwards(each.offsets)) for each in encodings
         ]
 
-    def _encode_ids(self, texts: list[str]) -> list[list[int]]:
-        encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
-        return [self._ids[each.ids].tolist() for each in encodings]
-
-    def _vocabulary(self) -> object:
-        return self._tree
-
     def _restore(self, vocabulary: Any) -> None:
-        self._tree = vocabulary
+        super()._restore(vocabulary)
         tree, pieces = vocabulary["tokenizer"], vocabulary["pieces"]
-        self.pieces, self.published = [*SPECIALS, *pieces[len(SPECIALS) :]], vocabulary["published"]
         self._first: int | None = vocabulary.get("first")
         self._opening: list[int] = vocabulary.get("opening", [])
         self._openers: int = vocabulary.get("openers", 0)
-        self._rust = rust.Tokenizer.from_str(json.dumps(_without_special(tree)))
-        self._ids: NDArray[np.int64] = np.full(1 + max(self.published), UNK)
+        if "startless" in vocabulary:
+            self.startless = vocabulary["startless"]
+            self.text_ends, self.line_end = (BOS, EOS), SPECIALS[EOS]
+        self._rust = rust.Tokenizer.from_str(json.dumps(_withoutspecial_pieces(tree)))
+        self._ids = np.full(1 + max(self.published), UNK)
         for i, theirs in reversed([*enumerate(self.published)]):  # of several, the first
             self._ids[theirs] = i
+        special = special_pieces(tree)
         silent = {UNK, *range(len(pieces) - self._openers, len(pieces))}
-        special = _special(tree)
         silent |= {i for i, p in enumerate(pieces) if p in special or ROW.fullmatch(p)}
         shown = _spelled(tree, self.pieces)
         self._bytes = [b"" if i in silent else text for i, text in enumerate(shown)]
-        self.tags = {p: n for n, p in enumerate(pieces) if re.fullmatch(r"<2[^<>\s]+>", p)}
-
-    def add_tags(self, names: Iterable[str]) -> None:
-        """Raise `UserError` for any other tags than its own."""
-        if any(name not in self.tags for name in names):
-            raise UserError("a published tokenizer has the languages of its model, and no others")
 
 
 def _names(tag: str) -> list[str]:
     return tag[2:-1].split(":")
 
 
-def _special(tree: Tree) -> set[str]:
+def special_pieces(tree: Tree) -> set[str]:
+    """Return the special pieces of a tokenizer.json."""
     return {each["content"] for each in tree.get("added_tokens", ()) if each["special"]}
 
 
-def _without_special(tree: Tree) -> Tree:
+def _withoutspecial_pieces(tree: Tree) -> Tree:
     """Return a tokenizer.json with which no text becomes a special piece."""
-    special, model = _special(tree), tree["model"]
+    special, model = special_pieces(tree), tree["model"]
     own = [each for each in tree.get("added_tokens", ()) if not each["special"]]
     if isinstance(model["vocab"], list):  # a space never reaches the model
         listed = [[p + " " if p in special else p, score] for p, score in model["vocab"]]

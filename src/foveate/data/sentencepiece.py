@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,22 +18,14 @@ from typing import Any
 
 import numpy as np
 import tokenizers as rust
-from numpy.typing import NDArray
 from tokenizers import models, pre_tokenizers
 
-from foveate.data.tokenizer import (
-    SPECIALS,
-    UNK,
-    Encoded,
-    SpacedPieces,
-    Tokenizer,
-    bounded,
-)
+from foveate.data.published import SPACE, PublishedPieces
+from foveate.data.tokenizer import UNK, Encoded, Tokenizer, bounded
 from foveate.errors import UserError
 
-SPACE = "▁"  # SentencePiece's sign of a space
-NORMAL, UNKNOWN = 1, 2  # types of pieces
-TAG = re.compile(r"^>>(\S+?)<<")  # a piece that names the target language, at the start of a source
+NORMAL, UNKNOWN, CONTROL = 1, 2, 3  # types of pieces
+MARK = re.compile(r"^>>(\S+?)<<")  # a piece that names the target language, before a source
 UNIGRAM = 1  # the type of a model; 2 is BPE
 Field = int | float | bytes  # of a message: a number, or bytes that may be a message again
 
@@ -154,18 +146,13 @@ def _offset(unit: int) -> int:
     return (unit >> 10) << ((unit & 0x200) >> 6)
 
 
-class SentencePiece(SpacedPieces):
-    """The pieces of a published unigram model (Kudo, 2018), split as SentencePiece splits text.
-
-    ``published`` are the ids of our pieces in the vocabulary that they come from, for comparison
-    with other libraries. No text becomes a special piece: ``</s>`` in a text is five characters.
-    """
+class SentencePiece(PublishedPieces):
+    """The pieces of a published unigram model (Kudo, 2018), split as SentencePiece splits text."""
 
     class Config(Tokenizer.Config, kind="sentencepiece"):
         """Nothing to choose: everything comes with the model."""
 
     config: Config
-    published: list[int]
 
     @staticmethod
     def of_model(
@@ -176,7 +163,7 @@ class SentencePiece(SpacedPieces):
         ``order`` lists those ids in the order of ours. A piece that has none is unknown. Languages
         such as ``>>fra<<``, which come last, are tags as everywhere: ``<2fra>``.
         """
-        names = {i: TAG.sub(r"<2\1>", name) for name, i in ids.items()}
+        names = {i: MARK.sub(r"<2\1>", name) for name, i in ids.items()}
         own = {i: n for n, i in reversed([*enumerate(order)])}  # the first of several
         tokenizer = SentencePiece(SentencePiece.Config())
         tokenizer._restore(
@@ -190,28 +177,19 @@ class SentencePiece(SpacedPieces):
         )
         return tokenizer
 
-    def train(self, lines: Iterable[str]) -> None:
-        raise UserError(
-            "a published SentencePiece model is not trained: learn a tokenizer of your own, "
-            'task.tokenizer = { kind = "unigram" }, or begin with its run: foveate train start=RUN'
-        )
-
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        return super().addressed([TAG.sub(r"<2\1>", line) for line in lines], to)
+        return super().addressed([MARK.sub(r"<2\1>", line) for line in lines], to)
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
         normal = [self._normal(text) for text in texts]
         encodings = self._rust.encode_batch([text for text, _ in normal], add_special_tokens=False)
-        ids = self._ids
         return [
-            Encoded([int(ids[i]) for i in each.ids], [(at[a], at[b]) for a, b in each.offsets])
+            Encoded(self._ids[each.ids].tolist(), [(at[a], at[b]) for a, b in each.offsets])
             for each, (_, at) in zip(encodings, normal, strict=True)
         ]
 
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
-        normal = [self._normal(text)[0] for text in texts]
-        encodings = self._rust.encode_batch_fast(normal, add_special_tokens=False)
-        return [self._ids[each.ids].tolist() for each in encodings]
+        return super()._encode_ids([self._normal(text)[0] for text in texts])
 
     def _normal(self, text: str) -> tuple[str, Sequence[int]]:
         """Return the text that is split, and where each of its characters begins in the original.
@@ -228,19 +206,14 @@ class SentencePiece(SpacedPieces):
             at = [*(at[n] for n in places), at[places[-1] + 1] if places else 0]
         return (" " + whole, [at[0], *at]) if whole else (whole, at)
 
-    def _vocabulary(self) -> object:
-        return self._tree | {"pieces": self.pieces, "published": self.published}
-
     def _restore(self, vocabulary: Any) -> None:
-        self._tree = vocabulary
-        pieces, model = vocabulary["pieces"], vocabulary["model"]
-        self.pieces, self.published = [*SPECIALS, *pieces[len(SPECIALS) :]], vocabulary["published"]
+        super()._restore(vocabulary)
+        model = vocabulary["model"]
         shown = (piece.replace(SPACE, " ") for piece in self.pieces[1:])
         self._bytes = [b"", *map(str.encode, shown)]  # an unknown piece leaves no trace
-        self._ids: NDArray[np.int64] = np.array(vocabulary["ids"])
-        if not 0 <= self._ids.min() <= self._ids.max() < len(pieces) == len(self.published):
+        self._ids = np.array(vocabulary["ids"])
+        if not 0 <= self._ids.min() <= self._ids.max() < len(self.pieces) == len(self.published):
             raise ValueError("the ids of its pieces do not fit")
-        self.tags = {p: n for n, p in enumerate(pieces) if re.fullmatch(r"<2[^<>\s]+>", p)}
         # A space never reaches the model, so what ends with one matches no text.
         listed = [(text if kind == NORMAL else text + " ", score) for text, score, kind in model]
         unknown = [kind for _, _, kind in model].index(UNKNOWN)

@@ -621,7 +621,7 @@ def _tsv(path: Path, config: TextData) -> Iterator[PairRow]:
     return _parsed(path, parse)
 
 
-def _unique(items: list[tuple[str, object]]) -> dict[str, object]:
+def unique_keys(items: Sequence[tuple[str, object]]) -> dict[str, object]:
     """Return a JSON object. Raises `UserError` if a key occurs twice."""
     record = dict(items)
     if len(record) < len(items):
@@ -633,7 +633,7 @@ def _unique(items: list[tuple[str, object]]) -> dict[str, object]:
 def from_json_text(text: str) -> object:
     """Parse a JSON value, with numbers as the text that was written. Raises `UserError`."""
     try:
-        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_unique)
+        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=unique_keys)
     except UserError:
         raise
     except (ValueError, RecursionError) as error:
@@ -924,15 +924,11 @@ class Reading:
         chosen = {name: self.config.tree().get(name) for name in _READS}
         named = self.config.on_bad_line == "skip"  # skipped lines contain the names
         names = [str(file) if named else "".join(file.suffixes) for file in self.files]
-        csv = (
-            {"csv": CSV_FORMAT}
-            if any(ending_of(file) in (CSV, *JSON) for file in self.files)
-            else {}
-        )
-        divided = self.limits or False
+        if any(ending_of(file) in (CSV, *JSON) for file in self.files):
+            chosen |= {"csv": CSV_FORMAT}
         if any(ending_of(file) in BILINGUAL for file in self.files):
             chosen |= {"languages": self.config.languages, "bilingual": BILINGUAL_FORMAT}
-        return {"split": self.split, "divided": divided, "names": names, **chosen, **csv}
+        return {"split": self.split, "divided": self.limits or False, "names": names, **chosen}
 
 
 _READS = (  # the config fields that determine what is read

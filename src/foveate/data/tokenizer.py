@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 UNK, PAD, BOS, EOS = range(4)
 SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
 SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text, unlike an unknown piece
-_TAG = re.compile(r"<2[^<>\s]+>")  # at the start of a text: the language to translate to
+TAG = re.compile(r"<2[^<>\s]+>")  # at the start of a text: the language to translate to
 LARGEST = 64 * 2**20  # most bytes of a file of pieces; in memory it takes a dozen times as much
 Span = tuple[int, int]  # from the first character to the one after the last
 
@@ -73,6 +73,12 @@ class Tokenizer(Configurable, ABC):
         """True if training sees another split of a text in each epoch (`encode_noisy`)."""
         return False
 
+    text_ends = EOS, PAD
+    """The ids around a text of a language model: by default it begins after the end of a line, and
+    nothing ends it."""
+    line_end = "⏎"  # the sign of `EOS` on an axis, which ends a line
+    startless = False  # whether a text that is continued begins with its own first token
+
     @property
     def certain(self) -> int:
         """The first id of those with which outputs must begin, such as a language; 0: none."""
@@ -98,8 +104,6 @@ class Tokenizer(Configurable, ABC):
 
     def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """Return only the ids, which is faster than `encode_batch`."""
-        if not self.tags:
-            return self._encode_ids(self._ready(texts))
         split = [self._untagged(text) for text in self._ready(texts)]
         encoded = self._encode_ids([text for _, text in split])
         return [tag + ids for (tag, _), ids in zip(split, encoded, strict=True)]
@@ -155,13 +159,12 @@ class Tokenizer(Configurable, ABC):
 
     def tag_of(self, text: str) -> str:
         """Return the tag at the start of a text, "" without one."""
-        match = _TAG.match(text) if self.tags else None
+        match = TAG.match(text) if self.tags else None
         return match[0] if match is not None and self.knows(match[0]) else ""
 
     def bare(self, text: str) -> str:
         """Return a text without its tag."""
-        tag = self.tag_of(text)
-        return text.removeprefix(tag).removeprefix(" ") if tag else text
+        return bare(text, [self.tag_of(text)])
 
     def beginnings(self, prefix: str | Sequence[str], count: int) -> list[list[int]]:
         """Return the ids with which ``count`` outputs begin: one text for all, or one each.
@@ -182,17 +185,13 @@ class Tokenizer(Configurable, ABC):
 
     def encode_lines(self, text: str) -> list[int]:
         """Return the ids of a text of any number of lines, with an end between each two."""
-        return [i for line in self.encode_ids(text.split("\n")) for i in (EOS, *line)][1:]
+        lines = text.split("\n") if self.text_ends[0] == EOS else [text]
+        return [i for line in self.encode_ids(lines) for i in (EOS, *line)][1:]
 
     def decode_lines(self, ids: Sequence[int]) -> str:
         """Return the text of some ids, in which an end is that of a line."""
-        lines: list[list[int]] = [[]]
-        for i in ids:
-            if i == EOS:
-                lines.append([])
-            else:
-                lines[-1].append(i)
-        return "\n".join(map(self.decode, lines))
+        lines = (line for _, line in lines_of(ids))
+        return "".join("\n" if line == [EOS] else self.decode(line) for line in lines)
 
     def added(self, before: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that some ids add after others."""
@@ -810,18 +809,15 @@ class Symbol(Listed):
         return [b" " + w if w and n > first else w for n, w in enumerate(surface)]
 
 
-END_OF_LINE = "⏎"  # the sign of an end of line on an axis
-
-
 def lines_of(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """The runs of ids between ends of lines, and the ends, each with its place."""
+    """The runs of ids between starts of texts and ends of lines, and these, each with its place."""
     start = 0
     for place, i in enumerate([*ids, EOS]):
-        if i == EOS:
+        if i in (BOS, EOS):
             if place > start:
                 yield start, list(ids[start:place])
             if place < len(ids):
-                yield place, [EOS]
+                yield place, [i]
             start = place + 1
 
 

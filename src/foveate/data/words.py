@@ -23,8 +23,10 @@ _CLITIC = r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\w)"
 _INSIDE = r"(?<=\d)[.,:](?=\d)|(?<=[\w{m}])['’‐‑-](?=\w)"
 _WORD = rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK)
 
-UNSPACED = re.compile(  # Thai to Khmer, Chinese and Japanese
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+# Scripts without spaces between words: Han, kana, Thai, Lao, Khmer, Burmese.
+UNSPACED = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U000323af\u0e00-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]"
 )
 MARKS = (".", ",", "。", "،", "।", "、")
 
@@ -59,18 +61,6 @@ def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
                 count += 1
                 apart += token in MARKS
     return apart, count
-
-
-# Scripts without spaces between words: Han, kana, Thai, Lao, Khmer, Burmese.
-_UNSEGMENTED = re.compile(
-    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
-    "\U00020000-\U000323af\u0e00-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]"
-)
-
-
-def is_unsegmented(text: str) -> bool:
-    """Return whether a text has letters of a script without spaces between words."""
-    return _UNSEGMENTED.search(text) is not None
 
 
 CUTS = {"text": split_words, "blanks": split_blanks}  # what counts as a word, by its name

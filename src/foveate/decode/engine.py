@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -108,12 +108,6 @@ class SearchRequest:
     end: int | None = None
     num: int | None = None
     stop: Stop | None = None
-
-    def of(self, places: Sequence[int]) -> SearchRequest:
-        """The request for some of the sources."""
-        prefixes = [self.prefixes[n] for n in places] if self.prefixes else ()
-        required = [self.required[n] for n in places] if self.required else ()
-        return replace(self, prefixes=prefixes, required=required)
 
     @property
     def needs(self) -> set[Ability]:

@@ -190,11 +190,12 @@ class ArchiveParagraph(Protocol):
 def archive_document(
     members: Mapping[str, bytes],
     roots: Mapping[str, Element],
-    paragraphs: Mapping[str, Sequence[ArchiveParagraph]],
+    paragraphs_of: Callable[[Element], Iterable[ArchiveParagraph]],
     left: Mapping[str, int],
     standalone: bool | None = None,
 ) -> Document:
     """Return the document of an archive: its parts with translated paragraphs are written anew."""
+    paragraphs = {name: list(paragraphs_of(root)) for name, root in roots.items()}
 
     def written(texts: Sequence[str]) -> bytes:
         from lxml import etree

@@ -76,10 +76,6 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     roots = {name: parsed_part(members, name, "DOCX", where) for name in chosen}
     if not any(root.tag == f"{W}document" for root in roots.values()):
         raise DocumentError(f"{where} is not a DOCX file of the usual kind: save it again in Word")
-    paragraphs = {
-        name: [Paragraph(element, options, where) for element in _paragraphs(root)]
-        for name, root in roots.items()
-    }
     left = Counter(name for root in roots.values() for name in _described(root))
     for name, kind in types.items():
         for ending, (what, tags) in LEFT.items():
@@ -88,14 +84,12 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
                 texts = ("".join(each.itertext()) for each in root.iter(*tags))
                 left[what] += sum(bool(text.strip()) for text in texts)
 
+    def paragraphs(root: Element) -> Iterator[Paragraph]:
+        """Yield every paragraph with text once."""
+        with_text = (p for p in root.iter(f"{W}p") if next(p.iter(f"{W}t"), None) is not None)
+        return (Paragraph(element, options, where) for element in with_text)
+
     return archive_document(members, roots, paragraphs, left, standalone=True)
-
-
-def _paragraphs(root: Element) -> Iterator[Element]:
-    """Yield every paragraph with text once."""
-    for paragraph in root.iter(f"{W}p"):
-        if next(paragraph.iter(f"{W}t"), None) is not None:
-            yield paragraph
 
 
 def _described(root: Element) -> Iterator[str]:
@@ -162,9 +156,7 @@ class Paragraph:
         base = next(
             (r.find(f"{W}rPr") for r in self.element.iter(f"{W}r") if _key(r) == self.base), None
         )
-        for child in list(self.element):
-            if child.tag != f"{W}pPr":
-                self.element.remove(child)
+        self.element[:] = [child for child in self.element if child.tag == f"{W}pPr"]
         self._left, self._used = iter(self.breaks), set[int]()
         self._fill(self.element, XML.fromstring(f"<p>{text}</p>"), base)
 
@@ -179,8 +171,7 @@ class Paragraph:
                 item = deepcopy(item) if number in self._used else item  # there is a break inside
                 self._used.add(number)
                 if (holder := _holder(item)) is not None:
-                    for old in [each for each in holder if each.tag not in PROPERTIES]:
-                        holder.remove(old)
+                    holder[:] = [each for each in holder if each.tag in PROPERTIES]
                     self._fill(holder, child, properties)
                 parent.append(item)
             self._append(parent, child.tail, properties)

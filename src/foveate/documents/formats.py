@@ -14,8 +14,8 @@ from pathlib import Path
 from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
-from foveate.data.bilingual import language_of
-from foveate.data.text import MAC
+from foveate.data.bilingual import LANG, language_of
+from foveate.data.text import MAC, unique_keys
 from foveate.documents.base import (
     Document,
     DocumentOptions,
@@ -186,7 +186,7 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
     if not row.strip():
         return None
     try:
-        record = json.loads(row, object_pairs_hook=_once)
+        record = json.loads(row, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{where} is not JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("source"), str):
@@ -194,13 +194,6 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
     if "\\u" in row and half_character(json.dumps(record, ensure_ascii=False)):
         raise DocumentError(f"{where} holds half a character: a lone surrogate")
     return record
-
-
-def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of keys and values. Raises ``ValueError`` for a duplicate key."""
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key occurs twice in an object")
-    return dict(pairs)
 
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
@@ -278,7 +271,6 @@ def _spread(text: str, count: int) -> list[str]:
 
 
 DEEPEST = 100  # nested elements; a TMX needs six, and some for codes
-LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
 
 

@@ -129,10 +129,6 @@ class Detected(NamedTuple):
     language: str
     confidence: float
 
-    def json(self) -> dict[str, str | float]:
-        """Return the form in which it is sent."""
-        return {"confidence": self.confidence, "language": self.language}
-
 
 _detecting = threading.Lock()
 

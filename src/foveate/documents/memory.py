@@ -28,13 +28,7 @@ def aligner(run: Translator, to: str | None = None) -> Aligner:
     """
     if not run.aligns:
         return lambda pairs: [[] for _ in pairs]
-
-    def linked(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
-        sources = run.addressed([source for source, _ in pairs], to)
-        read = [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
-        return list(map(sorted, run.links(read)))
-
-    return linked
+    return lambda pairs: list(map(sorted, run.links(pairs, to=to)))
 
 
 LONGEST = 256  # characters in a term or a variant
@@ -391,20 +385,16 @@ class AssistedRun:
                 answers[n] = _together(answers[n], answer, terms[n])
         for answer, variants in zip(answers, terms, strict=True):
             missed = [term[0] for term in variants if not holds(str(answer), term)]
-            self.counts.terms += len(variants)
-            self.counts.missed += len(missed)
-            self.counts.names = list(dict.fromkeys([*self.counts.names, *missed]))[:SHOWN]
+            own = AssistanceCounts(terms=len(variants), missed=len(missed), names=missed)
+            self.counts.add(own)
         return answers
 
     def _known(self, line: str) -> TextAnswer | None:
         match = None if self.assistance.memory is None else self.assistance.memory.find(line)
         if match is None:
             return None
-        if match.score >= 100:
-            self.counts.exact += 1
-        else:
-            self.counts.fuzzy += 1
-            self.counts.least = min(self.counts.least, match.score)
+        exact = int(match.score >= 100)
+        self.counts.add(AssistanceCounts(exact=exact, fuzzy=1 - exact, least=match.score))
         return TextAnswer(line, [match.target], [0.0], explains=self.run.engine)
 
     def _terms(self, line: str) -> list[tuple[str, ...]]:

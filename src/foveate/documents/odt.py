@@ -59,20 +59,16 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
         what = " ".join(kind[:80].split()) or "of another kind"
         raise DocumentError(f"{where} is not an ODT file: the archive is {what}")
     roots = {name: parsed_part(members, name, "ODT", where) for name in PARTS if name in members}
-    paragraphs = {
-        name: [OdtParagraph(element, options) for element in _paragraphs(root)]
-        for name, root in roots.items()
-    }
     left = Counter(LEFT[str(e.tag)] for root in roots.values() for e in root.iter(*LEFT))
     left["document properties"] = len(PROPERTIES.findall(members.get("meta.xml", b"")))
+
+    def paragraphs(root: Element) -> Iterator[OdtParagraph]:
+        """Yield every visible paragraph and heading."""
+        for element in root.iter(*PARAGRAPHS):
+            if not any(parent.tag in HIDDEN for parent in element.iterancestors()):
+                yield OdtParagraph(element, options)
+
     return archive_document(members, roots, paragraphs, left)
-
-
-def _paragraphs(root: Element) -> Iterator[Element]:
-    """Yield every visible paragraph and heading."""
-    for element in root.iter(*PARAGRAPHS):
-        if not any(parent.tag in HIDDEN for parent in element.iterancestors()):
-            yield element
 
 
 class OdtParagraph:
@@ -108,9 +104,7 @@ class OdtParagraph:
         self._fill(self.element, XML.fromstring(f"<p>{text}</p>"))
 
     def _fill(self, element: Element, tree: XML.Element) -> None:
-        for child in list(element):
-            element.remove(child)
-        element.text = None
+        element[:], element.text = [], None
         _append(element, tree.text)
         for part in tree:
             number = int(part.get("n", "0"))

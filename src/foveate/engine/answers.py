@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foveate.data.tokenizer import EOS, TextSides, Tokenizer
 from foveate.decode.engine import Engine, Example, Hypothesis, Ids, SearchRequest, Stop, best
 from foveate.engine.links import Head, Links
-from foveate.errors import check_finite
+from foveate.errors import UserError, check_finite
 
 if TYPE_CHECKING:
     from foveate.decode.engine import SearchChoice
@@ -400,10 +400,13 @@ class Translator(ABC):
         answers = translated(sides, self.engine, addressed, request)
         return [answer.to(line) for answer, line in zip(answers, lines, strict=True)]
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
-        """Return log p(target | source) of pairs, and of each target token, the end included."""
+    def score(self, pairs: Sequence[tuple[str, str]], to: str | None = None) -> list[PairScore]:
+        """Return log p(target | source) of pairs, and of each target token, the end included.
+
+        ``to`` names the language of the targets, where the run knows several.
+        """
         sides = self.sides("score")
-        lines = sides.addressed([source for source, _ in pairs])
+        lines = sides.addressed([source for source, _ in pairs], to)
         pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
         sources, targets = sides.encode_pairs(pairs)
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
@@ -416,10 +419,16 @@ class Translator(ABC):
         ]
 
     def links(
-        self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
+        self,
+        pairs: Sequence[tuple[str, str | list[int]]],
+        head: Head | None = None,
+        to: str | None = None,
     ) -> list[Links]:
-        """Return word links of pairs by a head, else its own; a target is a text or ids."""
-        lines = self.sides("align").sources([line for line, _ in pairs])
+        """Return word links of pairs by a head, else its own; a target is a text or ids.
+
+        ``to`` is that of `score`; the tag that it puts before a source is not a word.
+        """
+        lines = self.sides("align").addressed([line for line, _ in pairs], to)
         read = [(source, target) for source, (_, target) in zip(lines, pairs, strict=True)]
         return self.engine.links(read, head)
 
@@ -441,6 +450,8 @@ class Translator(ABC):
         ``whole_lines`` ends a text with its line; ``listen`` is called with the text so far.
         """
         tokenizer, search = self._continuing(max_length, beam_size, choices)
+        if whole_lines and tokenizer.text_ends[0] != EOS:
+            raise UserError("this model has no token that ends a line; leave out --whole-lines")
         request = SearchRequest(search, end=EOS if whole_lines else None, num=1)
         return continued(tokenizer, self.engine, several(prompts, "generate"), request, num, listen)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
@@ -55,12 +56,11 @@ from foveate.decode.engine import (
     Result,
     Room,
     SearchRequest,
-    Stop,
     check_lists,
     check_outputs,
 )
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
-from foveate.engine.answers import LabelAnswer, ModelEngine, Term, Translator, probabilities_of
+from foveate.engine.answers import LabelAnswer, ModelEngine, Translator, probabilities_of
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
     CompiledModel,
@@ -442,40 +442,26 @@ class PackedEngine(ModelEngine):
     def search(self, sources: Sequence[Ids], request: SearchRequest) -> Iterator[Result]:
         self.check(request)
         check_lists(len(sources), request.prefixes, request.required)
-        search, own_end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
-        phrases = self.phrases(request.required, search)
-        outputs = self.decode(
-            sources, search, request.num or search.beam_size, request.prefixes,
-            self.forbidding(request.banned), own_end if request.end is None else request.end,
-            phrases, request.stop,
-        )  # fmt: skip
-        yield Result(range(len(sources)), outputs)
+        banned, writes = request.banned, self.tokenizers[-1]
+        forbids = BannedPhrases(banned, writes).completing if banned else None
+        yield Result(range(len(sources)), self.decode(sources, request, forbids))
 
     def heard(self, source: Ids, request: SearchRequest, listen: Callable[[Ids], None]) -> Outputs:
         def forbids(output: Sequence[int]) -> Sequence[int]:
             listen(list(output))
             return ()
 
-        search, end = PackedSearch.of(request.search.config), PAD if self._continues else EOS
-        end = end if request.end is None else request.end
-        return self.decode([source], search, 1, (), forbids, end)
-
-    def forbidding(self, banned: Sequence[str]) -> Forbids | None:
-        """Return what forbids the last tokens of banned phrases, or None without phrases."""
-        return BannedPhrases(banned, self.tokenizers[-1]).completing if banned else None
-
-    def phrases(
-        self, required: Sequence[Sequence[Term]], search: PackedSearch
-    ) -> Sequence[Sequence[Phrase]]:
-        """The phrases that the outputs of each source must hold; none without terms."""
-        if not any(required):
-            return ()
-        return phrases_of(required, search.name, self.tokenizers[-1])
+        return self.decode([source], request, forbids)
 
     @property
     def _continues(self) -> bool:
         """True if outputs continue their sources."""
         return self.task == "language"
+
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """The ids that outputs begin after, and end with."""
+        return self.tokenizers[-1].text_ends if self._continues else (BOS, EOS)
 
     def each(self, work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
         """The results of all items, by as many threads as the engine may take."""
@@ -497,49 +483,45 @@ class PackedEngine(ModelEngine):
         return ids if self._continues else [*ids, EOS]
 
     def decode(
-        self,
-        sources: Sequence[Ids],
-        search: PackedSearch,
-        count: int,
-        prefixes: Sequence[Ids] = (),
-        forbids: Forbids | None = None,
-        end: int = EOS,
-        required: Sequence[Sequence[Phrase]] = (),
-        stop: Stop | None = None,
+        self, sources: Sequence[Ids], request: SearchRequest, forbids: Forbids | None = None
     ) -> Outputs:
-        """The best outputs of each source, ``count`` at most; none for an empty source.
+        """The best outputs of each source; none for an empty source.
 
-        ``forbids`` gives the ids that may not follow a partial output; those of a source hold all
-        its ``required`` phrases. Raises `SearchStopped` as soon as ``stop`` is true; where one
-        thread fails, or Ctrl-C is pressed, the others end too.
+        ``forbids`` gives the ids that may not follow a partial output. Raises `SearchStopped` as
+        soon as the request's ``stop`` is true; where one thread fails, or Ctrl-C is pressed, the
+        others end too.
         """
-        failed = Event()
-        room = self.room
+        search, failed, room = PackedSearch.of(request.search.config), Event(), self.room
         sources = [ids[: room.source] for ids in sources]
         filled = [n for n, ids in enumerate(sources) if ids or self._continues]
-        settings = self._settings(search, count, end)
-        free = not (prefixes or forbids or required)
+        settings = self._settings(search, request)
+        free = not (request.prefixes or forbids or any(request.required))
         shortens = self.task == "translation" and search.shortlist and free
-        if required:
+        prefixes = request.prefixes or [[]] * len(sources)
+        required: Sequence[Sequence[Phrase]] = [()] * len(sources)
+        if any(request.required):
+            required = phrases_of(request.required, search.name, self.tokenizers[-1])
             settings = replace(settings, pieces=word_pieces(self.tokenizers[-1]))
-        prefixes, required = prefixes or [[]] * len(sources), required or [()] * len(sources)
         limits, ratio = dict[int, int](), 0 if self._continues else search.max_ratio
         for n in filled:
             limit = max(int(ratio * len(sources[n])), len(prefixes[n])) + search.max_extra
             limits[n] = min(limit, room.left(len(sources[n])))
         filled.sort(key=lambda n: len(sources[n]))  # sources of a share are alike in length
-        size = max(1, min(SHARE, -(-len(filled) // self.threads)))
+        bare = self._continues and self.tokenizers[-1].startless
+        size = 1 if bare else max(1, min(SHARE, -(-len(filled) // self.threads)))
         shares = [filled[n : n + size] for n in range(0, len(filled), size)]
 
         def searched(share: list[int]) -> Outputs:
-            return CompiledSearch(self.compiled, settings, forbids).outputs(
-                [self._read(sources[n]) for n in share],
+            first = sources[share[0]][: int(bare)]  # in place of a start
+            own = replace(settings, start=first[0]) if first else settings
+            return CompiledSearch(self.compiled, own, forbids).outputs(
+                [self._read(sources[n][len(first) :]) for n in share],
                 [limits[n] for n in share],
                 [prefixes[n] for n in share],
                 [self._likely(sources[n]) for n in share] if shortens else (),
                 share,
                 [required[n] for n in share],
-                lambda: failed.is_set() or (stop is not None and stop()),
+                lambda: failed.is_set() or (request.stop is not None and request.stop()),
             )
 
         outputs: Outputs = [[] for _ in sources]
@@ -548,9 +530,8 @@ class PackedEngine(ModelEngine):
         except BaseException:
             failed.set()
             raise
-        for share, results in zip(shares, each, strict=True):
-            for n, hypotheses in zip(share, results, strict=True):
-                outputs[n] = hypotheses
+        for n, hypotheses in zip(filled, chain.from_iterable(each), strict=True):
+            outputs[n] = hypotheses
         check_outputs([outputs[n] for n in filled], filled)
         return outputs
 
@@ -562,12 +543,13 @@ class PackedEngine(ModelEngine):
         chosen: Ids = np.unique(np.concatenate((often, likely[[*ids, EOS]].ravel()))).tolist()
         return chosen
 
-    def _settings(self, search: PackedSearch, count: int, end: int) -> Settings:
+    def _settings(self, search: PackedSearch, request: SearchRequest) -> Settings:
         never = (PAD, BOS) if self.task in ("language", "prefix_translation") else ()
         same = search.model_dump(include=vars(Settings(BOS, EOS)).keys() - {"stop"})
-        writes = self.tokenizers[-1]
+        writes, end = self.tokenizers[-1], request.end
+        end = self._ends[1] if end is None else end
         return Settings(
-            EOS if self._continues else BOS, end, search.beam_size, count,
+            self._ends[0], end, search.beam_size, request.num or search.beam_size,
             stop=STOPS.index(search.stop), never=never,
             room=16 if self.compiled.bytes < NEAR else 64, reach=self.reach or 0,
             characters=_states(writes, writes.vocab_size) if search.whole_characters else None,
@@ -642,7 +624,7 @@ class PackedEngine(ModelEngine):
 
     def _maps(self, source: Ids, target: Ids) -> Maps:
         """The maps of all attentions as a target is produced."""
-        search = CompiledSearch(self.compiled, Settings(EOS if self._continues else BOS, EOS))
+        search = CompiledSearch(self.compiled, Settings(self._ends[0], EOS))
         forced = partial(search.log_probabilities, source, target)
         written = len(target) + (0 if self.task == "translation" else len(source))
         return search.maps(dict(enumerate(self.attentions)), forced, len(source), written)

@@ -31,11 +31,10 @@ from foveate.models import classifier, mamba, recurrent, transformer
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.nn import feed_forward, positions, scores
+from foveate.nn import feed_forward, more_positions, positions, scores
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
-from foveate.nn.more_positions import Appended, Concatenated, LaterHalves, T5Bias, T5CausalBias
 from foveate.nn.native.kernels import as_written
 from foveate.nn.normalizers import Entmax15, Hardmax, Sampled, Sparsemax
 from foveate.nn.recurrent import Cell, ChoGRUCell, ElmanCell, GRUCell, LSTMCell, Recurrence
@@ -64,13 +63,13 @@ LAYOUTS: dict[type, Layout] = {
     positions.Learned: (PositionKind.TABLE, "config.max_length", ("table.weight", "table")),
     positions.Sinusoidal: (PositionKind.SINUSOIDAL, "config.base"),
     positions.SinusoidalHalves: (PositionKind.HALVES, "config.base"),
-    LaterHalves: (PositionKind.LATER_HALVES, "config.base", "config.first"),
-    Concatenated: (PositionKind.CONCATENATED, "config.base", "config.size", "join"),
-    Appended: (PositionKind.APPENDED, "config.base", "config.features"),
+    more_positions.LaterHalves: (PositionKind.LATER_HALVES, "config.base", "config.first"),
+    more_positions.Concatenated: (PositionKind.CONCATENATED, "config.base", "config.size", "join"),
+    more_positions.Appended: (PositionKind.APPENDED, "config.base", "config.features"),
     positions.Rotary: (PositionKind.ROTARY, "config.base"),
-    positions.ALiBi: (PositionKind.ALIBI, "slopes"),
-    T5Bias: (PositionKind.T5, *BUCKETS),
-    T5CausalBias: (PositionKind.T5_CAUSAL, *BUCKETS),
+    more_positions.ALiBi: (PositionKind.ALIBI, "slopes"),
+    more_positions.T5Bias: (PositionKind.T5, *BUCKETS),
+    more_positions.T5CausalBias: (PositionKind.T5_CAUSAL, *BUCKETS),
     scores.ScaledDot: (ScoreKind.SCALED, "scale"),
     scores.Dot: (ScoreKind.SCALED, "scale"),
     scores.General: (ScoreKind.GENERAL, 1.0, "weight"),
@@ -236,6 +235,8 @@ def _batch_norm(norm: BatchNorm, program: Program, name: str) -> None:
 
 @write.register
 def _attention(attention: Attention, program: Program, name: str) -> None:
+    if attention.config.head_norm is not None:
+        raise CannotPack("the engine lacks head_norm; this model runs in PyTorch")
     program.attentions.append(re.sub(r"\.(\d+)\.", r".layers.\1.", name))  # like the module's
     program.equations.append(attention.equations() | {"bias": program.bias})
     keys = attention.key_size if attention.reads_keys else 0

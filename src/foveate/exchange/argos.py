@@ -24,7 +24,6 @@ from foveate.exchange.base import (
     Different,
     ExchangeError,
     Export,
-    Pieces,
     held_by_chrf,
     translator,
 )
@@ -76,9 +75,7 @@ class Argos(Export):
     def write(self, place: Path, pointer: dict[str, object]) -> None:
         source, target = self._codes()
         pieces = named(self._tokenizer)
-        spec = specification(self.run, Pieces(pieces, pieces))
-        spec.validate()
-        spec.optimize(None if self.quantization == "float32" else self.quantization)
+        spec = specification(self.run, self.quantization, pieces, pieces)
         metadata = {"package_version": "1.0", "argos_version": "1.9", "type": "translate"}
         metadata |= {"from_code": source, "from_name": source, "to_code": target, "to_name": target}
         with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(place, "w") as archive:

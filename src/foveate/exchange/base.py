@@ -214,11 +214,6 @@ class Export(ABC):
     ) -> None:
         self.run, self.quantization, self.languages = run, quantization, languages
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        if "to" in cls.__dict__:
-            _TARGETS[cls.to] = cls
-
     def rewritten(self) -> Iterable[object]:
         """Return the parts of the run that the target reimplements."""
         return *self.run.model.modules(), *self.texts()
@@ -253,14 +248,11 @@ class Export(ABC):
         replace_file(place / POINTER, json.dumps(pointer, indent=2, sort_keys=True) + "\n")
 
 
-_TARGETS: dict[str, type[Export]] = {}
-
-
 def targets() -> dict[str, type[Export]]:
     """Return all targets by name."""
     for module in pkgutil.iter_modules(foveate.exchange.__path__, "foveate.exchange."):
         importlib.import_module(module.name)
-    return dict(sorted(_TARGETS.items()))
+    return {target.to: target for target in sorted(Export.__subclasses__(), key=lambda t: t.to)}
 
 
 def export(
@@ -358,20 +350,6 @@ def appearing(out: Path) -> Iterator[Path]:
         raise OSError(code, f"{os.strerror(code)}; nothing was written", str(out)) from error
     finally:
         remove(place)
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """A translator's two lists of pieces as other programs need them: without duplicates."""
-
-    source: list[str]
-    target: list[str]
-
-    @classmethod
-    def of(cls, run: Run) -> Pieces:
-        """Return a run's pieces. Raises `ExchangeError` if two ids share a name."""
-        task = translator(run)
-        return cls(once(task.source_tokenizer.pieces), once(task.target_tokenizer.pieces))
 
 
 def once(pieces: list[str]) -> list[str]:

@@ -16,10 +16,12 @@ from foveate.exchange.base import (
     CheckSample,
     ExchangeError,
     Export,
-    Pieces,
     compare,
+    once,
     searches,
+    translator,
 )
+from foveate.exchange.huggingface_rules import look_up
 from foveate.exchange.tokenizers import write_example
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import (
@@ -35,61 +37,46 @@ from foveate.nn.positions import Rotary
 from foveate.run import Run
 from foveate.tasks.translation import Translation
 
-WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 supports for each part
-    "kind": ("transformer",),
-    "norm_order": ("pre", "post"),
-    "norm": ("layer_norm", "rms_norm"),
-    "equal": (True,),
-    "position": ("none", "sinusoidal", "sinusoidal_halves", "learned", "rope"),
-    "stem": ("tokens",),
-    "attention": ("full",),
-    "score": ("scaled_dot", "dot"),
-    "normalizer": ("softmax",),
-    "temperature": (1.0,),
+ATTENTION: dict[str, tuple[object, ...]] = {  # what CTranslate2 supports for its fields
+    "kind": ("full",),
+    "head_norm.kind": (None,),
+    "score.kind": ("scaled_dot", "dot"),
+    "normalizer.kind": ("softmax",),
+    "normalizer.temperature": (1.0, None),
     "project": (("key", "output", "query", "value"),),
     "value_size": (None,),
-    "feed_forward": ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
+}
+SIDE: dict[str, tuple[object, ...]] = {  # and for those of an encoder or a decoder
+    "norm_order": ("pre", "post"),
+    "norm.kind": ("layer_norm", "rms_norm"),
+    "position.kind": ("none", "sinusoidal", "sinusoidal_halves", "learned", "rope"),
+    "stem.kind": ("tokens",),
+    "feed_forward.kind": ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
+    **{f"attention.{field}": able for field, able in ATTENTION.items()},
+    **{f"cross_attention.{field}": able for field, able in ATTENTION.items()},
 }
 
 
-Part = tuple[str, str, object]  # what a config's choice is about, its key, its value
-
-
-def transformer_parts(model: nn.Module) -> Iterator[Part]:
-    """Yield the choices that another Transformer must share, the most important ones first."""
+def _misfits(model: nn.Module) -> Iterator[str]:
+    """Yield the choices of a model that CTranslate2 lacks, the most important ones first."""
     if not isinstance(model, EncoderDecoder):
-        yield "kind", "model", type(model).__name__
+        yield f"model = {type(model).__name__!r}"
         return
     sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
-    classes = {"encoder": TransformerEncoder, "decoder": TransformerDecoder}
     for name, side in sides.items():
-        fits = type(side) is classes[name]
-        yield "kind", f"{name}.kind", "transformer" if fits else side.config.kind
+        if type(side) not in (TransformerEncoder, TransformerDecoder):
+            yield f"{name}.kind = {side.config.kind!r}"
     for name, side in sides.items():
-        config = side.config
-        yield "norm_order", f"{name}.norm_order", config.norm_order
-        first = config.embedding_norm
-        yield "norm", f"{name}.norm", config.norm.kind
-        yield "equal", f"{name}.norm = embedding_norm", first is None or first == config.norm
-        for part in ("position", "stem", "feed_forward"):
-            yield part, f"{name}.{part}", getattr(config, part).kind
-        for part in ("attention", "cross_attention"):
-            if (attention := getattr(config, part, None)) is not None:
-                yield from _attention(f"{name}.{part}", attention)
-    equal = sides["encoder"].config.norm == sides["decoder"].config.norm
-    yield "equal", "encoder.norm = decoder.norm", equal
-
-
-def _attention(name: str, config: Any) -> Iterator[Part]:
-    full = type(config) is Attention.Config
-    yield "attention", name, "full" if full else config.kind
-    if full:
-        yield "score", f"{name}.score", config.score.kind
-        yield "normalizer", f"{name}.normalizer", config.normalizer.kind
-        heat = getattr(config.normalizer, "temperature", 1.0)
-        yield "temperature", f"{name}.normalizer.temperature", heat
-        yield "project", f"{name}.project", tuple(sorted(config.project))
-        yield "value_size", f"{name}.value_size", config.value_size
+        tree = side.config.tree()
+        for field, able in SIDE.items():
+            value = look_up(tree, field)
+            value = tuple(sorted(value)) if isinstance(value, list) else value
+            if field.split(".")[0] in tree and value not in able:
+                yield f"{name}.{field.removesuffix('.kind')} = {value!r}"
+        if side.config.embedding_norm not in (None, side.config.norm):
+            yield f"{name}.norm = embedding_norm = False"
+    if sides["encoder"].config.norm != sides["decoder"].config.norm:
+        yield "encoder.norm = decoder.norm = False"
 
 
 # A translator of Transformer layers as a CTranslate2 model.
@@ -130,14 +117,14 @@ class CTranslate2(Export):
             )
         if (misfit := first_misfit(self.run.model)) is not None:
             raise ExchangeError(f"ctranslate2 has no {misfit}{self.instead()}")
-        Pieces.of(self.run)
+        for tokenizer in translator(self.run).tokenizers_by_name().values():
+            once(tokenizer.pieces)
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
-        spec = specification(self.run)
-        spec.validate()
-        spec.optimize(None if self.quantization == "float32" else self.quantization)
-        spec.save(str(place))
+        task = translator(self.run)
+        pieces = once(task.source_tokenizer.pieces), once(task.target_tokenizer.pieces)
+        specification(self.run, self.quantization, *pieces).save(str(place))
         write_example(self.run, place, pointer, EXAMPLE)
 
     def check(self, place: Path, sample: CheckSample) -> Checked:
@@ -154,12 +141,11 @@ class CTranslate2(Export):
 
 def first_misfit(model: nn.Module) -> str | None:
     """Return the first choice of a model that CTranslate2 lacks; None if it has them all."""
-    parts = transformer_parts(model)
-    return next((f"{key} = {v!r}" for what, key, v in parts if v not in WAYS[what]), None)
+    return next(_misfits(model), None)
 
 
-def specification(run: Run, named: Pieces | None = None) -> Any:
-    """Return our weights in CTranslate2's layout; ``named`` replaces the names of the pieces."""
+def specification(run: Run, quantization: str, source: list[str], target: list[str]) -> Any:
+    """Return our weights in CTranslate2's layout, and the names of the pieces of both sides."""
     from ctranslate2.specs import transformer_spec  # type: ignore[import-untyped]
 
     model: EncoderDecoder = run.model
@@ -175,9 +161,8 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     _fill_side(spec.encoder, encoder, places)
     _fill_side(spec.decoder, decoder, places)
     _linear(spec.decoder.projection, model.output)
-    pieces = named or Pieces.of(run)
-    spec.register_source_vocabulary(pieces.source)
-    spec.register_target_vocabulary(pieces.target)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
     attributes: dict[str, object] = {
         "layer_norm_epsilon": encoder.config.norm.eps,
         "add_source_eos": True,
@@ -188,6 +173,8 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     }
     for key, value in attributes.items():
         spec.config.add_attribute(key, value)
+    spec.validate()
+    spec.optimize(None if quantization == "float32" else quantization)
     return spec
 
 

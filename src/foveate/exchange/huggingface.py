@@ -11,15 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import Config
-from foveate.data.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
-    Tokenizer,
-    bounded,
-)
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, bounded
 from foveate.decode.beam import Beam
 from foveate.decode.search import Search
 from foveate.errors import UserError
@@ -66,11 +58,11 @@ FAST = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
 def from_huggingface(folder: str | Path) -> nn.Module:
     """Return our model of a folder, ready for use, with its weights in fp32.
 
-    GPT-2 and Llama give a `LanguageModel`; T5, mT5, BART, mBART, Marian, Pegasus and M2M100 an
-    `EncoderDecoder`; BERT and RoBERTa a `MaskedLanguageModel`, ViT a `Classifier`, or a
-    `TransformerEncoder` if the folder has no such head. Other heads are left out with a warning
-    that lists them. Raises `ExchangeError` for files that are missing, of another family, or do not
-    fit.
+    GPT-2, Llama, Mistral, Qwen2, Qwen3 and Gemma give a `LanguageModel`; T5, mT5, BART,
+    mBART, Marian, Pegasus and M2M100 an `EncoderDecoder`; BERT and RoBERTa a `MaskedLanguageModel`,
+    ViT a `Classifier`, or a `TransformerEncoder` if the folder has no such head. Other heads are
+    left out with a warning that lists them. Raises `ExchangeError` for files that are missing, of
+    another family, or do not fit.
     """
     folder = Path(folder)
     settings = read_settings(folder / CONFIG)
@@ -79,7 +71,7 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     for name, tensor in _read_tensors(folder).items():  # older files use these names for a norm
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
         tensors[name.replace("LayerNorm.beta", "LayerNorm.bias")] = tensor
-    family = next(f for f in families if f.head is None or f.head in tensors)
+    family = next(f for f in families if f.when(settings) and f.head in (None, *tensors))
     return model_of(family, settings, tensors, folder / CONFIG, folder / HUB_WEIGHTS)
 
 
@@ -124,6 +116,10 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
     tensors: dict[str, Tensor] = {}
     for name, weight in weights.items():
         theirs, form = family.their_name(name, written)
+        if theirs.endswith(family.zeros):
+            if weight.any():
+                raise ExchangeError(f"{family.name} has no {theirs}, and our {name} is not 0")
+            continue
         tensors[theirs] = form.write(weight.float(), tensors.get(theirs), written).contiguous()
     for theirs in family.optional:
         tensors.setdefault(theirs, torch.zeros(1, written["vocab_size"]))
@@ -210,7 +206,7 @@ def _fill(
         for name, parameter in model.named_parameters():
             theirs, form = family.their_name(name, settings)
             own = _stored(theirs, family.prefix, tensors)
-            if own is None and theirs in family.optional:
+            if own is None and (theirs in family.optional or theirs.endswith(family.zeros)):
                 parameter.zero_()
                 continue
             if own is None:

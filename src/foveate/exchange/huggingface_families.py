@@ -1,4 +1,4 @@
-"""The families of Hugging Face models: decoders, encoders, encoder–decoders, vision."""
+"""The families of Hugging Face models: encoders, encoder–decoders, vision, and all of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,162 +6,33 @@ from typing import Any
 import torch
 
 from foveate.exchange.base import ExchangeError
+from foveate.exchange.huggingface_decoders import ACTIVATIONS, DECODERS
 from foveate.exchange.huggingface_rules import (
     AFTER_TWO,
-    TRANSPOSED,
     Family,
     Form,
     Key,
     Rule,
     Settings,
     Tensors,
+    changed,
     headed,
     inside,
     rules,
+    scaled,
     sides,
-    third,
+    without,
 )
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
-from foveate.nn.feed_forward import GELU, GELUTanh, ReLU, SwiGLU
+from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.more_positions import LaterHalves, T5Bias, T5CausalBias
-from foveate.nn.positions import Learned, Rotary, SinusoidalHalves
-
-ACTIVATIONS = {  # of several names for one activation, the first is written
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-TIED = {True: "target", False: "none"}
-
-
-GPT2 = Family(
-    name="gpt2",
-    architecture="GPT2LMHeadModel",
-    config=LanguageModel.Config(
-        decoder=TransformerDecoder.Config(
-            stem=TokenStem.Config(), position=Learned.Config(), feed_forward=GELUTanh.Config()
-        )
-    ),
-    keys=(
-        Key("vocab_size", 50257, ()),
-        Key("n_embd", 768, ("decoder.hidden_size",)),
-        Key("n_head", 12, ("decoder.num_heads",)),
-        Key("n_layer", 12, ("decoder.num_layers",)),
-        Key("n_inner", None, ("decoder.ffn_size",)),
-        Key("n_positions", 1024, ("decoder.position.max_length",)),
-        Key("layer_norm_epsilon", 1e-5, ("decoder.norm.eps",)),
-        Key("activation_function", "gelu_new", ("decoder.feed_forward.kind",), ACTIVATIONS),
-        Key("embd_pdrop", 0.1, ("decoder.dropout",)),
-        Key("resid_pdrop", 0.1, ("decoder.dropout",)),
-        Key("attn_pdrop", 0.1, ("decoder.attention.dropout",)),
-        Key("tie_word_embeddings", True, ("tie",), TIED),
-    ),
-    only={
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
-    },
-    prefix="transformer.",
-    rules=rules(
-        {
-            "decoder.stem.embedding": "transformer.wte",
-            "decoder.position.table": "transformer.wpe",
-            "decoder.norm.norm": "transformer.ln_f",
-            "output": "lm_head",
-            "decoder.layers.*.self_attention.query": ("transformer.h.*.attn.c_attn", third(0)),
-            "decoder.layers.*.self_attention.key": ("transformer.h.*.attn.c_attn", third(1)),
-            "decoder.layers.*.self_attention.value": ("transformer.h.*.attn.c_attn", third(2)),
-            "decoder.layers.*.self_attention.output": ("transformer.h.*.attn.c_proj", TRANSPOSED),
-            "decoder.layers.*.feed_forward.{inner,outer}": (
-                "transformer.h.*.mlp.{c_fc,c_proj}",
-                TRANSPOSED,
-            ),
-            "decoder.layers.*.blocks.{0,1}.norm.norm": "transformer.h.*.{ln_1,ln_2}",
-        }
-    ),
-    copies={"lm_head.weight": "transformer.wte.weight"},
-    computed=(".attn.bias", ".attn.masked_bias"),  # the causal mask
-    complete=lambda settings, tensors: (
-        settings | {"n_inner": settings.get("n_inner") or 4 * settings.get("n_embd", 768)}
-    ),
-)
-
-
-def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
-    """Return settings with the rotation's base, in newer files in a table, and head sizes."""
-    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ExchangeError(f"rope_type = {kind!r}: only the default rotation is supported")
-    heads = settings.get("num_attention_heads", 32)
-    return settings | {
-        "rope_theta": rope.get("rope_theta", settings.get("rope_theta", 10_000.0)),
-        "num_key_value_heads": settings.get("num_key_value_heads") or heads,
-        "head_dim": settings.get("head_dim") or settings.get("hidden_size", 4096) // heads,
-    }
-
-
-LLAMA = Family(
-    name="llama",
-    architecture="LlamaForCausalLM",
-    config=LanguageModel.Config(
-        decoder=TransformerDecoder.Config(
-            dropout=0.0,
-            norm=RMSNorm.Config(),
-            stem=TokenStem.Config(),
-            position=Rotary.Config(),
-            attention=Attention.Config.parse({"bias": False}),
-            feed_forward=SwiGLU.Config.parse({"bias": False}),
-        )
-    ),
-    keys=(
-        Key("vocab_size", 32000, ()),
-        Key("hidden_size", 4096, ("decoder.hidden_size",)),
-        Key("intermediate_size", 11008, ("decoder.ffn_size",)),
-        Key("num_hidden_layers", 32, ("decoder.num_layers",)),
-        Key("num_attention_heads", 32, ("decoder.num_heads",)),
-        Key("num_key_value_heads", None, ("decoder.attention.key_heads",)),
-        Key("head_dim", None, ("decoder.attention.head_size",)),
-        Key("rms_norm_eps", 1e-6, ("decoder.norm.eps",)),
-        Key("rope_theta", None, ("decoder.position.base",)),
-        Key("attention_bias", False, ("decoder.attention.bias",)),
-        Key("mlp_bias", False, ("decoder.feed_forward.bias",)),
-        Key("attention_dropout", 0.0, ("decoder.attention.dropout",)),
-        Key("tie_word_embeddings", False, ("tie",), TIED),
-    ),
-    only={"hidden_act": "silu"},
-    prefix="model.",
-    rules=(
-        Rule("output", "lm_head"),
-        *rules({"stem.embedding": "embed_tokens", "norm.norm": "norm"}, "decoder.", "model."),
-        *rules(
-            {
-                "self_attention.{query,key,value,output}": "self_attn.{q,k,v,o}_proj",
-                "feed_forward.{inner,gate,outer}": "mlp.{gate,up,down}_proj",
-                "blocks.{0,1}.norm.norm": "{input,post_attention}_layernorm",
-            },
-            "decoder.layers.*.",
-            "model.layers.*.",
-        ),
-    ),
-    copies={"lm_head.weight": "model.embed_tokens.weight"},
-    computed=(".rotary_emb.inv_freq",),
-    complete=_rope_and_heads,
-    finish=lambda settings: (
-        settings
-        | {"rope_parameters": {"rope_type": "default", "rope_theta": settings["rope_theta"]}}
-    ),
-)
-
+from foveate.nn.positions import Learned, SinusoidalHalves
 
 # Encoder-only families: BERT and RoBERTa, alone or with the head that predicts masked words.
 #
@@ -173,28 +44,32 @@ SIZES = (
     Key("num_attention_heads", 12, ("num_heads",)),
     Key("intermediate_size", 3072, ("ffn_size",)),
     Key("hidden_act", "gelu", ("feed_forward.kind",), ACTIVATIONS),
+    Key("hidden_dropout_prob", 0.0, ("dropout",)),
+    Key("attention_probs_dropout_prob", 0.0, ("attention.dropout",)),
 )
 KEYS = (
-    *SIZES,
+    *changed(SIZES, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1),
     Key("vocab_size", 30522, ()),
     Key("type_vocab_size", 2, ("stem.num_segments",)),
     Key("layer_norm_eps", 1e-12, ("norm.eps", "embedding_norm.eps")),
-    Key("hidden_dropout_prob", 0.1, ("dropout",)),
-    Key("attention_probs_dropout_prob", 0.1, ("attention.dropout",)),
 )
+
+
+def _encoder_layers(attention: str, norms: str) -> tuple[Rule, ...]:
+    """Return the rules of layers with theirs of projections and of the norms."""
+    names: dict[str, str | tuple[str, Form]] = {
+        "self_attention.{query,key,value}": f"attention.{attention}.{{query,key,value}}",
+        "self_attention.output": "attention.output.dense",
+        "feed_forward.{inner,outer}": "{intermediate,output}.dense",
+        "blocks.{0,1}.norm.norm": norms,
+    }
+    return rules(names, "layers.*.", "encoder.layer.*.")
+
+
 RULES = (
     *rules({"stem.{embedding,segment}": "embeddings.{word,token_type}_embeddings"}),
     Rule("embedding_norm.norm", "embeddings.LayerNorm"),
-    *rules(
-        {
-            "self_attention.{query,key,value}": "attention.self.{query,key,value}",
-            "self_attention.output": "attention.output.dense",
-            "feed_forward.{inner,outer}": "{intermediate,output}.dense",
-            "blocks.{0,1}.norm.norm": "{attention.output,output}.LayerNorm",
-        },
-        "layers.*.",
-        "encoder.layer.*.",
-    ),
+    *_encoder_layers("self", "{attention.output,output}.LayerNorm"),
 )
 TABLE = "position.table", "embeddings.position_embeddings"
 PLACES = Key("max_position_embeddings", 512, ("position.max_length",))
@@ -226,10 +101,7 @@ ROBERTA = replace(
     name="roberta",
     architecture="RobertaModel",
     config=ROBERTA_ENCODER,
-    keys=(
-        *(replace(key, default=50265) if key.theirs == "vocab_size" else key for key in KEYS),
-        replace(PLACES, shift=2),
-    ),
+    keys=changed(KEYS, replace(PLACES, shift=2), vocab_size=50265),
     only={**BERT.only, "pad_token_id": 1},
     prefix="roberta.",
     rules=(*RULES, Rule(*TABLE, AFTER_TWO)),
@@ -277,40 +149,42 @@ ROBERTA_MASKED = headed(
 # Encoder–decoder families: T5, BART, Marian and Pegasus.
 
 
-def both(field: str) -> tuple[str, ...]:
-    """Return the paths of a field in the encoder and in the decoder."""
-    return f"encoder.{field}", f"decoder.{field}"
+def both(*fields: str) -> tuple[str, ...]:
+    """Return the paths of fields in the encoder and in the decoder."""
+    return tuple(f"{side}.{field}" for field in fields for side in ("encoder", "decoder"))
+
+
+def _alike(parts: Settings, output_bias: bool = True) -> EncoderDecoder.Config:
+    """Return the config of an encoder and a decoder of the same parts."""
+    encoder, decoder = TransformerEncoder.Config(**parts), TransformerDecoder.Config(**parts)
+    return EncoderDecoder.Config(encoder=encoder, decoder=decoder, output_bias=output_bias)
 
 
 def _scale(settings: Settings) -> float:
     return float(settings["d_model"] ** -0.5) if settings["scale_decoder_outputs"] else 1.0
 
 
-# The last norm of a T5 whose logits are W (h / √D): γ / √D expresses the factor.
-SCALED = Form(
-    lambda theirs, settings: theirs * _scale(settings),
-    lambda ours, there, settings: ours / _scale(settings),
-)
-
-
 def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
     """Return settings with defaults filled in; T5 1.1 has its own, unscaled output table."""
-    proj = str(settings.get("feed_forward_proj", "relu"))
+    proj = str(settings["feed_forward_proj"])
     act = "gelu_new" if proj == "gated-gelu" else proj.removeprefix("gated-")
     for key, value in {"dense_act_fn": act, "is_gated_act": proj.startswith("gated-")}.items():
         if settings.get(key, value) != value:
             raise ExchangeError(f"{key} = {settings[key]!r} contradicts feed_forward_proj = {proj}")
     own = tensors.get("lm_head.weight")
     tied = own is None or torch.equal(own, tensors.get("shared.weight", own))
-    scaled = settings.get("scale_decoder_outputs", settings.get("tie_word_embeddings", True))
-    return settings | {
-        "tie_word_embeddings": tied,
-        "scale_decoder_outputs": scaled,
-        "num_decoder_layers": settings.get("num_decoder_layers") or settings.get("num_layers", 6),
-    }
+    return (
+        {"scale_decoder_outputs": settings["tie_word_embeddings"]}
+        | settings
+        | {
+            "tie_word_embeddings": tied,
+            "num_decoder_layers": settings["num_decoder_layers"] or settings["num_layers"],
+        }
+    )
 
 
-T5_PARTS: dict[str, Any] = {
+PROJECTIONS = {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
+T5_PARTS: Settings = {
     "norm": RMSNorm.Config(),
     "stem": TokenStem.Config(),
     "attention": Attention.Config.parse({"score": "dot", "bias": False}),
@@ -348,17 +222,8 @@ T5 = Family(
         Key("relative_attention_num_buckets", 32, both("position.num_buckets")),
         Key("relative_attention_max_distance", 128, both("position.max_distance")),
         Key("layer_norm_epsilon", 1e-6, both("norm.eps")),
-        Key(
-            "feed_forward_proj",
-            "relu",
-            both("feed_forward.kind"),
-            {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"},
-        ),
-        Key(
-            "dropout_rate",
-            0.1,
-            (*both("dropout"), *both("attention.dropout"), *both("feed_forward.dropout")),
-        ),
+        Key("feed_forward_proj", "relu", both("feed_forward.kind"), PROJECTIONS),
+        Key("dropout_rate", 0.1, both("dropout", "attention.dropout", "feed_forward.dropout")),
         Key("tie_word_embeddings", True, ("tie",), {True: "all", False: "inputs"}),
     ),
     rules=(
@@ -368,16 +233,9 @@ T5 = Family(
                 "output.weight": "lm_head.weight",
                 "{encoder,decoder}.position.table": f"{{encoder,decoder}}.{_BIAS}",
                 "encoder.norm.norm": "encoder.final_layer_norm",
-                "decoder.norm.norm": ("decoder.final_layer_norm", SCALED),
+                # logits are W (h / √D): γ / √D expresses the factor
+                "decoder.norm.norm": ("decoder.final_layer_norm", scaled(_scale)),
             }
-        ),
-        *rules(
-            {
-                "self_attention.{query,key,value,output}": "0.SelfAttention.{q,k,v,o}",
-                "blocks.{0,1}.norm.norm": "{0,1}.layer_norm",
-            },
-            "encoder.layers.*.",
-            "encoder.block.*.layer.",
         ),
         *rules(
             {
@@ -385,8 +243,8 @@ T5 = Family(
                 "cross_attention.{query,key,value,output}": "1.EncDecAttention.{q,k,v,o}",
                 "blocks.{0,1,2}.norm.norm": "{0,1,2}.layer_norm",
             },
-            "decoder.layers.*.",
-            "decoder.block.*.layer.",
+            "{encoder,decoder}.layers.*.",
+            "{encoder,decoder}.block.*.layer.",
         ),
     ),
     rules_of=_t5_feed_forward,
@@ -401,20 +259,21 @@ T5 = Family(
 )
 
 
-_LAYER = {
-    "self_attention.{query,key,value,output}": "self_attn.{q,k,v,out}_proj",
-    "cross_attention.{query,key,value,output}": "encoder_attn.{q,k,v,out}_proj",
-    "feed_forward.{inner,outer}": "{fc1,fc2}",
-}
-_NORMS = {
-    "encoder": {"blocks.{0,1}.norm.norm": "{self_attn,final}_layer_norm"},
-    "decoder": {"blocks.{0,1,2}.norm.norm": "{self_attn,encoder_attn,final}_layer_norm"},
-}
+_EACH = "{encoder,decoder}.", "model.{encoder,decoder}."
 _SIDES = (
     Rule("encoder.stem.embedding", "model.shared"),
     Rule("output.bias", "final_logits_bias", inside(1)),
-    *rules(_LAYER | _NORMS["encoder"], "encoder.layers.*.", "model.encoder.layers.*."),
-    *rules(_LAYER | _NORMS["decoder"], "decoder.layers.*.", "model.decoder.layers.*."),
+    Rule("encoder.layers.*.blocks.1.norm.norm", "model.encoder.layers.*.final_layer_norm"),
+    *rules(
+        {
+            "self_attention.{query,key,value,output}": "self_attn.{q,k,v,out}_proj",
+            "cross_attention.{query,key,value,output}": "encoder_attn.{q,k,v,out}_proj",
+            "feed_forward.{inner,outer}": "{fc1,fc2}",
+            "blocks.{0,1,2}.norm.norm": "{self_attn,encoder_attn,final}_layer_norm",
+        },
+        "{encoder,decoder}.layers.*.",
+        "model.{encoder,decoder}.layers.*.",
+    ),
 )
 _KEYS = (
     Key("d_model", 1024, both("hidden_size")),
@@ -431,13 +290,6 @@ _KEYS = (
     Key("activation_dropout", 0.0, both("feed_forward.dropout")),
     Key("tie_word_embeddings", True, ("tie",), {True: "all"}),
 )
-
-
-def _with(keys: tuple[Key, ...], **defaults: object) -> tuple[Key, ...]:
-    """Return the same keys with other defaults."""
-    return tuple(replace(key, default=defaults.get(key.theirs, key.default)) for key in keys)
-
-
 _COPIES = {
     "lm_head.weight": "model.shared.weight",
     "model.encoder.embed_tokens.weight": "model.shared.weight",
@@ -449,7 +301,7 @@ _OLDER = {
 }  # fmt: skip
 
 
-BART_PARTS: dict[str, Any] = {
+BART_PARTS: Settings = {
     "norm_order": "post",
     "stem": TokenStem.Config(),
     "position": Learned.Config(),
@@ -460,11 +312,7 @@ BART_PARTS: dict[str, Any] = {
 BART = Family(
     name="bart",
     architecture="BartForConditionalGeneration",
-    config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**BART_PARTS),
-        decoder=TransformerDecoder.Config(**BART_PARTS),
-        output_bias=True,
-    ),
+    config=_alike(BART_PARTS),
     keys=(
         Key("vocab_size", 50265, ()),
         *_KEYS,
@@ -475,17 +323,8 @@ BART = Family(
     prefix="model.",
     rules=(
         *_SIDES,
-        *rules(
-            {
-                "{encoder,decoder}.position.table": (
-                    "model.{encoder,decoder}.embed_positions",
-                    AFTER_TWO,
-                ),
-                "{encoder,decoder}.embedding_norm.norm": (
-                    "model.{encoder,decoder}.layernorm_embedding"
-                ),
-            }
-        ),
+        *rules({"position.table": ("embed_positions", AFTER_TWO)}, *_EACH),
+        *rules({"embedding_norm.norm": "layernorm_embedding"}, *_EACH),
     ),
     copies=_COPIES,
     optional=("final_logits_bias",),
@@ -497,11 +336,7 @@ MARIAN_PARTS = BART_PARTS | {"position": SinusoidalHalves.Config(), "embedding_n
 MARIAN = Family(
     name="marian",
     architecture="MarianMTModel",
-    config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**MARIAN_PARTS),
-        decoder=TransformerDecoder.Config(**MARIAN_PARTS),
-        output_bias=True,
-    ),
+    config=_alike(MARIAN_PARTS),
     keys=(Key("vocab_size", 58101, ()), *_KEYS),
     only={"share_encoder_decoder_embeddings": True, "is_encoder_decoder": True},
     older=_OLDER | {"normalize_embedding": False, "static_position_embeddings": True},
@@ -518,25 +353,19 @@ PEGASUS = replace(
     MARIAN,
     name="pegasus",
     architecture="PegasusForConditionalGeneration",
-    config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**MARIAN_PARTS | {"norm_order": "pre"}),
-        decoder=TransformerDecoder.Config(**MARIAN_PARTS | {"norm_order": "pre"}),
-        output_bias=True,
-    ),
+    config=_alike(MARIAN_PARTS | {"norm_order": "pre"}),
     keys=(Key("vocab_size", 50265, ()), Key("max_position_embeddings", 1024, ()), *_KEYS),
     waves=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
     only={"is_encoder_decoder": True},
     older={**MARIAN.older, "normalize_before": True, "add_final_layer_norm": True},
-    rules=(*_SIDES, *rules({"{encoder,decoder}.norm.norm": "model.{encoder,decoder}.layer_norm"})),
+    rules=(*_SIDES, *rules({"norm.norm": "layer_norm"}, *_EACH)),
     finish=dict,
 )
-
-_PRE = MARIAN_PARTS | {"norm_order": "pre", "position": LaterHalves.Config()}
 
 
 def _waves(settings: Settings, tensors: Tensors) -> Settings:
     """Return settings with the base of θ_j = 10,000^(−j / (D/2 − 1))."""
-    size = settings.get("d_model", 1024)
+    size = settings["d_model"]
     return settings | {"wave_base": 10_000.0 ** (size / (size - 2))}
 
 
@@ -545,7 +374,7 @@ def _without_waves(settings: Settings) -> Settings:
     base, needed = settings["wave_base"], _waves(settings, {})["wave_base"]
     if base != needed:
         raise ExchangeError(f"m2m_100 does not support position.base = {base}: only {needed} fits")
-    return {name: value for name, value in settings.items() if name != "wave_base"}
+    return without(settings, "wave_base")
 
 
 # M2M100 and NLLB-200: languages are tokens, positions count from 2.
@@ -553,12 +382,12 @@ M2M100 = replace(
     PEGASUS,
     name="m2m_100",
     architecture="M2M100ForConditionalGeneration",
-    config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**_PRE), decoder=TransformerDecoder.Config(**_PRE)
+    config=_alike(
+        MARIAN_PARTS | {"norm_order": "pre", "position": LaterHalves.Config()}, output_bias=False
     ),
     keys=(
         Key("vocab_size", 128112, ()),
-        *_with(_KEYS, activation_function="relu", scale_embedding=True, attention_dropout=0.1),
+        *changed(_KEYS, activation_function="relu", scale_embedding=True, attention_dropout=0.1),
         Key("wave_base", None, both("position.base")),
         Key("pad_token_id", 1, both("position.first"), shift=-1),
     ),
@@ -569,18 +398,12 @@ M2M100 = replace(
     finish=_without_waves,
 )
 
-_NORMED = BART_PARTS | {"norm_order": "pre"}
-
 # mBART: BART with the norm before each sub-layer.
 MBART = replace(
     BART,
     name="mbart",
     architecture="MBartForConditionalGeneration",
-    config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**_NORMED),
-        decoder=TransformerDecoder.Config(**_NORMED),
-        output_bias=True,
-    ),
+    config=_alike(BART_PARTS | {"norm_order": "pre"}),
     rules=(*BART.rules, PEGASUS.rules[-2], PEGASUS.rules[-1]),
     older={**BART.older, "normalize_before": True, "add_final_layer_norm": True},
 )
@@ -589,12 +412,12 @@ MT5 = replace(
     T5,
     name="mt5",
     architecture="MT5ForConditionalGeneration",
-    keys=_with(
+    keys=changed(
         T5.keys, vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6,
         feed_forward_proj="gated-gelu", tie_word_embeddings=False,
     ),
     complete=lambda settings, tensors: _t5_complete(
-        {"num_layers": 8} | settings | {"scale_decoder_outputs": False}, tensors
+        settings | {"scale_decoder_outputs": False}, tensors
     ),
     finish=lambda settings: settings | {"scale_decoder_outputs": False},
 )  # fmt: skip
@@ -605,8 +428,8 @@ MT5 = replace(
 
 def _places(settings: Settings) -> int:
     """Return the number of positions: the patches of a picture and the class token."""
-    height, width = sides(settings.get("image_size", 224))
-    patch: Any = settings.get("patch_size", 16)
+    height, width = sides(settings["image_size"])
+    patch: Any = settings["patch_size"]
     if not isinstance(patch, int):
         raise ExchangeError(f"patch_size = {patch!r}: only square patches (one number) fit")
     return (height // patch) * (width // patch) + 1
@@ -615,7 +438,8 @@ def _places(settings: Settings) -> int:
 def _complete(settings: Settings, tensors: Tensors) -> Settings:
     """Return settings in which unnamed labels have numbers."""
     numbered = {n: f"LABEL_{n}" for n in range(settings.get("num_labels", 2))}
-    return {"id2label": numbered} | settings | {"places": _places(settings)}
+    named = {"id2label": settings.get("id2label") or numbered}
+    return settings | named | {"places": _places(settings)}
 
 
 def _finish(settings: Settings) -> Settings:
@@ -626,7 +450,7 @@ def _finish(settings: Settings) -> Settings:
             f"vit has no place for encoder.position.max_length = {places}: a picture of "
             f"{settings['image_size']} has {needed} places, the class token included"
         )
-    return {name: value for name, value in settings.items() if name != "places"}
+    return without(settings, "places")
 
 
 ENCODER = TransformerEncoder.Config(
@@ -644,8 +468,6 @@ VIT = Family(
         Key("places", None, ("position.max_length",)),
         *SIZES,
         Key("layer_norm_eps", 1e-12, ("norm.eps",)),
-        Key("hidden_dropout_prob", 0.0, ("dropout",)),
-        Key("attention_probs_dropout_prob", 0.0, ("attention.dropout",)),
     ),
     only={"qkv_bias": True},
     prefix="vit.",
@@ -654,16 +476,7 @@ VIT = Family(
         Rule("stem.patches", "embeddings.patch_embeddings.projection"),
         Rule("position.table.weight", "embeddings.position_embeddings", inside(1)),
         Rule("norm.norm", "layernorm"),
-        *rules(
-            {
-                "self_attention.{query,key,value}": "attention.attention.{query,key,value}",
-                "self_attention.output": "attention.output.dense",
-                "feed_forward.{inner,outer}": "{intermediate,output}.dense",
-                "blocks.{0,1}.norm.norm": "layernorm_{before,after}",
-            },
-            "layers.*.",
-            "encoder.layer.*.",
-        ),
+        *_encoder_layers("attention", "layernorm_{before,after}"),
     ),
     heads=("pooler.", "vit.pooler.", "vit.embeddings.mask_token", "decoder."),
     complete=_complete,
@@ -672,7 +485,7 @@ VIT = Family(
 
 VIT_LABELS = headed(
     VIT,
-    keys=(Key("id2label", {0: "LABEL_0", 1: "LABEL_1"}, ()),),
+    keys=(Key("id2label", None, ()),),
     rules=(Rule("output", "classifier"),),
     also={},
     architecture="ViTForImageClassification",
@@ -682,6 +495,7 @@ VIT_LABELS = headed(
 )
 
 FAMILIES = (  # for one model_type those with a head come first
-    *(GPT2, LLAMA, BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
+    *DECODERS,
+    *(BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
     *(T5, BART, MARIAN, PEGASUS, M2M100, MBART, MT5, VIT_LABELS, VIT),
 )

@@ -35,7 +35,8 @@ IDLE = """
     max_new_tokens encoder_no_repeat_ngram_size exponential_decay_length_penalty
     remove_invalid_values is_decoder n_ctx n_positions max_position_embeddings num_hidden_layers
     extra_pos_embeddings vocab_size decoder_vocab_size scale_decoder_outputs num_channels image_size
-    rope_parameters rope_scaling places tie_word_embeddings dense_act_fn is_gated_act
+    rope_parameters rope_scaling rope_theta rope_local_base_freq sliding_window_pattern
+    cache_implementation places tie_word_embeddings dense_act_fn is_gated_act
 """
 IDLE_FORMS = re.compile(r"_.*|summary_.*|pooler_\w*size|pooler_num_.*|.*(drop|dropout|_token_id)")
 
@@ -99,6 +100,14 @@ AFTER_TWO = Form(
 )
 
 
+def scaled(factor: Callable[[Settings], float], less: float = 0.0) -> Form:
+    """Return the form of a tensor that is divided by a factor, and then less by a number."""
+    return Form(
+        lambda theirs, settings: (theirs + less) * factor(settings),
+        lambda ours, there, settings: ours / factor(settings) - less,
+    )
+
+
 def third(number: int) -> Form:
     """Return the form of queries, keys or values, concatenated in a transposed matrix."""
     return Form(
@@ -150,9 +159,10 @@ def rules(
 
 
 def _each(name: str) -> list[str]:
-    before, _, rest = name.partition("{")
+    before, brace, rest = name.partition("{")
     parts, _, behind = rest.partition("}")
-    return [f"{before}{part}{behind}" for part in parts.split(",")]
+    names = (f"{before}{part}{behind}" for part in parts.split(","))
+    return [each for name in names for each in _each(name)] if brace else [name]
 
 
 @dataclass(frozen=True)
@@ -166,7 +176,7 @@ class Key:
     theirs: str
     default: Any
     ours: tuple[str, ...]
-    values: Mapping[Any, Any] | None = None
+    values: Mapping[Any, object] | None = None
     shift: int = 0
 
     def read(self, settings: Settings) -> object:
@@ -187,51 +197,94 @@ class Key:
         if self.values is not None:
             names = [theirs for theirs, ours in self.values.items() if ours == value]
             return names[0] if names else self.default
-        if value is None or not self.shift:
-            return self.default if value is None else value
-        assert isinstance(value, int)
-        return value + self.shift
+        if value is None:
+            return self.default
+        return value + self.shift if isinstance(value, int) and self.shift else value
+
+
+def changed(
+    keys: tuple[Key, ...], *own: Key, gone: tuple[str, ...] = (), **defaults: object
+) -> tuple[Key, ...]:
+    """Return keys with other defaults, without those ``gone``; ``own`` are new, or replace some."""
+    apart = {*gone, *(key.theirs for key in own)}
+    same = (replace(key, default=defaults.get(key.theirs, key.default)) for key in keys)
+    return (*(key for key in same if key.theirs not in apart), *own)
+
+
+def without(settings: Settings, *names: str) -> Settings:
+    """Return the other settings."""
+    return {name: value for name, value in settings.items() if name not in names}
+
+
+ROPES = {  # kinds of rotations, ours, and our names of their settings besides rope_theta
+    "default": ("rope", {}),
+    "linear": ("rope_linear", {"factor": "factor"}),
+    "llama3": (
+        "rope_llama3",
+        {
+            "factor": "factor",
+            "low_freq_factor": "low",
+            "high_freq_factor": "high",
+            "original_max_position_embeddings": "length",
+        },
+    ),
+}
+
+
+class Rope(Key):
+    """A key whose value is a table of the kind of a rotation and its settings."""
+
+    def read(self, settings: Settings) -> object:
+        table: Any = look_up(settings, self.theirs)
+        kind, names = ROPES.get(table["rope_type"], ("", {}))
+        unknown = table.keys() - {"rope_type", "rope_theta", *names}
+        if not kind or any(table[n] not in (None, 1.0) for n in unknown) or names.keys() - table:
+            able = "; ".join(", ".join((name, *own)) for name, (_, own) in ROPES.items())
+            raise ExchangeError(
+                f"rope_type = {table['rope_type']!r}: {table} is not supported; supported are, "
+                f"with their settings: {able}"
+            )
+        fields = {ours: table[name] for name, ours in names.items()}
+        return {"kind": kind, "base": table["rope_theta"]} | fields
+
+    def write(self, tree: Tree) -> object:
+        own: Any = look_up(tree, self.ours[0])
+        for name, (kind, names) in ROPES.items():
+            if isinstance(own, dict) and own["kind"] == kind:
+                fields = {theirs: own[ours] for theirs, ours in names.items()}
+                return {"rope_type": name, "rope_theta": own["base"]} | fields
+        return {"rope_type": "default", "rope_theta": 10_000.0}
 
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of model with one ``model_type``, described in our terms.
-
-    ``config``     ours, with the kinds that all of them share
-    ``head``       a tensor that only this one among several with its ``model_type`` has
-    ``rules_of``   rules that depend on settings
-    ``only``       keys for which we support a single value
-    ``older``      the same for files of earlier versions, which are not written
-    ``prefix``     what precedes names if the model has a head
-    ``copies``     names under which a tied tensor may be stored again, and its first name
-    ``heads``      prefixes of the names of parts that we do not support
-    ``computed``   suffixes of the names of tensors that are not weights
-    ``optional``   names that mean zeros if they are absent
-    ``waves``      tables of sines and cosines that are written although they are not learned
-    ``complete``   adds what config.json leaves open; ``finish`` what it also requires
-    """
+    """A kind of model with one ``model_type``, described in our terms."""
 
     name: str
     architecture: str
-    config: Config
+    config: Config  # ours, with the kinds that all of them share
     keys: tuple[Key, ...]
     rules: tuple[Rule, ...]
-    rules_of: Callable[[Settings], tuple[Rule, ...]] = lambda settings: ()
-    only: Mapping[str, object] = field(default_factory=dict)
-    older: Mapping[str, object] = field(default_factory=dict)
+    rules_of: Callable[[Settings], tuple[Rule, ...]] = lambda settings: ()  # further ones
+    only: Mapping[str, object] = field(default_factory=dict)  # keys with one supported value
+    older: Mapping[str, object] = field(default_factory=dict)  # such keys that are not written
+    # of several with one ``model_type``: the settings it is for, and a tensor that only it has
+    when: Callable[[Settings], bool] = lambda settings: True
     head: str | None = None
-    prefix: str = ""
-    copies: Mapping[str, str] = field(default_factory=dict)
-    heads: tuple[str, ...] = ()
-    computed: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    waves: tuple[str, ...] = ()
+    prefix: str = ""  # what precedes names if the model has a head
+    copies: Mapping[str, str] = field(default_factory=dict)  # other names of tied tensors
+    heads: tuple[str, ...] = ()  # prefixes of the names of parts that we do not support
+    computed: tuple[str, ...] = ()  # suffixes of the names of tensors that are not weights
+    optional: tuple[str, ...] = ()  # names that mean zeros if they are absent
+    zeros: tuple[str, ...] = ()  # suffixes of the names of ours that theirs lack: zeros
+    waves: tuple[str, ...] = ()  # tables of sines that are written although they are not learned
+    # adds what config.json and the defaults of keys leave open; adds what it also requires
     complete: Callable[[Settings, Tensors], Settings] = lambda settings, tensors: settings
     finish: Callable[[Settings], Settings] = dict
 
     def completed(self, settings: Settings, tensors: Tensors) -> Settings:
         """Return settings in which every key has a value."""
-        return {key.theirs: key.default for key in self.keys} | self.complete(settings, tensors)
+        return self.complete({key.theirs: key.default for key in self.keys} | settings, tensors)
 
     def ends(self, settings: Settings) -> tuple[Input | Labels, ...]:
         """Return what else our model is built with: vocabularies, or pictures and their labels."""
@@ -272,7 +325,9 @@ class Family:
         Raises `ExchangeError` with those of our fields that have no key.
         """
         tree = _explicit(config.tree())
-        settings = {key.theirs: key.write(tree) for key in self.keys} | dict(self.only)
+        settings = dict(self.only)
+        for key in self.keys:
+            settings = _set(settings, key.theirs, key.write(tree))
         back = _explicit(self.read_config(settings).tree())
         wrong = [
             f"{path} = {look_up(tree, path)!r} (there it is {look_up(back, path)!r})"
@@ -336,9 +391,7 @@ def _paths(tree: Tree, before: str = "") -> list[str]:
 
 def _explicit(tree: Tree) -> Tree:
     """Return a tree with explicit heads of each attention and their size."""
-    filled: dict[str, Any] = {
-        k: _explicit(v) if isinstance(v, dict) else v for k, v in tree.items()
-    }
+    filled: Settings = {k: _explicit(v) if isinstance(v, dict) else v for k, v in tree.items()}
     for name in ("attention", "cross_attention"):
         if name in filled and "hidden_size" in filled:
             heads = filled["num_heads"]

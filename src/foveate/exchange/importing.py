@@ -12,6 +12,7 @@ from pathlib import Path
 from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Symbol, Tokenizer, bounded, is_failure
 from foveate.decode.beam import Greedy
 from foveate.decode.search import Search
+from foveate.exchange import published
 from foveate.exchange.base import ExchangeError, appearing
 from foveate.exchange.huggingface import (
     CONFIG,
@@ -23,19 +24,14 @@ from foveate.exchange.huggingface import (
 )
 from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
 from foveate.exchange.marian import FAMILY, marian_search, options_of, read_marian
-from foveate.exchange.published import (
-    PublishedVocabulary,
-    hub_vocabulary,
-    marian_vocabulary,
-    piece_vocabulary,
-    pieces_of,
-    renumbered,
-    search_of,
-)
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel
 from foveate.run import RunConfig, load
 from foveate.run.pack import keep
+from foveate.system import free_memory
+from foveate.tasks.base import Task
+from foveate.tasks.language import Language
 from foveate.tasks.translation import Translation
 from foveate.train import stored
 from foveate.train.checkpoint import path_of
@@ -43,7 +39,7 @@ from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 VERSION = 1  # of how folders are read: a later one reads them again
-Opened = tuple[EncoderDecoder, PublishedVocabulary, Search.Config]
+Opened = tuple[EncoderDecoder | LanguageModel, published.PublishedVocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
 
@@ -71,18 +67,20 @@ def import_from(source: Path, out: Path) -> str:
 
 def _run(source: Path, out: Path) -> str:
     model, vocabulary, search = opened(source)
-    sides = vocabulary.source, vocabulary.target
-    task = Translation.Config(
-        source="{split}.source",
-        target="{split}.target",
-        tokenizer=sides[0].config,
-        joint=sides[0].text() == sides[1].text(),
+    sides = {"source": vocabulary.source, "target": vocabulary.target}
+    files = "task.source='data/{split}.en' task.target='data/{split}.fr'"
+    kind, joint = vocabulary.source.config, sides["source"].text() == sides["target"].text()
+    task: Task.Config = Translation.Config(
+        source="{split}.source", target="{split}.target", tokenizer=kind, joint=joint
     )
+    if isinstance(model, LanguageModel):
+        sides, files = {"text": vocabulary.source}, "task.text='data/{split}.txt'"
+        task = Language.Config(text="{split}.txt", tokenizer=kind, block_length=vocabulary.reach)
     config = RunConfig(task=task, model=model.config, decode=search)
     with appearing(out) as place:
         place.mkdir()
         write_text(place / "config.toml", config.toml())
-        for side, tokenizer in zip(("source", "target"), sides, strict=True):
+        for side, tokenizer in sides.items():
             tokenizer.save(place / f"{side}.tokenizer.json")
         first = path_of(place, 0)  # only weights, from which training begins
         with sealed_folder(first, stored.run_files(place, first)) as folder:
@@ -90,9 +88,8 @@ def _run(source: Path, out: Path) -> str:
         load(place)
     keep(load(out))
     return (
-        f"{out}: a run of {source}, {sides[0].vocab_size:,} pieces; to train it further: foveate "
-        f"train {out}/config.toml task.source='data/{{split}}.en' task.target='data/{{split}}.fr' "
-        "train.max_steps=1000 (the names of your files)"
+        f"{out}: a run of {source}, {vocabulary.source.vocab_size:,} pieces; to train it further: "
+        f"foveate train {out}/config.toml {files} train.max_steps=1000 (the names of your files)"
     )
 
 
@@ -115,33 +112,50 @@ def cached_run(folder: Path) -> Path:
 
 
 def opened(source: Path) -> Opened:
-    """Return the translator in a folder, its vocabulary in our order, and its search."""
+    """Return the model in a folder, its vocabulary in our order, and its search."""
     if not (source / CONFIG).is_file() and (models := sorted(source.glob("*.npz"))):
         return _marian(models, source)
+    _check_memory(source)
     model = from_huggingface(source)
-    if not isinstance(model, EncoderDecoder):
-        raise ExchangeError(
-            f"{source} is a {type(model).__name__}: only translators become runs; in Python "
-            f"foveate.exchange.huggingface.from_huggingface gives you the model, and "
-            "[start] the weights of a run of yours"
-        )
     settings, generation = read_settings(source / CONFIG), source / "generation_config.json"
     also = read_settings(generation) if generation.is_file() else {}
-    if (source / "source.spm").is_file():
-        own = marian_vocabulary(source, settings)
-        return renumbered(model, own.order), own, search_of(settings, also)
-    if not is_ours(source / "tokenizer.json"):
-        own = hub_vocabulary(source, settings, settings | also)
-        return renumbered(model, own.order), own, search_of(settings, also)
-    tokenizer = read_tokenizer(source / "tokenizer.json")
-    if tokenizer.vocab_size != len(model.output.weight):
+    if isinstance(model, LanguageModel):
+        own = published.text_vocabulary(source, settings | also)
+        return published.renumbered(model, own.order, ()), own, published.sampling_of(also)
+    if not isinstance(model, EncoderDecoder):
         raise ExchangeError(
-            f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
-            f"{len(model.output.weight)}: take both from the same folder"
+            f"{source} is a {type(model).__name__}: only translators and language models become "
+            "runs; in Python foveate.exchange.huggingface.from_huggingface gives you the model, "
+            "and [start] the weights of a run of yours"
         )
-    _check_ends(source)
-    own = PublishedVocabulary(tokenizer, tokenizer, range(tokenizer.vocab_size))
-    return model, own, Greedy.Config()
+    if (source / "source.spm").is_file():
+        own = published.marian_vocabulary(source, settings)
+    elif (tokenizer := read_tokenizer(source / "tokenizer.json")) is None:
+        own = published.hub_vocabulary(source, settings, settings | also)
+    else:
+        size, rows = tokenizer.vocab_size, len(model.output.weight)
+        if size != rows:
+            raise ExchangeError(
+                f"{source}: tokenizer.json has {size} pieces, the weights {rows}: take both from "
+                "the same folder"
+            )
+        _check_ends(source)
+        own = published.PublishedVocabulary(tokenizer, tokenizer, range(size))
+        return model, own, Greedy.Config()
+    return published.renumbered(model, own.order), own, published.search_of(settings, also)
+
+
+def _check_memory(source: Path) -> None:
+    """Raise `ExchangeError` if two copies of the weights in fp32 are more than the free memory."""
+    settings = read_settings(source / CONFIG)
+    half = str(settings.get("dtype") or settings.get("torch_dtype")) in ("bfloat16", "float16")
+    sizes = [path.stat().st_size for path in source.glob("*.safetensors")]
+    needed, free = 2 * sum(sizes) * (2 if half else 1), free_memory()
+    if free is not None and needed > free:
+        raise ExchangeError(
+            f"{source}: to open it takes {needed / 2**30:.1f} GiB of memory, twice its weights in "
+            f"fp32, and {free / 2**30:.1f} are free; take a smaller model, or a larger machine"
+        )
 
 
 def _marian(models: Sequence[Path], source: Path) -> Opened:
@@ -151,11 +165,11 @@ def _marian(models: Sequence[Path], source: Path) -> Opened:
     settings, tensors = read_marian(models[0])
     model = model_of(FAMILY, settings, tensors, models[0], models[0])
     assert isinstance(model, EncoderDecoder)
-    own = piece_vocabulary(source / "vocab.spm", settings)
+    own = published.piece_vocabulary(source / "vocab.spm", settings)
     decoder = source / "decoder.yml"
     options = options_of(decoder.read_text("utf-8")) if decoder.is_file() else {}
     never = (PAD,) if options.get("allow-unk") == "true" else (UNK, PAD)
-    return renumbered(model, own.order, never), own, marian_search(options)
+    return published.renumbered(model, own.order, never), own, marian_search(options)
 
 
 def _check_ends(source: Path) -> None:
@@ -173,47 +187,27 @@ def _check_ends(source: Path) -> None:
                 )
 
 
-def is_ours(path: Path) -> bool:
-    """Return whether the first pieces of a tokenizer.json are our special ones, in our order."""
-    tree = read_json(path, "take the whole folder")
-    try:
-        return all(dict(pieces_of(tree)).get(name) == i for i, name in enumerate(SPECIALS))
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return True  # of which `read_tokenizer` says what is wrong
+def read_tokenizer(path: Path) -> Tokenizer | None:
+    """Read a tokenizer.json with pieces over bytes; None if its first pieces are not our special
+    ones, in our order.
 
-
-def read_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer.json with pieces over bytes and our four special pieces.
-
-    Raises `ExchangeError` with the differences.
+    Raises `ExchangeError` with the reason if it is none.
     """
     tree = read_json(path, FAST)
     try:
-        kind = str(tree.get("model", {}).get("type", "none")).lower()
-        listed = tree.get("model", {}).get("vocab", {})
-        pieces = enumerate(listed) if isinstance(listed, list) else ()
-        ids = {str(p): i for i, (p, _) in pieces} or dict(listed)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {FAST}") from None
-    others = [name for i, name in enumerate(SPECIALS) if ids.get(name) != i]
-    if kind not in ("bpe", "unigram") or others:
-        raise ExchangeError(
-            f"{path}: a tokenizer of the kind {kind} in which {', '.join(others) or 'nothing'} "
-            f"stands elsewhere: ours have {', '.join(SPECIALS)} as pieces 0 to 3 of a bpe or "
-            "unigram over bytes; from_huggingface reads the weights alone"
-        )
-    rest = tree | {"post_processor": None, "added_tokens": []}
-    config = {"kind": kind, "vocab_size": max(len(ids), 4 + 256)}
-    tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
-    try:
-        tokenizer._restore(rest)
-        same = tokenizer.decode(tokenizer.encode("an élan ☃").ids) == "an élan ☃"
+        ids = dict(published.pieces_of(tree))
+        if any(ids.get(name) != i for i, name in enumerate(SPECIALS)):
+            return None
+        kind, size = str(tree["model"]["type"]).lower(), len(tree["model"]["vocab"])
+        config = {"kind": kind, "vocab_size": max(size, len(SPECIALS) + 256)}
+        tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
+        tokenizer._restore(tree | {"post_processor": None, "added_tokens": []})
+        if tokenizer.decode(tokenizer.encode("an élan ☃").ids) != "an élan ☃":
+            raise ValueError("texts do not come back unchanged")
     except BaseException as error:
         if not is_failure(error):
             raise
-        raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
-    if not same:
-        raise ExchangeError(f"{path}: texts do not come back unchanged; it is not over bytes")
+        raise ExchangeError(f"{path}: not a tokenizer over bytes ({error!r}); {FAST}") from None
     return tokenizer
 
 

@@ -4,18 +4,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface_families import MARIAN, both
 from foveate.exchange.huggingface_rules import Family, Key, Settings
+from foveate.exchange.published import greedy_or_beam
 
 # What transformers computes otherwise than Marian in spite of the same weights: ε of norms, and the
 # waves of positions, of which the longest has a period of 2π · 10,000 only in Marian.
@@ -124,17 +123,6 @@ def marian_search(options: Mapping[str, str]) -> Search.Config:
 
     ``normalize`` is α of |y|^α; outputs may be ``max-length-factor`` times as long as the source.
     """
-    limits: dict[str, Any] = {
-        "max_ratio": float(options.get("max-length-factor", 3)),
-        "max_extra": 1,
-    }
-    width = int(options.get("beam-size", 12))
-    if width == 1:
-        return Greedy.Config(**limits)
-    return Beam.Config(
-        beam_size=width,
-        length_penalty=float(options.get("normalize", 0)),
-        length_offset=0.0,
-        stop="shrink",
-        **limits,
-    )
+    limits: Settings = {"max_ratio": float(options.get("max-length-factor", 3)), "max_extra": 1}
+    width, penalty = int(options.get("beam-size", 12)), float(options.get("normalize", 0))
+    return greedy_or_beam(width, penalty, "shrink", limits)

@@ -9,23 +9,30 @@ C, packed files, pages) needs to know nothing of it.
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import tokenizers as rust
 import torch
 
-from foveate.data.published import Published
-from foveate.data.sentencepiece import TAG, UNKNOWN, SentencePiece, SentencePieceModel
-from foveate.data.tokenizer import BOS, PAD, UNK, Tokenizer, bounded
+from foveate.data.published import Published, special_pieces
+from foveate.data.sentencepiece import MARK, UNKNOWN, SentencePiece, SentencePieceModel
+from foveate.data.tokenizer import BOS, PAD, TAG, UNK, Tokenizer, bounded
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.sample import Sample
 from foveate.decode.search import Search
+from foveate.errors import UserError
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAST, read_json, read_settings
 from foveate.exchange.huggingface_rules import Settings, Tensors
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel
 from foveate.nn.spec import Tokens
 
+Written = TypeVar("Written", EncoderDecoder, LanguageModel)
+LONGEST = 4096  # tokens of a text that are read at once, at most
 RARE = 30.0  # below the lowest bias: a piece that no output has, with p < 1e-13 of the likeliest
 BOTH_SIDES = ("m2m_100", "mbart")  # a language begins sources and outputs
 LANGUAGE = re.compile(r"_*([a-z]{2,3}(?:_[A-Za-z]{2,4})?)_*")
@@ -42,6 +49,22 @@ class PublishedVocabulary:
     source: Tokenizer
     target: Tokenizer
     order: Sequence[int]
+    reach: int = 0  # tokens that a language model reads at once
+
+
+@contextmanager
+def fitting_pieces(path: Path) -> Iterator[None]:
+    """Raise `ExchangeError` if the block fails: a file of pieces that does not fit config.json."""
+    try:
+        yield
+    except UserError:
+        raise
+    except FileNotFoundError as error:
+        raise ExchangeError(f"{error.filename}: no such file; take the whole folder") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ExchangeError(
+            f"{path} does not fit config.json ({error!r}): take both from the same folder"
+        ) from None
 
 
 def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
@@ -54,40 +77,27 @@ def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         raise ExchangeError(
             f"{folder / 'target_vocab.json'}: a vocabulary for each side is not supported yet"
         )
-    try:
+    with fitting_pieces(path):
         ids = json.loads(bounded(path))
         size = 1 + max(ids.values())
         if sorted(ids.values()) != list(range(size)) or size != settings["vocab_size"]:
             raise ValueError(f"{len(ids):,} pieces for {settings['vocab_size']:,} ids")
         pad, end = settings["pad_token_id"], settings["eos_token_id"]
         order = with_tags(ids, (ids["<unk>"], pad, settings["decoder_start_token_id"], end))
-    except FileNotFoundError:
-        raise ExchangeError(f"{path}: no such file; take the whole folder") from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ExchangeError(
-            f"{path} does not fit config.json ({error!r}): take both from the same folder"
-        ) from None
-    for name in ("source.spm", "target.spm"):
-        if not (folder / name).is_file():
-            raise ExchangeError(f"{folder / name}: no such file; take the whole folder")
-    source, target = (
-        SentencePiece.of_model(SentencePieceModel.read(folder / name), ids, order)
-        for name in ("source.spm", "target.spm")
-    )
+        models = [SentencePieceModel.read(folder / f"{side}.spm") for side in ("source", "target")]
+        source, target = (SentencePiece.of_model(model, ids, order) for model in models)
     return PublishedVocabulary(source, target, order)
 
 
 def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
     """Read a SentencePiece model whose pieces are numbered as the rows of a Marian model.
 
-    Raises `ExchangeError` if there are not as many as config.json says.
+    Raises `ExchangeError` if there are not as many.
     """
-    if not path.is_file():
-        raise ExchangeError(f"{path}: no such file; take the whole folder")
-    model = SentencePieceModel.read(path)
-    names = [text for text, _, _ in model.pieces]
+    with fitting_pieces(path):
+        model = SentencePieceModel.read(path)
     unknown = [kind for _, _, kind in model.pieces].index(UNKNOWN)
-    ids, pad = {name: i for i, name in enumerate(names)}, len(names)
+    ids, pad = {text: i for i, (text, _, _) in enumerate(model.pieces)}, len(model.pieces)
     if settings["vocab_size"] != pad + 1 or len(ids) != pad:
         raise ExchangeError(
             f"{path} has {pad:,} pieces, the model {settings['vocab_size'] - 1:,}: take both from "
@@ -99,42 +109,87 @@ def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
     return PublishedVocabulary(tokenizer, tokenizer, order)
 
 
+class HubPieces:
+    """The pieces of a tokenizer.json, by name and by id, the ids ``around`` each text, and that of
+    the ``unknown`` piece, −1 if the model has none.
+
+    Raises ``ValueError`` for ids that have no row in a table of ``rows``.
+    """
+
+    def __init__(self, tree: Settings, rows: int) -> None:
+        self.tree, self.rows = tree, rows
+        self.ids = {piece: int(i) for piece, i in pieces_of(tree)}
+        self.names = {i: piece for piece, i in self.ids.items()}
+        if not 0 <= min(self.names) <= max(self.names) < rows:
+            raise ValueError(f"{max(self.names) + 1:,} pieces for {rows:,} ids")
+        self.around: list[int] = rust.Tokenizer.from_str(json.dumps(tree)).encode("").ids
+        unknown, name = (tree["model"].get(key) for key in ("unk_id", "unk_token"))
+        self.unknown: int = self.ids.get(name, -1) if unknown is None else unknown
+
+    def tokenizer(self, order: list[int], **own: object) -> Published:
+        """Return the tokenizer of a text or side with its `Published.of_json` settings."""
+        names = [self.names.get(i, f"<row_{i}>") for i in order]
+        return Published.of_json(self.tree, names, order, **own)
+
+
 def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> PublishedVocabulary:
-    """Read tokenizer.json, as transformers saves it beside a model of any family.
+    """Read tokenizer.json, as transformers saves it beside a translator of any family.
 
     A language is a special piece of M2M100 and mBART, at the start of sources and of outputs, or a
     piece like ``<2fr>`` (T5, MADLAD). Raises `ExchangeError` if it does not fit config.json.
     """
     path = folder / "tokenizer.json"
     tree = read_json(path, FAST)
-    try:
-        ids = {piece: int(i) for piece, i in pieces_of(tree)}
-        rows = int(settings["vocab_size"])
-        if not 0 <= min(ids.values()) <= max(ids.values()) < rows:
-            raise ValueError(f"{max(ids.values()) + 1:,} pieces for {rows:,} ids")
+    with fitting_pieces(path):
+        pieces = HubPieces(tree, int(settings["vocab_size"]))
         end, forced = settings["eos_token_id"], generation.get("forced_bos_token_id")
         pad, start = settings["pad_token_id"], settings["decoder_start_token_id"]
-        special = [_unknown(folder, tree, ids), pad, start, end]
-        tags = {i: p[2:-1] for p, i in ids.items() if re.fullmatch(r"<2[^<>\s:]+>", p)}
+        tags = {i: piece[2:-1] for piece, i in pieces.ids.items() if TAG.fullmatch(piece)}
         if settings["model_type"] in BOTH_SIDES:
-            tags = _languages(tree, ids)
+            tags = _languages(pieces)
             first, openers = _default_source(folder, tags), list(tags)
         else:
-            *begun, last = rust.Tokenizer.from_str(json.dumps(tree)).encode("").ids
+            *begun, last = pieces.around
             if last != end or len(begun) > 1:
                 raise ValueError(f"sources stand between {begun} and {last}")
             first, openers = next(iter(begun), None), [] if forced is None else [int(forced)]
-        names = {i: piece for piece, i in ids.items()} | {i: f"<2{n}>" for i, n in tags.items()}
-        order = in_our_order(range(rows), special, {*tags, *openers})
+        pieces.names |= {i: f"<2{name}>" for i, name in tags.items()}
+        special = [_unknown(folder, pieces), pad, start, end]
+        order = in_our_order(range(pieces.rows), special, {*tags, *openers})
         own = {i: n for n, i in reversed([*enumerate(order)])}
-        plain = Published.of_json(tree, [names.get(i, f"<row_{i}>") for i in order], order)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ExchangeError(
-            f"{path} does not fit config.json ({error!r}): take both from the same folder"
-        ) from None
-    opening = [] if forced is None else [own[int(forced)]]
-    sides = plain.sides(None if first is None else own[first], opening, len(openers))
-    return PublishedVocabulary(*sides, order)
+        source = pieces.tokenizer(order, first=None if first is None else own[first])
+        opening = [] if forced is None else [own[int(forced)]]
+        target = pieces.tokenizer(order, opening=opening, openers=len(openers))
+    return PublishedVocabulary(source, target, order)
+
+
+def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
+    """Read tokenizer.json, as transformers saves it beside a decoder without an encoder.
+
+    A text begins with what the tokenizer puts before it, if anything, and ends with eos_token_id.
+    Raises `ExchangeError` if it does not fit config.json.
+    """
+    path = folder / "tokenizer.json"
+    tree = read_json(path, FAST)
+    with fitting_pieces(path):
+        pieces = HubPieces(tree, int(settings["vocab_size"]))
+        if len(begun := pieces.around) > 1:
+            raise ValueError(f"a text stands between {begun}: expected one start, or none")
+        end = settings["eos_token_id"]
+        end = int(end[0] if isinstance(end, list) else end)
+        special = [pieces.unknown, settings.get("pad_token_id", end), *(begun or [end]), end]
+        special = [i if i in pieces.names else end for i in special]
+        order = in_our_order(range(pieces.rows), special, ())
+        text = pieces.tokenizer(order, startless=not begun)
+    longest = settings.get("max_position_embeddings") or settings.get("n_positions") or LONGEST
+    return PublishedVocabulary(text, text, order, min(int(longest), LONGEST))
+
+
+def sampling_of(generation: Settings) -> Search.Config:
+    """Return how `generate` of transformers draws texts with a folder's settings."""
+    names = "temperature", "top_k", "top_p", "repetition_penalty"
+    drawn = {name: generation[name] for name in names if generation.get(name)}
+    return Sample.Config.parse(drawn if generation.get("do_sample") else {})
 
 
 def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
@@ -142,28 +197,24 @@ def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
     if tree["model"]["type"] not in ("BPE", "Unigram"):
         raise ValueError(f"a tokenizer of the kind {tree['model']['type']} is not supported")
     listed = tree["model"]["vocab"]
-    yield from (
-        listed.items()
-        if isinstance(listed, dict)
-        else ((piece, i) for i, (piece, _) in enumerate(listed))
-    )
+    if isinstance(listed, list):
+        listed = {piece: i for i, (piece, _) in enumerate(listed)}
+    yield from listed.items()
     yield from ((each["content"], each["id"]) for each in tree.get("added_tokens", ()))
 
 
-def _unknown(folder: Path, tree: Settings, ids: Mapping[str, int]) -> int:
+def _unknown(folder: Path, pieces: HubPieces) -> int:
     """Return the id of the unknown piece; of vocabularies without one, that of the padding."""
-    model = tree["model"]
-    if model.get("unk_id") is not None:
-        return int(model["unk_id"])
+    if pieces.unknown >= 0:
+        return pieces.unknown
     names = read_settings(folder / "tokenizer_config.json")
-    unknown = model.get("unk_token") or names.get("unk_token") or names["pad_token"]
-    return ids[unknown["content"] if isinstance(unknown, dict) else unknown]
+    unknown = names.get("unk_token") or names["pad_token"]
+    return pieces.ids[unknown["content"] if isinstance(unknown, dict) else unknown]
 
 
-def _languages(tree: Settings, ids: Mapping[str, int]) -> dict[int, str]:
+def _languages(pieces: HubPieces) -> dict[int, str]:
     """Return the languages that are special pieces: eng_Latn (NLLB), __en__ (M2M100), en_XX."""
-    special = {each["content"] for each in tree.get("added_tokens", ()) if each["special"]}
-    named = {ids[piece]: LANGUAGE.fullmatch(piece) for piece in special}
+    named = {pieces.ids[piece]: LANGUAGE.fullmatch(piece) for piece in special_pieces(pieces.tree)}
     return {i: match[1] for i, match in sorted(named.items()) if match is not None}
 
 
@@ -192,19 +243,18 @@ def in_our_order(ids: Iterable[int], special: Sequence[int], last: Collection[in
 
 def with_tags(ids: Mapping[str, int], special: Sequence[int]) -> list[int]:
     """Return `in_our_order` of pieces among which ``>>fra<<`` is a language."""
-    return in_our_order(ids.values(), special, {i for n, i in ids.items() if TAG.fullmatch(n)})
+    return in_our_order(ids.values(), special, {i for n, i in ids.items() if MARK.fullmatch(n)})
 
 
-def renumbered(
-    model: EncoderDecoder, order: Sequence[int], never: Sequence[int] = (PAD,)
-) -> EncoderDecoder:
+def renumbered(model: Written, order: Sequence[int], never: Sequence[int] = (PAD,)) -> Written:
     """Return the same model with the rows of its tables in another order.
 
-    The pieces ``never``, and an unknown piece or a start that is another piece as well, become too
+    The pieces ``never`` and those that are another piece as well, apart from `EOS`, become too
     improbable for any output.
     """
     config = model.config.model_copy(update={"output_bias": True})
-    ours: EncoderDecoder = config.build(Tokens(len(order)), Tokens(len(order)))
+    sides = 2 if isinstance(model, EncoderDecoder) else 1
+    ours: Written = config.build(*[Tokens(len(order))] * sides)
     theirs: Tensors = dict(model.named_parameters())
     rows = torch.tensor(order)
     with torch.no_grad():
@@ -212,7 +262,7 @@ def renumbered(
             value = theirs.get(name, torch.zeros(max(order) + 1))  # it had no bias
             parameter.copy_(value[rows] if name in TABLES else value)
         bias = ours.output.bias
-        twice = [i for i in (UNK, BOS) if order.count(order[i]) > 1]
+        twice: list[int] = [i for i in (UNK, PAD, BOS) if order.count(order[i]) > 1]
         bias[[*never, *twice]] = bias.min() - RARE
     return ours.eval()
 
@@ -224,14 +274,14 @@ def search_of(settings: Settings, generation: Settings) -> Search.Config:
     if own.get("model_type") in BOTH_SIDES or own.get("forced_bos_token_id") is not None:
         longest -= 1  # the opening, behind which ours counts
     limits: Settings = {"max_ratio": 0.0, "max_extra": longest, "whole_characters": False}
+    penalty, stop = own.get("length_penalty"), "count" if own.get("early_stopping") else "bound"
     width = int(own.get("num_beams") or 1)
+    return greedy_or_beam(width, 1.0 if penalty is None else penalty, stop, limits)
+
+
+def greedy_or_beam(width: int, penalty: float, stop: str, limits: Settings) -> Search.Config:
+    """Return a search whose scores are log p / |y|^penalty; a beam of 1 is greedy."""
     if width == 1:
         return Greedy.Config(**limits)
-    penalty = own.get("length_penalty")
-    return Beam.Config(
-        beam_size=width,
-        length_penalty=1.0 if penalty is None else penalty,
-        length_offset=0.0,
-        stop="count" if own.get("early_stopping") else "bound",
-        **limits,
-    )
+    own: Settings = {"length_penalty": penalty, "length_offset": 0.0, "stop": stop}
+    return Beam.Config(beam_size=width, **own, **limits)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from foveate.data.catalogue import DataError
+from foveate.data.published import SPACE
+from foveate.data.sentencepiece import CONTROL, NORMAL, UNKNOWN
 from foveate.data.tokenizer import (
     BOS,
     BPE,
@@ -164,9 +166,7 @@ WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
 # follows anything but a letter (1950's), so that a conversion must be tested on lines
 # (`differing`).
 
-SPACE = "▁"  # SentencePiece's space
 LAST = 0x20000  # characters from here on, rare ideographs, are only spelled in bytes
-NORMAL, UNKNOWN, CONTROL = 1, 2, 3
 
 
 def named(tokenizer: Tokenizer) -> list[str]:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.errors import UserError
 from foveate.look.hooks import ForcedPass
 from foveate.look.stages import Calls, Trace, attention_stages, backwards, cell_stages, traced
 from foveate.nn.attention import BaseAttention
@@ -37,9 +38,11 @@ STAGE_READS = {  # inputs of a stage of attention, where that is not the stage b
     "query": (),
     "key": (),
     "value": (),
-    "rotated query": ("query",),
-    "rotated key": ("key",),
-    "score": ("rotated query", "query", "rotated key", "key"),
+    "normed query": ("query",),
+    "normed key": ("key",),
+    "rotated query": ("normed query", "query"),
+    "rotated key": ("normed key", "key"),
+    "score": ("rotated query", "normed query", "query", "rotated key", "normed key", "key"),
     "bias": (),
     "mask": (),
     "masked score": ("score", "bias", "mask"),
@@ -78,7 +81,6 @@ class ForwardFrame:
     S, N) for weighted values. ``rows`` and ``columns`` are the parts of the model whose positions
     they count, empty if they count none; ``names`` label the columns. ``block`` is the module's
     dotted name. ``reads`` are the numbers of the frames that it is computed from, as far as known.
-    ``most`` is the largest number in all frames of its kind.
     """
 
     name: str
@@ -89,7 +91,6 @@ class ForwardFrame:
     columns: str = ""
     reads: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
-    most: float | None = None
 
 
 @dataclass
@@ -405,22 +406,18 @@ class _Film:
         gradients = torch.autograd.grad(loss.mean(), [*tensors, *weights], materialize_grads=True)
         at_hand, block = iter(gradients), self.frames[-1].block
         norms = {k: self._norms([next(at_hand) for _ in of_frames[k]]) for k in of_frames}
-        top = max(norms)  # logits, whose gradient has a scale of its own
-        steepest = max((float(x.max()) for k, x in norms.items() if k < top), default=0.0)
         losses, names = loss.detach().double().cpu().numpy(), (*self.forced.produced,)
-        text, most = "L_t = −log p(y_t);   L = mean of L_t", float(losses.max())
-        yield ForwardFrame("loss", block, text, losses[None, None], "", names=names, most=most)
+        text = "L_t = −log p(y_t);   L = mean of L_t"
+        yield ForwardFrame("loss", block, text, losses[None, None], "", names=names)
         for number in sorted(norms, reverse=True):
             at = self.frames[number]
             values = norms[number][:: -1 if backwards(at.block) else 1][None, None]
-            name, most = GRADIENT + at.name, steepest if number < top else float(values.max())
-            yield ForwardFrame(name, at.block, "‖∂L/∂x_t‖", values, "", at.rows, most=most)
+            yield ForwardFrame(GRADIENT + at.name, at.block, "‖∂L/∂x_t‖", values, "", at.rows)
         squares = dict.fromkeys(weights.values(), 0.0)
         for name, gradient in zip(weights.values(), at_hand, strict=True):
             squares[name] += float(gradient.double().square().sum())
         values, names = np.sqrt([[[*squares.values()]]]), (*squares,)
-        most = float(values.max())
-        yield ForwardFrame(OF_WEIGHTS, "weights", "‖∂L/∂W‖", values, "", names=names, most=most)
+        yield ForwardFrame(OF_WEIGHTS, "weights", "‖∂L/∂W‖", values, "", names=names)
 
     def _norms(self, gradients: Sequence[Tensor]) -> Array:
         parts = [_positions(gradient, self.forced.row) for gradient in gradients]
@@ -436,3 +433,27 @@ class _Film:
                 yield from [n for n, f in earlier if (f.name, f.block) == (source, block)][-1:]
             elif (place := self._find(source, number)) is not None and place != number:
                 yield place
+
+
+def places_of(forced: ForcedPass, film: Sequence[ForwardFrame]) -> dict[str, list[str]]:
+    """Return the words of each part's positions, else its labels in attention, else numbers."""
+    counts = {frame.rows: frame.values.shape[1] for frame in reversed(film) if frame.rows}
+    parts = dict.fromkeys(frame.rows for frame in film if frame.rows)
+    return {part: forced.words(part, counts[part], _labels(forced, film, part)) for part in parts}
+
+
+def produced_of(forced: ForcedPass, words: Sequence[str]) -> list[str]:
+    """Return what each decoder position produces: its next input, if nothing is scored."""
+    after = dict(enumerate(forced.produced, start=forced.first))
+    return [after.get(t, ([*words, ""])[t + 1]) for t in range(len(words))]
+
+
+def _labels(forced: ForcedPass, film: Sequence[ForwardFrame], part: str) -> list[str]:
+    """Return the labels of the keys in an attention to a part."""
+    for frame in film:
+        if frame.name == "weights" and frame.columns == part:
+            try:
+                return forced.label({frame.block: frame.values}, "tokens").labels(frame.block)[1]
+            except UserError:
+                return []
+    return []

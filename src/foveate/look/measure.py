@@ -48,12 +48,6 @@ def diagonality(weights: Weights) -> Figures:
     return figures
 
 
-def alignment(weights: Weights) -> NDArray[np.int64]:
-    """Return the key of each row's largest weight, the first of ties. (..., T, S) to (..., T)."""
-    keys: NDArray[np.int64] = weights.argmax(axis=-1)
-    return keys
-
-
 # Offsets follow the labels of a map: rows of a decoder's self-attention are the words produced, its
 # columns the words read, so the last word read is at the position of the previous token.
 CROSS = {"diagonal": 0}
@@ -104,7 +98,7 @@ def breadth(weights: Weights) -> Figures:
 def spread(weights: Weights) -> Figures:
     """Return the number of distinct strongest keys over the possible. (..., T, S) to (...)."""
     height, width = weights.shape[-2:]
-    chosen = np.sort(alignment(weights), axis=-1)
+    chosen = np.sort(weights.argmax(axis=-1), axis=-1)
     different = 1 + (np.diff(chosen, axis=-1) > 0).sum(axis=-1)
     figures: Figures = different / max(min(height, width), 1)
     return figures

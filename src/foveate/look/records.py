@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.data.tokenizer import END_OF_LINE, EOS, SILENT, Encoded, Span, Tokenizer, lines_of
-from foveate.data.words import group_pieces, is_unsegmented, split_words, to_words
+from foveate.data.tokenizer import BOS, EOS, SILENT, Encoded, Span, Tokenizer, lines_of
+from foveate.data.words import UNSPACED, group_pieces, split_words, to_words
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class TokenizedText:
             return grouping.pieces, names
         rows: list[tuple[list[int], str]] = []
         for pieces, name, word in zip(grouping.pieces, names, grouping.words, strict=True):
-            apart = word is not None and is_unsegmented(name)
+            apart = word is not None and UNSPACED.search(name)
             rows += [([n], tokens[n]) for n in pieces] if apart else [(pieces, name)]
         return [pieces for pieces, _ in rows], [name for _, name in rows]
 
@@ -327,23 +327,24 @@ def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> At
 def lines_record(
     maps: Maps, units: Units, tokenizer: Tokenizer, ids: Sequence[int], notes: Sequence[str] = ()
 ) -> AttentionRecord:
-    """Label maps (H, T, T) of a model that reads an end of line and then text, in the given units.
+    """Label maps (H, T, T) of a model that reads a start and then text, in the given units.
 
     Rows are the next tokens, up to the end of the last line; columns what was read before them.
     """
     rows = lines_axis(tokenizer, [*ids, EOS], units)
-    columns = lines_axis(tokenizer, [EOS, *ids], units)
+    columns = lines_axis(tokenizer, [tokenizer.text_ends[0], *ids], units)
     title = " ".join(tokenizer.decode_lines(ids).split())
     return replace(_merged(maps, dict.fromkeys(maps, (rows, columns)), title), notes=[*notes])
 
 
 def lines_axis(tokenizer: Tokenizer, ids: Sequence[int], units: Units) -> Axis:
-    """Return the tokens of each row or column, ends of lines by themselves, and the labels."""
+    """Return the tokens of each row or column, starts and ends by themselves, and the labels."""
     groups: list[list[int]] = []
     labels: list[str] = []
     for start, line in lines_of(ids):
         written = TokenizedText.written(tokenizer, line)
-        pieces, names = ([[0]], [END_OF_LINE]) if line == [EOS] else written.axis(units)
+        alone = {BOS: tokenizer.name(BOS), EOS: tokenizer.line_end}.get(line[0])
+        pieces, names = written.axis(units) if alone is None else ([[0]], [alone])
         groups += [[start + piece for piece in group] for group in pieces]
         labels += names
     return groups, labels

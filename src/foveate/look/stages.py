@@ -29,10 +29,11 @@ Gates = dict[str, Tensor]  # of a cell by name, each (B, T, H), from 0 (shut) to
 
 # The stages of attention and of cells in the order in which they are shown.
 ATTENTION = (
-    *("query", "rotated query", "unit query", "query W", "query features", "key", "rotated key"),
-    *("unit key", "key features", "mixed key", "product", "tanh layer", "score", "bias", "mask"),
-    *("masked score", "exp", "sum", "weights of mixtures", "weights", "value", "mixed value"),
-    *("weighted values", "context", "output of the head", "output"),
+    *("query", "normed query", "rotated query", "unit query", "query W", "query features", "key"),
+    *("normed key", "rotated key", "unit key", "key features", "mixed key", "product"),
+    *("tanh layer", "score", "bias", "mask", "masked score", "exp", "sum", "weights of mixtures"),
+    *("weights", "value", "mixed value", "weighted values", "context", "output of the head"),
+    "output",
 )
 CELLS = (
     *("input", "fed", "before", "cell before", "sum", "reset gate", "update gate", "input gate"),
@@ -41,7 +42,7 @@ CELLS = (
 AXES = {  # axes of stages of attention; "query size" for those not listed
     "query feature": ("query features",),
     "key feature": ("key features",),
-    "key size": ("key", "rotated key", "unit key", "value"),
+    "key size": ("key", "normed key", "rotated key", "unit key", "value"),
     "mixture size": ("mixed key", "mixed value"),
     "query key": ("product", "score", "bias", "mask", "masked score", "exp", "weights"),
     "query key size": ("tanh layer", "weighted values"),
@@ -66,11 +67,6 @@ class Stage:
     place: str = ""
     leads_to: str = ""
     error: float = 0.0
-
-    @property
-    def captured(self) -> bool:
-        """True if the model itself computed it."""
-        return bool(self.place)
 
     @property
     def origin(self) -> str:
@@ -161,6 +157,12 @@ def attention_stages(
     return _ordered(stages, ATTENTION)
 
 
+def last_of(stages: Mapping[str, Array], name: str) -> Array:
+    """Return the last stage of queries or keys before their product."""
+    names = (f"rotated {name}", f"normed {name}", name)
+    return next(stages[each] for each in names if each in stages)
+
+
 def _axes(name: str) -> tuple[str, ...]:
     return tuple(next((axes for axes in AXES if name in AXES[axes]), "query size").split())
 
@@ -198,8 +200,8 @@ def _derived(
     if isinstance(module, Attention) and "score" in double and not module.score.gives_weights:
         scale, score = module.score.scale, double["score"]
         if scale is not None and scale != 1:
-            query = double.get("rotated query", double["query"])
-            product = query @ double.get("rotated key", double["key"]).T
+            query, key = (last_of(double, name) for name in ("query", "key"))
+            product = query @ key.T
             yield derive("product", "q · k_i", product, "score", product * scale)
         terms = {"bias": " + b_i", "mask": " + mask_i"}
         added = [name for name in terms if name in double]

@@ -157,8 +157,6 @@ def family_of(config: RunConfig) -> type:
 
 def with_data(config: RunConfig, data: Sequence[str]) -> RunConfig:
     """Return the config with other files for its task: source and target or labels, or text."""
-    if not data:
-        return config
     known = type(config.task).model_fields
     fields = [name for name in ("source", "target", "labels", "text") if name in known]
     if not fields or len(data) > len(fields):

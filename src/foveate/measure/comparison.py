@@ -12,7 +12,7 @@ from foveate.config import ConfigError
 from foveate.data.text import Corpus
 from foveate.files import replace_file
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart
-from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.drawings import Drawing, finite
 from foveate.look.draw.maps import attention
 from foveate.look.draw.page import chapters
 from foveate.look.draw.parts import Cell, listed, visible
@@ -65,7 +65,10 @@ class Comparison:
             "models": self.names,
             "terms": self.terms,
             "chapters": {
-                title: {d.title: {n: _plain(a) for n, a in d.arrays().items()} for d in drawings}
+                title: {
+                    d.title: {n: finite(a.tolist()) for n, a in d.arrays().items()}
+                    for d in drawings
+                }
                 for title, drawings in self.chapters.items()
             },
             "machine": describe(),
@@ -97,13 +100,6 @@ class Comparison:
         for path, text in zip(paths, texts.values(), strict=True):
             replace_file(path, text().encode("utf-8", "backslashreplace"))
         return paths
-
-
-def _plain(array: np.ndarray) -> object:
-    values = array.tolist()
-    if array.dtype.kind == "f":
-        return [None if v != v else v for v in values] if array.ndim == 1 else values
-    return values
 
 
 def as_table(drawing: Drawing) -> TableDrawing | None:

@@ -125,7 +125,7 @@ GROUPS = {
     "recurrence, fused": ("lstm", "gru", "rnn"),
     "products in batches": ("bmm",),
     "products": ("mm", "linear", "matmul", "conv", "_Map"),
-    "softmax, loss": ("softmax", "nll_loss", "cross_entropy", "CrossEntropy", "logsumexp"),
+    "softmax, loss": ("softmax", "nll_loss", "cross_entropy", "_LinearLoss", "logsumexp"),
     "dropout": ("bernoulli", "dropout", "Dropout", "random_"),
     "optimiser": ("adam", "_foreach", "sgd"),
     "norms": ("norm",),
@@ -135,7 +135,7 @@ GROUPS = {
 REST = "other"
 Shape = Sequence[int]
 # Native kernels, timed separately.
-NATIVE = ("Attend", "Scan", "Convolve", "_ByteDropout", "_LinearCrossEntropy", "_Map")
+NATIVE = ("Attend", "Scan", "Convolve", "_ByteDropout", "_LinearLoss", "_Map")
 
 
 def counting() -> FlopCounterMode:

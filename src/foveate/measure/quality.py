@@ -18,7 +18,7 @@ from foveate.look.views.text import by_length
 from foveate.look.views.training import at, common_places, smoothed
 from foveate.measure.budget import Contender, Say
 from foveate.run import Run
-from foveate.run.evaluation import Evaluation, ForecastEvaluation
+from foveate.run.evaluation import Evaluation
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.language import Language
@@ -26,8 +26,8 @@ from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.metrics import (
     PairedFigure,
     figures_of,
+    paired_figures,
     paired_means,
-    paired_texts,
     sentence_scores,
     slope,
 )
@@ -105,16 +105,9 @@ def of_texts(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quali
         outputs[each.name] = each.result(translated)
     task = contenders[0].run.need(TextToText, "give texts for texts")
     cut, references = task.config.bleu_tokenizer, corpus.references
-    figures: dict[str, list[PairedFigure]] = {}
-    for metric in [name for name in TESTED if name in task.config.metrics]:
-        tested = paired_texts(outputs, references, metric, cut)
-        figures[TITLES[metric]] = [tested[name] for name in names]
-    allowed = [[r] if isinstance(r, str) else r for r in references]
-    right = [
-        np.array([100.0 * (output in few) for output, few in zip(texts, allowed, strict=True)])
-        for texts in outputs.values()
-    ]
-    figures[TITLES["exact_match"]] = paired_means(right, np.ones(len(corpus)))
+    tested = [name for name in TESTED if name in task.config.metrics]
+    paired = paired_figures(outputs, references, [*tested, "exact_match"], cut)
+    figures = {TITLES[metric]: list(of_models.values()) for metric, of_models in paired.items()}
     unit, sums, counts = likelihoods(contenders, corpus)
     words = np.array([len(target.split()) for target in corpus.targets], float)
     figures[f"loss (nats a {unit})"] = paired_means(sums, words if unit == "word" else counts[0])
@@ -266,7 +259,6 @@ def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quali
     for each in contenders:
         say(f"{each.name}: windows of {split}")
         evaluation = each.result(lambda run: run.evaluate(split=split))
-        assert isinstance(evaluation, ForecastEvaluation)
         evaluations.append(evaluation)
         dated = (line.split("\tmse ") for line in evaluation.outputs)
         errors.append({date: float(error) for date, error in dated})

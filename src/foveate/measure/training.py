@@ -100,7 +100,7 @@ def _tree(model: str, folder: Path) -> tuple[Tree, str]:
         splits, data = {"valid": "val", "test": "test_2016_flickr"}, "Multi30k en-fr"
     except DataError:
         synthetic.write(folder, SYNTHETIC)
-        places = {side: f"{folder}/{{split}}.{end}" for side, end in _SIDES.items()}
+        places = {"source": f"{folder}/{{split}}.en", "target": f"{folder}/{{split}}.fr"}
         splits, data = {}, "synthetic en-fr (Multi30k is not there: set FOVEATE_DATA)"
     return {
         "task": task | places,
@@ -108,9 +108,6 @@ def _tree(model: str, folder: Path) -> tuple[Tree, str]:
         "model": model,
         "train": {"batch_tokens": BATCH_TOKENS, "max_steps": 1},
     }, data
-
-
-_SIDES = {"source": "en", "target": "fr"}
 
 
 # Training speed in target tokens per second, measured on the trainer itself.

@@ -52,7 +52,7 @@ class LanguageSteps:
 
     The first step reads the start and the whole prompt after it. ``reach`` is the number of tokens
     that the model can read at once, None for any: past it, the last half is read again as the
-    beginning of a text. ``never`` are ids that no text contains.
+    beginning of a text. ``never`` are ids that no text contains; ``bare`` prompts have no start.
     """
 
     def __init__(
@@ -61,8 +61,9 @@ class LanguageSteps:
         prompts: Int[Tensor, "N P"],
         reach: int | None = None,
         never: tuple[int, ...] = (),
+        bare: bool = False,
     ) -> None:
-        self.model, self.prompts, self.reach = model, prompts, reach
+        self.model, self.prompts, self.reach, self.bare = model, prompts, reach, bare
         self.state, self.device, self.never = DecoderState(), prompts.device, list(never)
         self.text = prompts[:, :0]  # (N, t) all that was read
 
@@ -70,7 +71,7 @@ class LanguageSteps:
         """Return logits of the next token after reading one more of each text."""
         new = ids[:, None]
         if not self.text.shape[1]:
-            new = torch.cat((new, self.prompts), dim=1)
+            new = self.prompts if self.bare else torch.cat((new, self.prompts), dim=1)
         self.text = torch.cat((self.text, new), dim=1)
         if self.reach is not None and self.state.position + new.shape[1] > self.reach:
             self.state, new = DecoderState(), self.text[:, -max(1, self.reach // 2) :]

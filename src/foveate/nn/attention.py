@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
 from foveate.nn.context import AttentionContext, DecoderState, Mask, Probed, Ranges, indices
-from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
+from foveate.nn.linear import Dropout, Linear, RMSNorm, single, to_autocast_dtype
 from foveate.nn.native.kernels import definer, fused_is_faster, overridden
 from foveate.nn.native.layers import fused_attention
 from foveate.nn.positions import NO_POSITION, Position
@@ -89,6 +89,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         project: tuple[Projection, ...] = ("query", "key", "value", "output")
         """Which of query, key, value and output are projected."""
         bias: bool = True  # whether the projections have a bias
+        head_norm: RMSNorm.Config | None = None  # of each head's queries and keys (Qwen3)
 
         def across(self) -> BaseAttention.Config:
             """Return the kind by which a decoder of this kind attends to a memory."""
@@ -126,6 +127,8 @@ class BaseAttention(Probed, Configurable, nn.Module):
         if "value" not in config.project:
             self.value_size = memory_size // self.key_heads
         self.value = self._projection("value", memory_size, self.value_size * self.key_heads)
+        if config.head_norm is not None:
+            self.query_norm, self.key_norm = map(config.head_norm.build, (size, self.key_size))
         self.mixed_size = self.value_size * self.num_heads
         self.output = self._projection("output", self.mixed_size, hidden_size)
         self.output_size = hidden_size if "output" in config.project else self.mixed_size
@@ -142,8 +145,10 @@ class BaseAttention(Probed, Configurable, nn.Module):
     def equations(self) -> dict[str, str]:
         return {
             "query": self._mapped("query", "q", "x"),
+            "normed query": "q ← γ_q q / √(mean q² + ε)",
             "rotated query": "q ← R_t q",
             "key": self._mapped("key", "k_i", "x_i"),
+            "normed key": "k_i ← γ_k k_i / √(mean k_i² + ε)",
             "rotated key": "k_i ← R_i k_i",
             "value": self._mapped("value", "v_i", "x_i"),
             "context": "c = Σ_i α_i v_i",
@@ -221,15 +226,20 @@ class BaseAttention(Probed, Configurable, nn.Module):
 
     def _queries(self, x: Tensor, context: AttentionContext) -> Queries:
         """Return the queries of x in heads, rotated by their positions."""
-        queries = self._stage("query", split_heads(self.query(x), self.num_heads))
+        queries = self._normed("query", split_heads(self.query(x), self.num_heads))
         return self._rotated("query", queries, context.position, context.query_at)
 
     def _project(self, x: Tensor, position: Position, at: Ranges) -> tuple[Tensor, Tensor]:
         """Return keys and values of x at positions ``at`` in key heads, keys rotated by them."""
         keys = values = self._stage("value", split_heads(self.value(x), self.key_heads))
         if self.reads_keys:  # otherwise a score needs only their number
-            keys = self._stage("key", split_heads(self.key(x), self.key_heads))
+            keys = self._normed("key", split_heads(self.key(x), self.key_heads))
         return self._rotated("key", keys, position, at), values
+
+    def _normed(self, name: str, x: Tensor) -> Tensor:
+        """Return queries or keys in heads, normalised if the config has a ``head_norm``."""
+        x, norm = self._stage(name, x), self._modules.get(f"{name}_norm")
+        return x if norm is None else self._stage(f"normed {name}", norm(single(x)).to(x.dtype))
 
     def _rotated(self, name: str, x: Tensor, position: Position, at: Ranges) -> Tensor:
         """Return queries or keys, rotated where the position encoding does that."""

@@ -305,8 +305,8 @@ class KernelAttention(BaseAttention):
         raise NotImplementedError
 
     def of_keys(self, x: Float[Tensor, "M H S K"]) -> Float[Tensor, "M H S R"]:
-        """Return φ(k), never negative."""
-        raise NotImplementedError
+        """Return φ(k), never negative: by default that of a query."""
+        return self.of_queries(x)
 
     def _attend(self, x: Tensor, memory: Tensor | None, context: AttentionContext) -> Tensor:
         queries = self._queries(x, context)
@@ -399,9 +399,6 @@ class LinearAttention(KernelAttention, kind="linear"):
     def of_queries(self, x: Float[Tensor, "M H N K"]) -> Float[Tensor, "M H N R"]:
         return F.elu(x) + 1
 
-    def of_keys(self, x: Float[Tensor, "M H S K"]) -> Float[Tensor, "M H S R"]:
-        return F.elu(x) + 1
-
 
 class RandomFeatureAttention(KernelAttention):
     """φ(x) = exp(ωᵀx − ‖x‖²/2) for R random directions ω: φ(q)ᵀφ(k) is exp(qᵀk/√K) on average, so
@@ -456,10 +453,7 @@ def _running(
 
 def _orthogonal(rows: int, size: int) -> Float[Tensor, "R K"]:
     """Return Gaussian rows, orthogonal to each other in groups of ``size``."""
-    groups = []
-    for _ in range(-(-rows // size)):
-        q, r = torch.linalg.qr(torch.randn(size, size))
-        groups.append((q * r.diagonal().sign()).mT)  # the signs make all directions equally likely
+    groups = [nn.init.orthogonal_(torch.empty(size, size)).mT for _ in range(-(-rows // size))]
     lengths = torch.randn(rows, size).norm(dim=-1, keepdim=True)
     return torch.cat(groups)[:rows] * lengths
 

@@ -121,19 +121,13 @@ class GatedFeedForward(FeedForward):
         return self.outer(self.dropout(self.activate(self.inner(x)) * self.gate(x)))
 
 
-class SwiGLU(GatedFeedForward, SiLU):
+class SwiGLU(GatedFeedForward, SiLU, kind="swiglu"):
     """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
 
     differs = "has biases; Shazeer (2020) has none (bias = false)"
 
-    class Config(FeedForward.Config, kind="swiglu"):
-        pass
 
-
-class GEGLU(GatedFeedForward, GELUTanh):
+class GEGLU(GatedFeedForward, GELUTanh, kind="geglu"):
     """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
 
     differs = "has biases; Shazeer (2020) has none (bias = false); GELU in its tanh approximation"
-
-    class Config(FeedForward.Config, kind="geglu"):
-        pass

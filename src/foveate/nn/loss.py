@@ -19,72 +19,60 @@ from torch import Tensor
 
 from foveate.nn.linear import to_autocast_dtype
 from foveate.nn.native.kernels import AutogradContext, cross_entropy_, divergence_, transformed
-from foveate.nn.native.layers import apply
 
 Product = tuple[Float[Tensor, "N D"], Float[Tensor, "V D"]]  # vectors and the weight of the logits
-ChunkLoss = Callable[..., Tensor]  # of a span and its logits, overwritten by their gradients
+ChunkLoss = Callable[..., Tensor]  # of a span and its logits, which gradients may overwrite
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
 EVEN = 64  # rows of a chunk are a multiple of it: oneDNN compiles a kernel for each new shape
 
 
-class _LinearCrossEntropy(torch.autograd.Function):
+class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: AutogradContext, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
+        ctx: AutogradContext, hidden: Tensor, weight: Tensor, loss: ChunkLoss
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums over N of the smoothed loss and of −log p(target)."""
+        """Return two sums over N, of the loss of the vectors (M, N, D) and of one without gradient.
+
+        There is one vector at each position, or there are several.
+        """
         with_grad = any(ctx.needs_input_grad)
-        count, rows = len(hidden), _rows(len(hidden), len(weight))
+        count, rows = hidden.shape[1], _rows(hidden.shape[1], len(weight))
         hidden = F.pad(hidden, (0, 0, 0, -count % rows))
         grad_hidden = torch.empty_like(hidden) if with_grad else None
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         weight = weight.to(hidden.dtype)
-        logits = hidden.new_empty(rows, len(weight))
+        logits = hidden.new_empty(len(hidden), rows, len(weight))
         sums = torch.zeros(2, dtype=torch.float64, device=hidden.device)
         for start in range(0, count, rows):
-            h, y = hidden[start : start + rows], target[start : start + rows]
-            torch.mm(h, weight.T, out=logits)
-            losses = cross_entropy_(logits[: len(y)], y, smoothing, grad=with_grad)
-            sums += torch.stack(losses).sum(dim=1, dtype=torch.float64)
+            chunk, real = slice(start, start + rows), slice(start, min(start + rows, count))
+            for h, z in zip(hidden, logits, strict=True):
+                torch.mm(h[chunk], weight.T, out=z)
+            sums += loss(real, with_grad, *logits[:, : real.stop - start])
             if grad_hidden is None:
                 continue
-            logits[len(y) :] = 0
-            torch.mm(logits, weight, out=grad_hidden[start : start + rows])
-            grad_weight += logits.T @ h
-        ctx.save_for_backward(None if grad_hidden is None else grad_hidden[:count], grad_weight)
-        total, nll = sums
-        ctx.mark_non_differentiable(nll)
-        return total.float(), nll
-
-    @staticmethod
-    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        scale = grads[0]
-        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
-
-
-class _LinearChunks(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: AutogradContext, hidden: Tensor, weight: Tensor, loss: ChunkLoss) -> Tensor:
-        """Return the sum over N of a loss of one or more vectors at each position, (M, N, D)."""
-        rows = _rows(hidden.shape[1], len(weight))
-        grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
-        weight = weight.to(hidden.dtype)
-        total = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        for start in range(0, hidden.shape[1], rows):
-            part = slice(start, start + rows)
-            logits = [h[part] @ weight.T for h in hidden]
-            total += loss(part, *logits)
+            logits[:, real.stop - start :] = 0
             for h, z, grad in zip(hidden, logits, grad_hidden, strict=True):
-                torch.mm(z, weight, out=grad[part])
-                grad_weight += z.T @ h[part]
-        ctx.save_for_backward(grad_hidden, grad_weight)
-        return total.float()
+                torch.mm(z, weight, out=grad[chunk])
+                grad_weight += z.T @ h[chunk]
+        ctx.save_for_backward(None if grad_hidden is None else grad_hidden[:, :count], grad_weight)
+        total, other = sums
+        ctx.mark_non_differentiable(other)
+        return total.float(), other
 
     @staticmethod
     def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        return *_LinearCrossEntropy.backward(ctx, *grads)[:2], None
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale = grads[0]
+        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None
+
+
+def _linear_loss(hidden: Tensor, weight: Tensor, loss: ChunkLoss) -> tuple[Tensor, Tensor]:
+    """Return the two sums over N of a loss in the dtype of autocast, or without gradients."""
+    if not torch.is_grad_enabled():
+        hidden, weight = hidden.detach(), weight.detach()
+    hidden = to_autocast_dtype(hidden)
+    with torch.autocast(hidden.device.type, enabled=False):
+        return _LinearLoss.apply(hidden, weight, loss)  # type: ignore[no-untyped-call]
 
 
 def _rows(count: int, vocabulary: int) -> int:
@@ -110,15 +98,16 @@ def linear_cross_entropy(
     Label smoothing is that of Szegedy et al. (2016). Under autocast the products run in its dtype
     and the softmax in fp32.
     """
-    if not torch.is_grad_enabled():
-        hidden, weight = hidden.detach(), weight.detach()
     if transformed():
         log_p = _log_p(hidden, weight)
         nll = -log_p.gather(1, target[:, None]).sum()
         return (1 - smoothing) * nll - smoothing * log_p.mean(dim=1).sum(), nll.detach()
-    hidden = to_autocast_dtype(hidden)
-    with torch.autocast(hidden.device.type, enabled=False):
-        return _LinearCrossEntropy.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]
+
+    def loss(part: slice, grad: bool, logits: Tensor) -> Tensor:
+        losses = cross_entropy_(logits, target[part], smoothing, grad)
+        return torch.stack(losses).sum(dim=1, dtype=torch.float64)
+
+    return _linear_loss(hidden[None], weight, loss)
 
 
 def linear_divergence(
@@ -128,11 +117,8 @@ def linear_divergence(
     if transformed():
         log_p, log_q = (_log_p(each, weight) for each in (hidden, other))
         return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
-    both = to_autocast_dtype(torch.stack((hidden, other)))
-    with torch.autocast(both.device.type, enabled=False):
-        return apply(
-            _LinearChunks, both, weight, lambda _, *z: divergence_(*z).sum(dtype=torch.float64)
-        )
+    both = torch.stack((hidden, other))
+    return _linear_loss(both, weight, lambda _, grad, *z: divergence_(*z).double().sum())[0]
 
 
 def linear_taught(
@@ -148,7 +134,7 @@ def linear_taught(
         mean = torch.stack([_log_p(*teacher).exp() for teacher in taught]).mean(dim=0)
         return F.kl_div(_log_p(hidden, weight), mean, reduction="sum")
 
-    def loss(part: slice, logits: Tensor) -> Tensor:
+    def loss(part: slice, grad: bool, logits: Tensor) -> Tensor:
         p = [(g[part] @ w.T).softmax(dim=-1, dtype=torch.float32) for g, w in taught]
         mean = torch.stack(p).mean(dim=0)
         log_p = logits.log_softmax(dim=-1, dtype=torch.float32)
@@ -156,5 +142,4 @@ def linear_taught(
         logits.copy_(log_p.exp_().sub_(mean))
         return total
 
-    with torch.autocast(hidden.device.type, enabled=False):
-        return apply(_LinearChunks, hidden[None], weight, loss)
+    return _linear_loss(hidden[None], weight, loss)[0]

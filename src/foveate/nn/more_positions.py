@@ -1,4 +1,4 @@
-"""More position encodings: sinusoids beside the embedding, and the learned biases of T5."""
+"""More position encodings: stretched rotations, sinusoids beside the embedding, and biases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,52 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.nn.positions import Position, Sinusoidal, SinusoidalHalves
+from foveate.nn.positions import Position, Rotary, Sinusoidal, SinusoidalHalves
+
+
+class LinearRotary(Rotary):
+    """Turns pairs by t / factor instead of t: a context longer by ``factor`` has the angles of the
+    one in training (position interpolation; Chen et al., 2023).
+    """
+
+    class Config(Rotary.Config, kind="rope_linear"):
+        factor: float = Field(8.0, ge=1)  # by which the context is longer than in training
+
+    config: Config
+
+    def frequencies(self, size: int, device: torch.device) -> Float[Tensor, "F"]:
+        return super().frequencies(size, device) / self.config.factor
+
+
+class Llama3Rotary(Rotary):
+    """Turns slow pairs by t / factor and fast pairs by t; those between, by a mixture of both.
+
+    With n = length · ω / 2π, the turns of a pair of frequency ω in ``length`` positions, its
+    frequency is ω s + ω (1 − s) / factor, s = (n − low) / (high − low) between 0 and 1
+    (Grattafiori et al., 2024: Llama 3.1).
+    """
+
+    class Config(Rotary.Config, kind="rope_llama3"):
+        factor: float = Field(8.0, ge=1)  # by which the context is longer than in training
+        low: float = Field(1.0, gt=0)  # turns up to which a pair is slow
+        high: float = Field(4.0, gt=0)  # turns from which a pair is fast
+        length: int = Field(8192, gt=0)  # positions in the first training
+
+    config: Config
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        if config.low >= config.high:
+            raise UserError(
+                f"position.low = {config.low:g} must be less than high = {config.high:g}: the "
+                "turns of slow pairs are fewer than those of fast ones"
+            )
+
+    def frequencies(self, size: int, device: torch.device) -> Float[Tensor, "F"]:
+        config, omega = self.config, super().frequencies(size, device)
+        turns = config.length * omega / (2 * math.pi)
+        s = ((turns - config.low) / (config.high - config.low)).clamp(0, 1)
+        return omega * s + omega * (1 - s) / config.factor
 
 
 class LaterHalves(SinusoidalHalves):
@@ -71,6 +116,42 @@ class Appended(Sinusoidal):
     def embed(self, x: Float[Tensor, "B T E"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         encoding = self.encode(at, self.config.features).to(x.dtype)
         return torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1)
+
+
+class ALiBi(Position, kind="alibi"):
+    """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): near keys get more weight, also in
+    texts longer than any in training (Press et al., 2022).
+    """
+
+    differs = (
+        "also lowers the scores of keys after the query, for encoders; Press et al. (2022) treat "
+        "only the causal case"
+    )
+
+    slopes: Tensor
+    equation = "b_i = −m_h |t − i|"
+
+    def __init__(self, config: Position.Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        self.register_buffer("slopes", _slopes(num_heads), persistent=False)
+
+    def bias(
+        self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
+    ) -> Float[Tensor, "H T S"] | None:
+        distance = (query_at[:, None] - key_at[None, :]).abs()  # (T, S)
+        return -self.slopes[:, None, None] * distance
+
+
+def _slopes(heads: int) -> Tensor:
+    """Return m_h for H heads.
+
+    If H is not a power of two, they are those of the power below, and every second one of the
+    power above.
+    """
+    whole = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
+    slopes += [2 ** (-4 * h / whole) for h in range(1, 2 * (heads - whole), 2)]
+    return torch.tensor(slopes)
 
 
 class T5Bias(Position):

@@ -140,49 +140,22 @@ class Rotary(Position):
                 f"rope turns pairs: the head size {x.shape[-1]} must be even; it is "
                 "attention.head_size, or hidden_size / num_heads"
             )
-        angles = _angles(at, x.shape[-1], self.config.base)  # (T, K/2)
+        angles = at.float()[:, None] * self.frequencies(x.shape[-1], at.device)  # (T, K/2)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
-
-class ALiBi(Position, kind="alibi"):
-    """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): near keys get more weight, also in
-    texts longer than any in training (Press et al., 2022).
-    """
-
-    differs = (
-        "also lowers the scores of keys after the query, for encoders; Press et al. (2022) treat "
-        "only the causal case"
-    )
-
-    slopes: Tensor
-    equation = "b_i = −m_h |t − i|"
-
-    def __init__(self, config: Position.Config, hidden_size: int, num_heads: int) -> None:
-        super().__init__(config, hidden_size, num_heads)
-        self.register_buffer("slopes", _slopes(num_heads), persistent=False)
-
-    def bias(
-        self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
-    ) -> Float[Tensor, "H T S"] | None:
-        distance = (query_at[:, None] - key_at[None, :]).abs()  # (T, S)
-        return -self.slopes[:, None, None] * distance
-
-
-def _slopes(heads: int) -> Tensor:
-    """Return m_h for H heads.
-
-    If H is not a power of two, they are those of the power below, and every second one of the
-    power above.
-    """
-    whole = 2 ** int(math.log2(heads))
-    slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
-    slopes += [2 ** (-4 * h / whole) for h in range(1, 2 * (heads - whole), 2)]
-    return torch.tensor(slopes)
+    def frequencies(self, size: int, device: torch.device) -> Float[Tensor, "F"]:
+        """Return by which angle each pair of a head turns at each step: base^(−2i/K)."""
+        return _frequencies(size, self.config.base, device)
 
 
 def _angles(at: Tensor, size: int, base: float) -> Tensor:
     """Return t · base^(−2i/size): (T, size/2)."""
-    powers = torch.arange(0, size, 2, device=at.device, dtype=torch.float32) / size
-    return at.float()[:, None] * torch.exp(-math.log(base) * powers)
+    return at.float()[:, None] * _frequencies(size, base, at.device)
+
+
+def _frequencies(size: int, base: float, device: torch.device) -> Tensor:
+    """Return base^(−2i/size): (size/2,)."""
+    powers = torch.arange(0, size, 2, device=device, dtype=torch.float32) / size
+    return torch.exp(-math.log(base) * powers)

@@ -6,6 +6,7 @@ configs before the values changed (`foveate.train.config`).
 """
 
 import importlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -23,31 +24,26 @@ from foveate.decode.beam import Beam, another, with_beam
 from foveate.decode.choosing import continuing
 from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
 from foveate.decode.search import Search
-from foveate.engine.answers import (
-    BATCH_TOKENS,
-    LabelAnswer,
-    ModelEngine,
-    Picture,
-    Translator,
-    several,
-)
+from foveate.engine import answers
 from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import CompiledModel
 from foveate.engine.links import Head, Links
 from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
 from foveate.engine.program import compile_model
 from foveate.errors import UserError
+from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import AttentionRecord, Units
 from foveate.models.encoder_decoder import Model
+from foveate.nn.adapters import adapt, merged
 from foveate.nn.attention import BaseAttention
 from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at_barriers
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
 from foveate.run.linking import links_of_pairs
 from foveate.run.passes import explain, forced
-from foveate.run.start import Start
+from foveate.run.start import Start, begin
 from foveate.tasks.abilities import Aligns, vocabulary_of
 from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.classification import TextClassification
@@ -61,7 +57,9 @@ from foveate.tasks.translation import Translation
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
+from foveate.train.stored import MANIFEST, WEIGHTS, Size, Within, read_manifest, sha256
 
+BASE = "base.json"  # of a run with adapters: the digest of the weights that they belong to
 T = TypeVar("T")
 
 
@@ -81,8 +79,10 @@ class RunConfig(Config):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _objective_of_the_task(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        task = fields.get("task")
+    def _of_the_task_and_start(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        task, start = fields.get("task"), fields.get("start")
+        if "model" not in fields and isinstance(start, Start):
+            fields = fields | {"model": read_run(located(Path(start.run))).model}
         if "objective" in fields or not isinstance(task, Task.Config):
             return fields
         return fields | {"objective": Objective.Config.parse(task.default_objective)}
@@ -179,7 +179,7 @@ def in_c(engine: TorchEngine, request: SearchRequest) -> PackedEngine | None:
 substitutes.append(in_c)
 
 
-class RunEngine(TorchEngine, ModelEngine):
+class RunEngine(TorchEngine, answers.ModelEngine):
     """The engine of a run in PyTorch; ``search`` finds the target that is explained by default."""
 
     def __init__(
@@ -200,7 +200,7 @@ class RunEngine(TorchEngine, ModelEngine):
         return explain(self.task, self.model, source, target, search, units)
 
 
-class Run(Translator):
+class Run(answers.Translator):
     """A trained model with everything that it needs to answer."""
 
     def __init__(
@@ -210,7 +210,7 @@ class Run(Translator):
         task: AnyTask,
         model: Any,
         step: str,
-        engine: ModelEngine | None = None,
+        engine: answers.ModelEngine | None = None,
     ) -> None:
         """``engine`` is what searches, scores and links; PyTorch where it is None."""
         self.path, self.config, self.task, self.model = path, config, task, model
@@ -220,16 +220,16 @@ class Run(Translator):
         return f"Run({str(self.path)!r}, {self.checkpoint})"
 
     @property
-    def engine(self) -> ModelEngine:
+    def engine(self) -> answers.ModelEngine:
         return self._engine or RunEngine(self.task, self.model, self.search)
 
-    def by(self, engine: ModelEngine | None) -> "Run":
+    def by(self, engine: answers.ModelEngine | None) -> "Run":
         """The same run by another engine."""
         return Run(self.path, self.config, self.task, self.model, self.checkpoint, engine)
 
     def classify(
-        self, inputs: Sequence[Picture], batch_tokens: int | None = None
-    ) -> list[LabelAnswer]:
+        self, inputs: Sequence[answers.Picture], batch_tokens: int | None = None
+    ) -> list[answers.LabelAnswer]:
         """Return the label of each line or picture, with p of every label; none if it is empty.
 
         Pictures are files, or numbers of the test data; ``batch_tokens`` are judged together.
@@ -249,8 +249,9 @@ class Run(Translator):
         self, inputs: Sequence[Any], batch_tokens: int | None = None, beam_size: int | None = None
     ) -> list[Any]:
         """An answer for each input, whatever the task reads (`foveate.run.answering.answer`)."""
-        request = SearchRequest(self.search(beam_size), batch_tokens=batch_tokens or BATCH_TOKENS)
-        return list(answer(self.task, self.engine, several(inputs, "answer"), request))
+        size = batch_tokens or answers.BATCH_TOKENS
+        request = SearchRequest(self.search(beam_size), batch_tokens=size)
+        return list(answer(self.task, self.engine, answers.several(inputs, "answer"), request))
 
     def sides(self, verb: str) -> TextSides:
         return self.need(TextToText, verb).sides
@@ -339,9 +340,7 @@ def load(
 
 def _load(path: Path, which: str, trust: bool) -> Run:
     sleep_at_barriers()
-    if published(path):  # by a room that stands on this one
-        path = importlib.import_module("foveate.exchange.importing").cached_run(path)
-    path, folder = checkpoint.run_of(shipped(path))
+    path, folder = checkpoint.run_of(located(path))
     config = read_run(path, trust)
     task = config.task.build(config.data)
     try:
@@ -351,10 +350,58 @@ def _load(path: Path, which: str, trust: bool) -> Run:
             f"the run {path} is not complete: it has no file {error.filename}; train it "
             "(foveate train), or copy all of its folder"
         ) from error
-    read = partial(rebuilt, config.model, task.build, path)
+    adapted = config.train.adapter is not None
+    build = partial(_with_adapters, config, task, path) if adapted else task.build
+    read = partial(rebuilt, config.model, build, path)
     folder, model = (folder, read(folder)) if folder else checkpoint.read_chosen(path, which, read)
+    model = merged(model) if adapted else model
     model.to(device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
+
+
+def located(path: Path) -> Path:
+    """Return where a run is: one that is installed, or the import of a published folder."""
+    if published(path):  # by a room that stands on this one
+        path = importlib.import_module("foveate.exchange.importing").cached_run(path)
+    return shipped(path)
+
+
+def base_of(config: RunConfig, path: Path) -> Run:
+    """Return the run that the adapters of a run belong to; record the digest of its weights.
+
+    Raises ``ConfigError`` if it is not configured, or has other weights than are recorded.
+    """
+    if (start := config.start) is None:
+        raise ConfigError("an adapter needs a base: set start.run", ("train", "adapter"))
+    base = load(start.run, start.checkpoint)
+    folder = base.path / base.checkpoint
+    sealed = (folder / MANIFEST).is_file()
+    digest = read_manifest(folder)[0][WEIGHTS][1] if sealed else sha256(folder / WEIGHTS)
+    if not (path / BASE).is_file():
+        replace_file(path / BASE, json.dumps({"weights": digest}) + "\n")
+    if json.loads((path / BASE).read_text(encoding="utf-8")).get("weights") != digest:
+        raise ConfigError(
+            f"{folder} has other weights than when {path} was trained from it: restore them, or "
+            "train the adapter again in another folder",
+            ("start", "run"),
+        )
+    return base
+
+
+def start_with_adapters(config: RunConfig, task: AnyTask, base: Run, model: nn.Module) -> str:
+    """Copy the weights of the base into a model and add adapters; return a sentence about both."""
+    assert config.start is not None and config.train.adapter is not None
+    copied = begin(config.start, base.model, model, (base.task, task))
+    return f"{copied}\n{adapt(model, config.train.adapter)}"
+
+
+def _with_adapters(config: RunConfig, task: AnyTask, path: Path, of: Model.Config) -> nn.Module:
+    base = base_of(config, path)
+    numbers = [weight.numel() for weight in base.model.state_dict().values()]
+    with Within(Size(len(numbers), sum(numbers)), f"{path / 'config.toml'}: model"):
+        model = task.build(of)
+    start_with_adapters(config, task, base, model)
+    return model
 
 
 def read_run(path: Path, trust: bool = False) -> RunConfig:

@@ -182,7 +182,7 @@ def forecast(task: Forecasting, model: Forecaster, source: str | Path | None = N
 
     Raises `DataError` where the file has fewer rows than the model reads.
     """
-    table, config = task.table() if source is None else task.read_file(source), task.config
+    table, config = task.table if source is None else task.read_file(source), task.config
     if len(table) < config.look_back:
         raise DataError(f"{table.file}: {len(table)} rows; the model reads {config.look_back}")
     within = table.gaps[table.gaps > len(table) - config.look_back]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from foveate.data.series import Floats, Windows
-from foveate.data.words import is_unsegmented, words
+from foveate.data.words import UNSPACED, words
 from foveate.tasks.base import spread
 
 MOST = 100_000  # texts, or windows of a column, that a baseline learns from
@@ -22,7 +22,7 @@ TOGETHER = 256  # windows at once
 
 def terms(text: str) -> list[str]:
     """The words of a text in lower case; its characters where no blanks stand between words."""
-    return list(text) if is_unsegmented(text) else words(text.lower())
+    return list(text) if UNSPACED.search(text) else words(text.lower())
 
 
 def inverse_frequencies(documents: Sequence[Sequence[str]]) -> dict[str, float]:

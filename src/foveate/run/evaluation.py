@@ -114,6 +114,9 @@ class Evaluation:
 
     ``noted`` lists the examples (from 1) of each event, such as sources that were cut; ``baseline``
     is of the same examples, where it was asked for and the task has one; ``against``, another run.
+    ``curves`` of forecasts hold by name the mean squared error of each step ahead, on scaled
+    values: the forecast's, the ``teacher_forced`` one where the model reads its own predictions in
+    use, and those of the naive forecasts.
     """
 
     figures: dict[str, float]
@@ -123,23 +126,12 @@ class Evaluation:
     tables: dict[str, Table] = field(default_factory=dict)
     baseline: Baseline | None = None
     against: Against | None = None
+    curves: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise `NoOutputError` where a loss or an error is not finite."""
         for name in ("loss", "perplexity", "bits_per_character", "mse", "mae"):
             check_finite(self.figures.get(name, 0.0), f"no {name}")
-
-
-@dataclass(frozen=True)
-class ForecastEvaluation(Evaluation):
-    """An evaluation with error against horizon.
-
-    ``curves`` holds by name the mean squared error of each step ahead, on scaled values: the
-    forecast's, the ``teacher_forced`` one where the model reads its own predictions in use, and
-    those of the naive forecasts.
-    """
-
-    curves: dict[str, list[float]] = field(default_factory=dict)
 
 
 @singledispatch
@@ -367,7 +359,7 @@ def _read_series(task: Forecasting, source: Path, reference: Path | None = None)
 @evaluate.register(Forecasting)
 def _evaluate_series(
     task: Forecasting, engine: ModelEngine, examples: Windows, request: SearchRequest
-) -> ForecastEvaluation:
+) -> Evaluation:
     model = engine.model
     predicted = task.predict(model, examples)
     figures = forecasting.figures_of(
@@ -382,7 +374,7 @@ def _evaluate_series(
         figures[f"{name}_mae"] = forecasting.mae(forecast, examples.targets())
     errors = forecasting.by_window(forecasts["forecast"], examples)
     dates = labels(examples.first_dates(), examples.table.dates)
-    return ForecastEvaluation(
+    return Evaluation(
         figures,
         {name: text for name, text in forecasting.SIGNATURES.items() if name in figures},
         [f"{date}\tmse {error:.6g}" for date, error in zip(dates, errors, strict=True)],

@@ -1,27 +1,14 @@
 """A run as a packed file, which the engine runs without PyTorch (`foveate.engine.packed`)."""
 
-import hashlib
 import json
 import sys
 from pathlib import Path
 from subprocess import SubprocessError
 
 from foveate.config import Tree
+from foveate.engine import packed
 from foveate.engine.calibration import Calibration
 from foveate.engine.links import Head
-from foveate.engine.packed import (
-    NAME,
-    SHORTLIST,
-    VERSION,
-    Array,
-    Header,
-    PackedModel,
-    PackedSearch,
-    header_of,
-    packed_file,
-    rounded,
-    write,
-)
 from foveate.engine.program import CannotPack, Program
 from foveate.errors import ConfigError, UserError, message_of
 from foveate.run import Run, load, packed_kind, reach_of
@@ -32,9 +19,9 @@ from foveate.tasks.metrics import chrf
 from foveate.tasks.shortlist import FILE, Shortlist
 from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
-from foveate.train.stored import WEIGHTS
+from foveate.train.stored import WEIGHTS, sha256
 
-Tensors = dict[str, Array]
+Tensors = dict[str, packed.Array]
 
 
 def pack(
@@ -47,15 +34,15 @@ def pack(
     the model, and `PackedError` the part of its search, that the engine does not have.
     """
     header, tensors = content(run, precision, licence)
-    model = PackedModel(out, header, tensors)
+    model = packed.PackedModel(out, header, tensors)
     if calibrate:
         header = header.model_copy(update={"calibration": calibration(run, model, calibrate)})
-    elif (old := packed_file(run.path)[0]) is not None:
-        header = header.model_copy(update={"calibration": header_of(old).calibration})
-    return write(out, header, tensors)
+    elif (old := packed.packed_file(run.path)[0]) is not None:
+        header = header.model_copy(update={"calibration": packed.header_of(old).calibration})
+    return packed.write(out, header, tensors)
 
 
-def calibration(run: Run, model: PackedModel, count: int) -> Calibration:
+def calibration(run: Run, model: packed.PackedModel, count: int) -> Calibration:
     """Fit how log-probabilities of a model predict chrF, on sentences of the validation data.
 
     Raises ``ConfigError`` where the run does not translate.
@@ -78,22 +65,22 @@ def keep(run: Run) -> str:
 
     Where the engine cannot run the model, a file of an earlier checkpoint is removed.
     """
-    file = run.path / NAME
+    file = run.path / packed.NAME
     try:
         pack(run, file)
     except (UserError, OSError, SubprocessError) as error:
         file.unlink(missing_ok=True)
-        return f"no {NAME}: {message_of(error)}"
+        return f"no {packed.NAME}: {message_of(error)}"
     return f"{file}: {file.stat().st_size / 1e6:.1f} MB, which answer without PyTorch"
 
 
 def renew(folder: Path) -> None:
     """Write the packed file of a run anew where it has one, since it holds what has changed."""
-    if (folder / NAME).is_file():
+    if (folder / packed.NAME).is_file():
         keep(load(folder))
 
 
-def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensors]:
+def content(run: Run, precision: str, licence: str = "") -> tuple[packed.Header, Tensors]:
     """Header and tensors of the packed file of a run. Raises `CannotPack`."""
     task, config = run.task, run.config
     if packed_kind(task) is None:
@@ -102,9 +89,9 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
         )
     program = Program(run.model)
     arrays = {name: tensor.cpu().numpy() for name, tensor in program.tensors.items()}
-    tensors = rounded(arrays, program.maps, precision)
+    tensors = packed.rounded(arrays, program.maps, precision)
     tree: Tree = {
-        "version": VERSION,
+        "version": packed.VERSION,
         "task": packed_kind(task),
         "program": program.numbers,
         "maps": sorted(program.maps),
@@ -114,7 +101,7 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
             name: json.loads(each.text()) for name, each in task.tokenizers_by_name().items()
         },
         "max_length": config.data.max_length,
-        "search": PackedSearch.of(config.decode).tree(),
+        "search": packed.PackedSearch.of(config.decode).tree(),
         "scores": scores_of(run),
         "licence": licence or config.data.licence,
         "made_of": made_of(run),
@@ -128,12 +115,12 @@ def content(run: Run, precision: str, licence: str = "") -> tuple[Header, Tensor
     if isinstance(task, Aligns):
         tree["head"] = vars(Head.load(run.path, Head(*task.head)))
     if isinstance(task, Translation) and (run.path / FILE).is_file():
-        tensors |= dict(zip(SHORTLIST, Shortlist.load(run.path).arrays, strict=True))
+        tensors |= dict(zip(packed.SHORTLIST, Shortlist.load(run.path).arrays, strict=True))
     if isinstance(task, TextClassification):
         tree["labels"] = task.label_names
     if (reach := reach_of(task, run.model)) is not None:
         tree["reach"] = reach
-    return Header.parse(json.loads(json.dumps(tree))), tensors
+    return packed.Header.parse(json.loads(json.dumps(tree))), tensors
 
 
 def scores_of(run: Run) -> Tree:
@@ -148,11 +135,9 @@ def scores_of(run: Run) -> Tree:
 
 def made_of(run: Run) -> dict[str, str]:
     """Return run, checkpoint and weights that a file is made of, without a path."""
-    with (run.path / run.checkpoint / WEIGHTS).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "run": run.path.resolve().name,
         "checkpoint": run.checkpoint,
-        "sha256": digest,
+        "sha256": sha256(run.path / run.checkpoint / WEIGHTS),
         "foveate": str(sys.modules["foveate"].__version__),
     }

@@ -38,6 +38,7 @@ from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.forecaster import Forecaster
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.tasks.abilities import Generates
 from foveate.tasks.base import AnyTask, Batch, Module
 from foveate.tasks.captioning import CaptionBatch, Captioning
 from foveate.tasks.classification import TextClassification, numbers_of
@@ -48,7 +49,7 @@ from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.prefix_translation import PrefixTranslation, join
 from foveate.tasks.text import Ids, TextTask, collate, decoder_sides, namer, wrapped
-from foveate.tasks.text_to_text import AnyTextToText, TextToText
+from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 
 
@@ -177,14 +178,14 @@ def _language_pass(
     if limit is not None and len(ids) >= limit:
         notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
         ids = ids[: limit - 1]
-    text = torch.tensor([[EOS, *ids, EOS]], device=model.output.weight.device)
+    text = torch.tensor([[task.start, *ids, EOS]], device=model.output.weight.device)
 
     def run() -> Tensor:
         return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
 
     label = partial(lines_record, tokenizer=task.tokenizer, ids=ids, notes=notes)
     token = task.name_of
-    pieces = lines_axis(task.tokenizer, [EOS, *ids, EOS], "tokens")[1]
+    pieces = lines_axis(task.tokenizer, [task.start, *ids, EOS], "tokens")[1]
     return ForcedPass(model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token)
 
 
@@ -331,15 +332,9 @@ def _forecast_pass(
 
 
 @default_target.register(TextToText)
-def _best_text(task: AnyTextToText, model: Module, source: str, search: Search) -> Ids:
-    [outputs] = TorchEngine(task, model).outputs(task.encode([source]), SearchRequest(search))
-    return best(outputs).ids
-
-
 @default_target.register(Captioning)
-def _best_caption(task: Captioning, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
-    pixels, _ = task.shown(source)
-    [outputs] = TorchEngine(task, model).outputs([pixels], SearchRequest(search))
+def _best_text(task: Generates[object], model: Module, source: object, search: Search) -> Ids:
+    [outputs] = TorchEngine(task, model).outputs(task.encode([source]), SearchRequest(search))
     return best(outputs).ids
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Config, ConfigError
@@ -28,7 +29,8 @@ class Start(Config):
 
     ``vocabulary`` says whose tokens the new run reads: "same", those of the run that it starts
     from; "extend", those and new ones of its own data; "replace", those of its own data alone.
-    Tokens that both runs have keep their vectors, others begin as they would without it.
+    Tokens that both runs have keep their vectors. A new one begins with the mean of the known ones
+    that it can be divided into, or with the vector of its relative in ``like``.
     """
 
     run: str  # folder of the run whose weights are taken
@@ -36,6 +38,8 @@ class Start(Config):
     parts: tuple[str, ...] = ()  # names of the modules that are taken; all where absent
     vocabulary: Literal["same", "extend", "replace"] = "same"
     """The same, extended by new tokens, or replaced."""
+    like: Mapping[str, str] = Field(default_factory=dict)
+    """New tokens that begin with the vector of another, such as the tag of a related language."""
 
 
 def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
@@ -65,23 +69,31 @@ def begin(
         return copy_parts(start, state, model) + _other_settings(start, earlier, model)
     theirs, ours = (vocabulary_of(task).pieces() for task in tasks)
     same = start.model_copy(update={"vocabulary": "same"})
-    summary = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
+    if odd := sorted(set(start.like.values()) - {p for each in theirs.values() for p in each}):
+        raise ConfigError(f"{start.run} has no token {odd[0]!r}", ("start", "like"))
+    rows = by_pieces(state, model.state_dict(), theirs, ours, start.like)
+    summary = copy_parts(same, rows, model)
     summary += _other_settings(start, earlier, model)
     known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs if part in ours}
     taken = ", ".join(f"{part} {n:,} of {len(ours[part]):,}" for part, n in known.items())
     return f"{summary}; tokens known from there: {taken}"
 
 
-def by_pieces(earlier: State, own: State, theirs: Pieces, ours: Pieces) -> State:
-    """The state of another model whose tables have the rows of this model's tokens, in their order.
+def by_pieces(
+    earlier: State, own: State, theirs: Pieces, ours: Pieces, like: Mapping[str, str] | None = None
+) -> State:
+    """Return the state of another model with table rows for this model's tokens, in their order.
 
-    ``theirs`` and ``ours`` are the tokens of each part by their ids. A row is that of the same
-    token there; for a token that is not there it is the row that this model has now.
+    ``theirs`` and ``ours`` are the tokens of each part by their ids. A row is the mean of the rows
+    of the tokens there that a token divides into: itself if it is there, or its relative in
+    ``like``. If it cannot be divided, it is the row that this model has now.
     """
     state = dict(earlier)
     for part in filter(ours.__contains__, theirs):
         known = {piece: row for row, piece in enumerate(theirs[part])}
-        rows = [(row, known[piece]) for row, piece in enumerate(ours[part]) if piece in known]
+        divided = [_divided((like or {}).get(piece, piece), known) for piece in ours[part]]
+        rows = [(row, ks[0]) for row, ks in enumerate(divided) if len(ks) == 1]
+        several = [(row, ks) for row, ks in enumerate(divided) if len(ks) > 1]
         own_rows, their_rows = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
         for name in _of(earlier, (part,)) & own.keys():
             is_table = part == "output" or name.endswith("embedding.weight")
@@ -89,7 +101,24 @@ def by_pieces(earlier: State, own: State, theirs: Pieces, ours: Pieces) -> State
             if is_table and alike and earlier[name].shape[0] == len(theirs[part]):
                 state[name] = own[name].clone()
                 state[name][own_rows] = earlier[name][their_rows]
+                for row, ks in several:
+                    state[name][row] = earlier[name][ks].mean(dim=0)
     return state
+
+
+def _divided(piece: str, known: Mapping[str, int]) -> list[int]:
+    """Return the rows of the longest known pieces that make up a piece; none if one is missing."""
+    if piece in known or piece[:1] + piece[-1:] == "<>":  # a tag is never divided
+        return [known[piece]] if piece in known else []
+    rows, start = list[int](), 0
+    while start < len(piece):
+        ends = range(len(piece), start, -1)
+        end = next((end for end in ends if piece[start:end] in known), None)
+        if end is None:
+            return []
+        rows.append(known[piece[start:end]])
+        start = end
+    return rows
 
 
 def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:

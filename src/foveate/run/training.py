@@ -14,13 +14,24 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from foveate.config import ConfigError, read, shipped
+from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.engine.answers import TranslateOptions
 from foveate.engine.packed import packed_file
 from foveate.files import replace_file
-from foveate.run import Run, RunConfig, device, load, read_run, task_of
+from foveate.nn.adapters import freeze
+from foveate.run import (
+    Run,
+    RunConfig,
+    base_of,
+    device,
+    load,
+    located,
+    read_run,
+    start_with_adapters,
+    task_of,
+)
 from foveate.run.pack import keep
 from foveate.run.snapshots import Snapshots
 from foveate.run.start import begin, check_size
@@ -95,11 +106,16 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks, changed_data: bool) -> 
             ("model", "kind"),
         ) from error
     model = model.to(device())
-    if config.start is not None and not checkpoint.steps(path):
+    summary = ""
+    if config.train.adapter is not None:
+        summary = start_with_adapters(config, task, base_of(config, path), model)
+    elif config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
         summary = begin(config.start, earlier.model, model, (earlier.task, task))
-        if ranks.is_rank_zero:
-            print(summary, file=sys.stderr)
+    if ranks.is_rank_zero and summary:
+        print(summary, file=sys.stderr)
+    if config.train.freeze:
+        freeze(model, config.train.freeze)
     return fit(job_of(config, task, model, changed, changed_data), config.train, path, ranks)
 
 
@@ -118,7 +134,6 @@ def job_of(
         search=Greedy.Config().build(),
         seed=config.seed,
         toml=config.toml(),
-        plan=task.plan,
         snapshots=partial(Snapshots, task, model),
         changes=tuple(changed),
         changed_data=changed_data,
@@ -180,7 +195,7 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
     if config.start is not None:  # what the other run does not give, `prepare` learns
-        earlier, vocabulary = shipped(Path(config.start.run)), config.start.vocabulary
+        earlier, vocabulary = located(Path(config.start.run)), config.start.vocabulary
         if vocabulary == "same":
             check_size(config.start, read_run(earlier).task, config.task)
         if vocabulary != "replace":

@@ -20,7 +20,7 @@ import numpy as np
 from foveate.data.batches import sorted_batches
 from foveate.decode.engine import Stop
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
-from foveate.engine.answers import PairScore, TextAnswer, Translator
+from foveate.engine.answers import TextAnswer, Translator
 from foveate.serve.common import RequestError
 from foveate.serve.waiting import AnyAnswers, Batching, FairQueue, Item, Pair, QueuedItem, cost_of
 
@@ -113,14 +113,10 @@ class PairOperation(Operation[Translator]):
         lengths = [1 + max(both) for both in zip(sources, targets, strict=True)]
         budget = min(tokens, 2 * PAIR_TOKENS) if self.links else tokens
         alone = self.links and not run.engine.processes
-        answer = lambda pairs, stop: self.answers(run, pairs)  # noqa: E731
+        score = lambda pairs, stop: run.score(pairs, self.to)  # noqa: E731
+        link = lambda pairs, stop: list(map(sorted, run.links(pairs, to=self.to)))  # noqa: E731
+        answer = link if self.links else score
         return AnswerPlan(lengths, answer, budget, PAIR_TOKENS, alone)
-
-    def answers(self, run: Translator, pairs: Sequence[Pair]) -> list[PairScore] | list[Links]:
-        """Return an answer for each pair, with the language tag before its source."""
-        sources = run.addressed([source for source, _ in pairs], self.to)
-        addressed = list(zip(sources, [target for _, target in pairs], strict=True))
-        return list(map(sorted, run.links(addressed))) if self.links else run.score(addressed)
 
 
 class Batcher(Generic[ModelType]):

@@ -163,15 +163,11 @@ def uvicorn_config(
     app: FastAPI, head_seconds: float, drain: float = 30.0, proxy: str | None = None
 ) -> uvicorn.Config:
     """Return how uvicorn runs the application; the parameters are those of `run_server`."""
-
-    class Protocol(LimitedProtocol):
-        pass
-
-    Protocol.head_seconds = head_seconds
+    limits = {"head_seconds": head_seconds}
     return uvicorn.Config(
         app,
         port=0,
-        http=Protocol,
+        http=type("Protocol", (LimitedProtocol,), limits),
         log_config=None,
         log_level="critical",
         access_log=False,

@@ -1,7 +1,8 @@
 """DeepL's routes for glossaries: those of one language pair (v2), and of several (v3)."""
 
+import asyncio
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -151,10 +152,7 @@ def _single_info(glossary: StoredGlossary) -> JsonObject:
 async def glossary_pairs(request: Request) -> Response:
     """The pairs of languages that glossaries can have: all that are translated."""
     service, _, _ = await authenticate(request)
-    pairs: list[JsonObject] = [
-        {"source_lang": direction.source, "target_lang": direction.target}
-        for _, direction in service.pool.directions()
-    ]
+    pairs = [_languages(direction.code) for _, direction in service.pool.directions()]
     return JSONResponse({"supported_languages": pairs})
 
 
@@ -163,7 +161,7 @@ async def create_glossary(request: Request) -> Response:
     """Store a glossary of one pair of languages."""
     service, body, client = await request_body(request, GlossaryBody)
     own = {pair_of(service, body.source_lang, body.target_lang): await _entries(service, body)}
-    glossary = await service.in_thread(lambda: service.glossaries.new(body.name, client.owner, own))
+    glossary = await asyncio.to_thread(service.glossaries.new, body.name, client.owner, own)
     return JSONResponse(_single_info(glossary), 201)
 
 
@@ -198,7 +196,7 @@ async def get_entries(id: str, request: Request) -> Response:
 async def delete_glossary(id: str, request: Request) -> Response:
     """Delete a glossary."""
     service, _, client = await authenticate(request)
-    await service.in_thread(lambda: service.glossaries.delete(id, client.owner))
+    await asyncio.to_thread(service.glossaries.delete, id, client.owner)
     return Response(status_code=204)
 
 
@@ -209,7 +207,7 @@ async def create_glossaries(request: Request) -> Response:
     if not body.name or not body.dictionaries:
         raise RequestError(400, "a glossary needs a name and dictionaries")
     own = await _dictionaries(service, body)
-    glossary = await service.in_thread(lambda: service.glossaries.new(body.name, client.owner, own))
+    glossary = await asyncio.to_thread(service.glossaries.new, body.name, client.owner, own)
     return JSONResponse(_info(glossary), 201)
 
 
@@ -267,7 +265,8 @@ async def change_glossary(id: str, request: Request) -> Response:
                 raise RequestError(413, message)
         return glossary.having(changed, body.name)
 
-    return JSONResponse(_info(await _changed(service, client, id, added)))
+    glossary = await asyncio.to_thread(service.glossaries.change, id, client.owner, added)
+    return JSONResponse(_info(glossary))
 
 
 @router.put("/v3/glossaries/{id}/dictionaries", openapi_extra=body_of(DictionaryBody, JSON))
@@ -277,7 +276,8 @@ async def replace_dictionary(id: str, request: Request) -> Response:
     pair = pair_of(service, body.source_lang, body.target_lang)
     own = {pair: await _entries(service, body)}
     put = lambda glossary: glossary.having({**glossary.dictionaries, **own})  # noqa: E731
-    return JSONResponse(_dictionary_info(await _changed(service, client, id, put), pair))
+    glossary = await asyncio.to_thread(service.glossaries.change, id, client.owner, put)
+    return JSONResponse(_dictionary_info(glossary, pair))
 
 
 @router.delete("/v3/glossaries/{id}/dictionaries", status_code=204)
@@ -291,11 +291,5 @@ async def delete_dictionary(id: str, request: Request) -> Response:
         dictionaries = glossary.dictionaries.items()
         return glossary.having({each: own for each, own in dictionaries if each != pair})
 
-    await _changed(service, client, id, without)
+    await asyncio.to_thread(service.glossaries.change, id, client.owner, without)
     return Response(status_code=204)
-
-
-async def _changed(
-    service: Service, client: Client, id: str, change: Callable[[StoredGlossary], StoredGlossary]
-) -> StoredGlossary:
-    return await service.in_thread(lambda: service.glossaries.change(id, client.owner, change))

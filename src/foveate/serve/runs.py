@@ -213,10 +213,9 @@ class RunPool(RunStore[ServedRun, Translator]):
 
     def find(self, source: str, target: str) -> tuple[ServedRun, Direction] | None:
         """Return the first run that translates between two languages."""
-        for run, direction in self.directions():
-            if (direction.source, direction.target) == (source, target):
-                return run, direction
-        return None
+        pair = source, target
+        matches = ((run, d) for run, d in self.directions() if (d.source, d.target) == pair)
+        return next(matches, None)
 
     def run(self, served: ServedRun) -> Translator:
         """Return the loaded run. Raises `RequestError` (503) without any file name."""

@@ -46,7 +46,6 @@ from foveate.serve.waiting import ENTRANCE, Answers, Pace, Pair
 T = TypeVar("T")
 AUTO = "auto"
 SHORT = 2_000  # characters of a request that is prepared and joined in the event loop itself
-THREADS = 16  # for tasks that wait: files, links of words
 SHARE = 50  # sentences of a stream that are sent without a pause
 COMPUTING = 2  # threads for work that would block the event loop, which waits for each in turn
 LEFT = "left"  # in a request's state: a future that is done once the client closed the connection
@@ -110,13 +109,8 @@ class Service:
         self.usage = Counts[str]()  # characters by the owners of keys
         self.files = ByteStore(limits.file_cache, 60 * limits.file_minutes)
         self.closing, self.pace = False, Pace(ENTRANCE * pool.batching.max_wait)
-        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
         self.computing = ThreadPoolExecutor(COMPUTING, thread_name_prefix="compute")
         self.documents = DocumentProcesses()
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Return the result of a function that waits."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     async def computed(self, work: Callable[[], T], size: float = inf) -> T:
         """Return the result of a function for ``size`` characters; the event loop stays free."""
@@ -159,8 +153,7 @@ class Service:
         """Answer accepted requests; return whether that was done in time."""
         self.closing = True
         done = self.pool.close(seconds)
-        for threads in (self.threads, self.computing):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self.computing.shutdown(wait=False, cancel_futures=True)
         self.documents.close()
         return done
 
@@ -249,7 +242,7 @@ def _response(
         columns["alternatives"] = [text.versions[1:] for text in pending]
     if body.source == AUTO:
         detected = [part.route.detected for part in pending]
-        columns["detectedLanguage"] = [language.json() for language in detected if language]
+        columns["detectedLanguage"] = [language._asdict() for language in detected if language]
     if body.quality:
         columns["quality"] = [qualities(service, text.route, text.done) for text in pending]
     single = isinstance(body.q, str)

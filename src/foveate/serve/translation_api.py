@@ -189,7 +189,7 @@ async def detect(request: Request) -> Response:
     ranked = await service.computed(lambda: detected(body.q))
     likely = [best for best in ranked[:MOST_DETECTED] if best.confidence >= LEAST_CONFIDENCE]
     likely = likely or [most_probable("", list(service.pool.table()))]
-    return JSONResponse([language.json() for language in likely])
+    return JSONResponse([language._asdict() for language in likely])
 
 
 @router.get("/languages", tags=["about"])
@@ -324,19 +324,9 @@ async def download_file(name: str, request: Request) -> Response:
 @router.post(
     "/v1/score", response_model=list[Scored], openapi_extra=body_of(PairsBody), tags=["v1"]
 )
-async def score(request: Request) -> Response:
+async def score(request: Request) -> list[PairScore]:
     """Score translations of texts."""
-    scores: list[PairScore] = await _answer_pairs(request, links=False)
-    return JSONResponse(
-        [
-            {
-                "logProbability": pair.log_probability,
-                "tokens": pair.tokens,
-                "tokenLogProbabilities": pair.token_log_probabilities,
-            }
-            for pair in scores
-        ]
-    )
+    return await _answer_pairs(request, links=False)
 
 
 @router.post(
@@ -395,7 +385,7 @@ async def _events(
         response: JsonObject = {"translatedText": pending.versions[0]}
         response |= await service.computed(lambda: losses([pending]))
         language = pending.route.detected
-        response |= {"detectedLanguage": language.json()} if language else {}
+        response |= {"detectedLanguage": language._asdict()} if language else {}
         yield _event("done", response)
     except Exception as error:
         yield _event("error", {"error": refusal(error, public=True).message})
@@ -510,7 +500,7 @@ def application(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await service.in_thread(lambda: service.pool.close(drain))
+        await asyncio.to_thread(service.pool.close, drain)
         if home is not None:
             home.close()
         service.close(0)

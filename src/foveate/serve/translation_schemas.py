@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from foveate.config import Config
 
@@ -158,9 +159,11 @@ class TranslatedFile(BaseModel):
 class Scored(BaseModel):
     """log p(t | q), and that of each token of t, its end included."""
 
-    logProbability: float
+    model_config = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
+
+    log_probability: float
     tokens: list[str]
-    tokenLogProbabilities: list[float]
+    token_log_probabilities: list[float]
 
 
 class Aligned(BaseModel):

@@ -172,9 +172,9 @@ def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
     if request.csv is not None:
         table, ahead = forecast_of_csv(run, task, request.csv)
     elif request.date is not None:
-        table, ahead = task.table(), forecast_at(task, run.model, request.date)
+        table, ahead = task.table, forecast_at(task, run.model, request.date)
     else:
-        table, ahead = task.table(), run.answer([None])[0]
+        table, ahead = task.table, run.answer([None])[0]
     channels = list(range(len(ahead.names)))
     if request.channel is not None:
         channels = [task.channel(request.channel)]

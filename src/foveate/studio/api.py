@@ -161,11 +161,8 @@ class StudioGuard(Guard):
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not page:
             raise RequestError(403, self.wrong_origin)
         if self.token is not None:
-            tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
-            # browsers send the cookies of all programs on a host, some of them malformed
-            parts = ";".join(headers.getlist("cookie")).split(";")
-            pairs = (part.strip().partition("=") for part in parts)
-            tokens += [_query_token(scope), *(x for name, _, x in pairs if name == self.cookie)]
+            bearer = headers.get("authorization", "").removeprefix("Bearer ")
+            tokens = bearer, _query_token(scope), Request(scope).cookies.get(self.cookie, "")
             if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
                 ask = "open the address that `foveate studio` printed"
                 raise RequestError(401, f"this studio requires a token: {ask}")
@@ -457,7 +454,7 @@ async def demo(name: str, options: dict[str, object], state: State, compute: Com
         raise not_found("demo", name, DEMOS)
     _check_files(DEMOS[name].options, options)
     _check_length(*map(str, options.values()))
-    return await compute(lambda: state.demo(name, options))
+    return await compute(lambda: state.sent(lambda: DEMOS[name].draw(options).browser_drawings()))
 
 
 @router.get("/comparisons")
@@ -469,7 +466,7 @@ def comparison_list(state: State) -> comparisons.ComparisonList:
 @router.get("/comparisons/{name}/{number}")
 async def comparison(name: str, number: int, state: State, compute: Compute) -> Drawings:
     """A chapter of a comparison, counted from 1."""
-    return await compute(lambda: state.comparison(name, number))
+    return await compute(lambda: state.sent(lambda: comparisons.chapter(state.paths, name, number)))
 
 
 def document(app: FastAPI) -> dict[str, Any]:

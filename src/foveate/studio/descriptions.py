@@ -161,11 +161,10 @@ def _last(log: Sequence[Line], event: str) -> Line:
 def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
     """Describe a run with its model, its task, its search and its views."""
     task = run.task
-    tags = task.source_tokenizer.tags if isinstance(task, TextToText) else []
     return RunDetail(
         **dict(info(stored)),
         can=abilities(run),
-        languages=[tag[2:-1] for tag in tags],
+        languages=task.sides.languages if isinstance(task, TextToText) else [],
         **shape(run),
         vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},
         labels=list(task.label_names) if isinstance(task, Classifies) else [],

@@ -105,8 +105,8 @@ class EvaluatedExample(StudioResponse):
 
     i: int
     source: str
-    reference: str
-    output: str
+    reference: str = ""
+    output: str = ""
     score: float | None
     length: int
     picture: str | None = None
@@ -229,16 +229,9 @@ def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
     def rows(places: Sequence[int]) -> Rows:
         part = replace(windows, starts=windows.starts[list(places)])
         errors = by_window(middle(task.predict(run.model, part)), part).tolist()
+        size = windows.horizon
         return [
-            EvaluatedExample(
-                i=i,
-                source=dates[i],
-                reference="",
-                output="",
-                score=error,
-                length=windows.horizon,
-                date=dates[i],
-            )
+            EvaluatedExample(i=i, source=dates[i], score=error, length=size, date=dates[i])
             for i, error in zip(places, errors, strict=True)
         ]
 
@@ -252,9 +245,7 @@ def language_scoring(run: Run, task: Language, split: str) -> Scoring:
     def row(i: int) -> EvaluatedExample:
         log_p = task.log_probabilities(run.model, as_examples(task, lines[i] + "\n").ids)
         words, mean = len(lines[i].split()), float(log_p.mean())
-        return EvaluatedExample(
-            i=i, source=lines[i], reference="", output="", length=words, score=mean
-        )
+        return EvaluatedExample(i=i, source=lines[i], length=words, score=mean)
 
     mean = partial(mean_score, scored)
     return Scoring(scored, len(lines), lambda places: list(map(row, places)), mean)

@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import chain
@@ -22,7 +22,7 @@ from foveate.look.draw.parts import DrawingPart, Numbers, P, changed
 from foveate.look.edits import edit, silenced
 from foveate.look.hooks import hook_points
 from foveate.look.records import block_of, suffixes
-from foveate.look.views import ViewEntry, demos, find
+from foveate.look.views import ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.run import Run, load
 from foveate.serve.batching import AnswerPlan, Batcher, Operation
@@ -31,7 +31,6 @@ from foveate.serve.runs import RunStore, StoredRun
 from foveate.serve.waiting import Batching
 from foveate.studio import answers
 from foveate.studio.answers import Send, opened
-from foveate.studio.comparisons import chapter
 from foveate.studio.evaluation import Evaluated, evaluate
 from foveate.studio.schemas import (
     AnswerRequest,
@@ -239,17 +238,9 @@ class StudioState:
     ) -> Drawings:
         """Draw a view of runs; the result includes words of its text missing in training data."""
         runs = list(map(self.runs.run, names))
-        sent = self._sent(lambda: _drawings(find(view), runs, question, heads))
+        sent = self.sent(lambda: _drawings(find(view), runs, question, heads))
         words = [answers.unknown_words(run.task, question.text or "") for run in runs]
         return sent.model_copy(update={"unknown": list(dict.fromkeys(chain.from_iterable(words)))})
-
-    def demo(self, name: str, options: Mapping[str, object] | None = None) -> Drawings:
-        """Draw a demo with some options, the others at their defaults."""
-        return self._sent(lambda: demos.find(name).draw(options).browser_drawings())
-
-    def comparison(self, name: str, number: int) -> Drawings:
-        """Return a chapter of a comparison, counted from 1."""
-        return self._sent(lambda: chapter(self.paths, name, number))
 
     def linked(self, drawing: P) -> P:
         """Return a drawing with URLs for large arrays; the most recent ones are stored, gzipped."""
@@ -264,7 +255,7 @@ class StudioState:
 
         return changed(drawing, numbers)
 
-    def _sent(self, draw: Callable[[], Sequence[DrawingPart]]) -> Drawings:
+    def sent(self, draw: Callable[[], Sequence[DrawingPart]]) -> Drawings:
         """Return what is drawn, with the time that it took."""
         began = time.perf_counter()
         drawings: list[Any] = [self.linked(drawing) for drawing in draw()]

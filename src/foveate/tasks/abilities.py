@@ -31,8 +31,8 @@ class Generates(ABC, Generic[Input]):
 
     continues: ClassVar[bool] = False  # outputs continue their sources
     silent: ClassVar[frozenset[int]] = frozenset((PAD, BOS, EOS))
-    start: ClassVar[int] = BOS
-    end: ClassVar[int] = EOS
+    start: int = BOS
+    end: int = EOS
 
     @property
     @abstractmethod
@@ -74,7 +74,7 @@ class Generates(ABC, Generic[Input]):
 
         Raises `UserError` for what no output can hold.
         """
-        return self.output_tokenizer.encode_ids([text.rstrip()])[0]
+        return self.output_tokenizer.beginnings(text, 1)[0]
 
     def token_text(self, ids: Sequence[int], token: int) -> str:
         """Return the text that a token adds to the ids before it, including the space before it."""

@@ -204,7 +204,7 @@ class Task(Configurable, ABC, Generic[Batch]):
 
     def better(self, name: str) -> int:
         """+1 where a larger figure is better, -1 where a smaller one is."""
-        return -1 if name in ("loss", "perplexity", "ter") else 1
+        return -1 if name in ("loss", "perplexity", "bits_per_character", "ter") else 1
 
 
 AnyTask = Task[Any]

@@ -51,11 +51,7 @@ SIDE = 8  # cells of the thumbnails by which pictures are compared
 def nearest_captions(known: Album, pictures: Album) -> list[str]:
     """The first caption of the most similar known picture: nearest thumbnail, mean removed."""
     known_cells, cells = _thumbnails(known.pixels), _thumbnails(pictures.pixels)
-    distances = (
-        (cells**2).sum(axis=1)[:, None]
-        - 2 * cells @ known_cells.T
-        + (known_cells**2).sum(axis=1)[None]
-    )
+    distances = (known_cells**2).sum(axis=1) - 2 * cells @ known_cells.T  # less |cells|², per row
     return [known.texts[int(row)][0] for row in distances.argmin(axis=1)]
 
 
@@ -108,10 +104,6 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
     gives = "text"
     own_outputs = True
     config: Config
-
-    @property
-    def output_tokenizer(self) -> Tokenizer:
-        return self.tokenizer
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -304,10 +305,9 @@ class Forecasting(Task[SeriesBatch]):
         self.names: tuple[str, ...] = ()
         self.scaling: Scaling = config.scaling.build()
         self.naive: NDArray[np.float64] = np.zeros(0)
-        self._table: SeriesTable | None = None
 
     def prepare(self, folder: Path, seed: int) -> None:
-        table = self.table()
+        table = self.table
         first, end = divide(len(table), self.config.series)["train"]
         rows = table.values[first:end]
         self.names = table.names
@@ -336,18 +336,17 @@ class Forecasting(Task[SeriesBatch]):
 
         from_json(folder / FITTED, fitted)
 
+    @cached_property
     def table(self) -> SeriesTable:
         """The run's own series."""
-        if self._table is None:
-            self._table = read_table(self.config.series)
-        return self._table
+        return read_table(self.config.series)
 
     @by_split
     def windows(self, split: str) -> Windows:
         """The windows of a split of the run's own series. Raises ``ConfigError`` for another."""
         if split not in SPLITS:
             raise ConfigError(f"no split {split!r} of a series; there are: {', '.join(SPLITS)}")
-        return self.cut(self.table(), divide(len(self.table()), self.config.series)[split])
+        return self.cut(self.table, divide(len(self.table), self.config.series)[split])
 
     def cut(self, table: SeriesTable, rows: tuple[int, int]) -> Windows:
         """The windows whose horizon lies in some rows of a table."""
@@ -362,7 +361,7 @@ class Forecasting(Task[SeriesBatch]):
         )
 
     def digest(self, split: str) -> str:
-        table = self.table()
+        table = self.table
         rows = slice(*divide(len(table), self.config.series)[split])
         content = table.values[rows].tobytes() + table.dates[rows].tobytes()
         return hashlib.sha256(content).hexdigest()
@@ -376,7 +375,7 @@ class Forecasting(Task[SeriesBatch]):
 
     def describe_data(self) -> list[str]:
         """Describe what was read, filled in and left unused, and the windows of each split."""
-        table = self.table()
+        table = self.table
         dates = labels(table.dates)
         parts = divide(len(table), self.config.series)
         unused = len(table) - parts["test"][1]
@@ -480,7 +479,7 @@ class Forecasting(Task[SeriesBatch]):
 
     def at(self, date: str | None) -> Windows:
         """The window whose forecast begins at a date; without one at the first test row."""
-        table, length = self.table(), self.config.look_back
+        table, length = self.table, self.config.look_back
         if date is None:
             row = divide(len(table), self.config.series)["test"][0]
         else:

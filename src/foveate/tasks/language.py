@@ -28,7 +28,7 @@ from foveate.data.corpus import (
     sample,
 )
 from foveate.data.text import portions, taken
-from foveate.data.tokenizer import BOS, BPE, END_OF_LINE, EOS, PAD, UNK, Tokenizer, lines_of
+from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer, lines_of
 from foveate.decode.beam import another
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample as Sampling
@@ -51,7 +51,6 @@ from foveate.tasks.engine import TorchEngine, members_of, steps_of
 from foveate.tasks.objectives import CrossEntropy, token_loss
 from foveate.tasks.text import OneTokenizer, by_length, namer, vocabulary_line
 
-NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
 SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how samples are drawn
 LENGTH = 100  # tokens that are added at most where no search says how many
@@ -100,7 +99,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         block_length: int = Field(128, gt=0)  # tokens of a training example
         context: int = Field(0, ge=0)  # tokens before a block that are read but not predicted
 
-    start, end = EOS, NEVER
+    start, end = EOS, PAD  # of lines; a published model has others
     figures = ("loss", "perplexity", "bits_per_character")
     silent = frozenset((PAD, BOS))  # an end of line is text
     continues = True
@@ -115,6 +114,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
 
     def restore(self, folder: Path) -> None:
         self.tokenizer = Tokenizer.load(folder / "text.tokenizer.json")
+        self.start, self.end = self.tokenizer.text_ends
 
     def pieces(self) -> dict[str, list[str]]:
         return {"decoder": self.tokenizer.pieces, "output": self.tokenizer.pieces}
@@ -209,19 +209,16 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
             self.samples(model, stream, samples) if samples else [],
         )
 
-    def better(self, name: str) -> int:
-        return -1
-
     @torch.inference_mode()
     def log_probabilities(
         self, model: LanguageModel, ids: Ids, batch_tokens: int = 8192
     ) -> NDArray[np.float64]:
-        """Log p(x_t | those before) of each token of a text; the first follows the end of a line.
+        """Log p(x_t | those before) of each token of a text; the first follows the start.
 
         A model that remembers in constant memory reads the text once from its beginning to its
         end. Another reads windows of a block's length, of which it predicts the second half.
         """
-        text = torch.from_numpy(np.concatenate(([EOS], ids)).astype(np.int64))
+        text = torch.from_numpy(np.concatenate(([self.start], ids)).astype(np.int64))
         text, done, members = text.to(model.output.weight.device), 1, members_of(model)
         read = (_even(self._read(each, text, batch_tokens)) for each in members)
         pieces = []
@@ -242,10 +239,6 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
             return _whole(model, text)
         return _windowed(model, text, reach, max(1, batch_tokens // reach))
 
-    @property
-    def output_tokenizer(self) -> Tokenizer:
-        return self.tokenizer
-
     def search_config(
         self, config: Search.Config, kind: str | None = None, **fields: object
     ) -> Search.Config:
@@ -257,12 +250,12 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return self.ids_of(text)
 
     def token_text(self, ids: Sequence[int], token: int) -> str:
-        return END_OF_LINE if token == EOS else super().token_text(ids, token)
+        return self.tokenizer.line_end if token == EOS else super().token_text(ids, token)
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         texts: list[str] = []
         for _, line in lines_of(ids):
-            texts += ["\n"] if line == [EOS] else super().token_texts(line)
+            texts += ["\n"[: self.start == EOS]] if line == [EOS] else super().token_texts(line)
         return texts
 
     def reach(self, model: LanguageModel) -> int | None:
@@ -293,7 +286,8 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
             yield DecodingBatch(rows, steps, [0] * len(rows))
 
     def _steps(self, prompts: Tensor, model: LanguageModel) -> LanguageSteps:
-        return LanguageSteps(model, prompts, self.reach(model), never=(PAD, BOS))
+        bare = self.tokenizer.startless and prompts.shape[1] > 0
+        return LanguageSteps(model, prompts, self.reach(model), never=(PAD, BOS), bare=bare)
 
     def samples(self, model: LanguageModel, stream: Stream, count: int) -> list[ValidationSample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
@@ -312,7 +306,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
 
     def name_of(self, i: int) -> str:
         """The text of an id; an end of line has a sign."""
-        return END_OF_LINE if i == EOS else namer(self.tokenizer)(i)
+        return self.tokenizer.line_end if i == EOS else namer(self.tokenizer)(i)
 
 
 def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:

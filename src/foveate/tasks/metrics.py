@@ -285,7 +285,6 @@ def interval(
     name: str,
     outputs: Texts,
     references: References,
-    draws: int = 200,
     bleu_tokenizer: BleuTokenizer | None = None,
 ) -> tuple[float, float, float]:
     """BLEU or chrF of a corpus and the ends of its 95 % interval, by sacreBLEU's bootstrap.
@@ -294,7 +293,7 @@ def interval(
     Raises `UserError` for another metric.
     """
     metric: Any = _resampled(name, references, bleu_tokenizer)
-    score = metric.corpus_score(list(outputs), _streams(references), n_bootstrap=draws)
+    score = metric.corpus_score(list(outputs), _streams(references), n_bootstrap=200)
     middle, half = float(score._mean), float(score._ci)
     return float(score.score), middle - half, middle + half
 

@@ -175,6 +175,10 @@ class OneTokenizer:
 
     tokenizer: Tokenizer  # from `prepare` or `restore`
 
+    @property
+    def output_tokenizer(self) -> Tokenizer:
+        return self.tokenizer
+
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         return {"text": self.tokenizer}
 

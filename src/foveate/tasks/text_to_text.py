@@ -337,8 +337,5 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     def output_tokenizer(self) -> Tokenizer:
         return self.target_tokenizer
 
-    def prefix_ids(self, text: str) -> Ids:
-        return self.target_tokenizer.beginnings(text, 1)[0]
-
 
 AnyTextToText = TextToText[Any]

@@ -13,7 +13,10 @@ from foveate.train.trainer import Trainer
 def try_average(trainer: Trainer, count: int, reason: str) -> str:
     """Put the mean of the last checkpoints into ``averaged/`` and see whether it is better."""
     display, folder = trainer.display, trainer.folder
-    steps = _sound_steps(trainer)[-count:]
+    damages: list[DamagedError] = []
+    steps = list(checkpoint.sound(folder, trainer.regular(), damages))[-count:]
+    for damage in damages:
+        display.say(f"left out of the mean: {damage}")
     if len(steps) < 2:
         display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} exists")
         return reason
@@ -52,18 +55,6 @@ def _why_worse(trainer: Trainer, steps: list[int]) -> str:
     if len(figures) > 1:
         return f": the model still changed over them ({name} {figures[0]:.4g} to {figures[-1]:.4g})"
     return ""
-
-
-def _sound_steps(trainer: Trainer) -> list[int]:
-    sound = []
-    for step in trainer.regular():
-        try:
-            stored.verify(checkpoint.path_of(trainer.folder, step))
-        except DamagedError as damage:
-            trainer.display.say(f"left out of the mean: {damage}")
-            continue
-        sound.append(step)
-    return sound
 
 
 def _known_average(trainer: Trainer, steps: list[int]) -> Record | None:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from filelock import Timeout
@@ -139,12 +139,6 @@ class TrainState:
     figures: dict[str, float] = field(default_factory=dict)  # of the last validation
     window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
 
-    @classmethod
-    def of(cls, record: Record) -> Self:
-        """The state of a record that `dataclasses.asdict` made."""
-        best = record.pop("best")
-        return cls(**record, best=None if best is None else Best(**best))
-
     def progress(self, config: TrainConfig, seconds: float) -> dict[str, tuple[float, float]]:
         """Return how far a training is, and where it ends by the limits that are set."""
         limits = {
@@ -256,15 +250,20 @@ def newest_sound(run: Path, repair: bool = False) -> tuple[int | None, list[str]
     """
     for folder in (run, run / "checkpoints") if repair else ():
         stored.clean(folder)
-    complaints = []
-    for step in reversed(steps(run)):
+    damages: list[DamagedError] = []
+    newest = next(sound(run, reversed(steps(run)), damages), None)
+    return newest, [f"damaged checkpoint passed over: {damage}" for damage in damages]
+
+
+def sound(run: Path, among: Iterable[int], damages: list[DamagedError]) -> Iterator[int]:
+    """Yield the steps whose checkpoint is whole; ``damages`` get what is wrong with the others."""
+    for step in among:
         try:
             stored.verify(path_of(run, step))
         except DamagedError as damage:
-            complaints.append(f"damaged checkpoint passed over: {damage}")
-            continue
-        return step, complaints
-    return None, complaints
+            damages.append(damage)
+        else:
+            yield step
 
 
 def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Record:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from foveate.config import Config, ConfigError, Tree
 from foveate.files import replace_file
+from foveate.nn.adapters import LoRA
 from foveate.system import processor_flags
 from foveate.train.journal import Journal, SnapshotConfig
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
@@ -161,6 +162,9 @@ class TrainConfig(Config):
     """Last checkpoints whose mean is tried at the end."""
     ema: MovingMean.Config | None = None
     """A moving mean of the weights that is validated, saved and used."""
+    freeze: tuple[str, ...] = ()  # patterns of weights that keep their values
+    adapter: LoRA.Config | None = None
+    """Thin matrices that are trained instead of the weights of ``start``."""
     parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
     """How several devices work together under torchrun."""
     hang_minutes: float = Field(default=10.0, gt=0)
@@ -176,6 +180,8 @@ class TrainConfig(Config):
                 "validation.patience",
                 ("train", "max_steps"),
             )
+        if self.adapter is not None and self.parallel == "fsdp":
+            raise ConfigError("adapters need whole weights: write ddp", ("train", "parallel"))
         self.build_schedule()
 
     def build_schedule(self) -> Schedule:
@@ -221,6 +227,8 @@ FIXED: Mapping[str, str] = {
     "start": "the first weights came from it",
     "objective": "the losses before and after would not be comparable",
     "train.batch_tokens": "the order of the data depends on it",
+    "train.freeze": "the saved state is that of the weights trained so far",
+    "train.adapter": "the saved weights are those of the adapter",
     "train.optimizer.kind": "the saved state is that of the other optimizer",
     "train.optimizer.momentum": "the saved state depends on it",
     "train.optimizer.nesterov": "the saved state depends on it",

@@ -7,32 +7,23 @@ launched; a host that reads a number waits for it, and the GPU then waits for th
 import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.data.batches import Indices
+from foveate.data.batches import BatchPlan, Indices, Mixture
 from foveate.data.text import portions
 from foveate.tasks.base import AnyTask, Loss
 from foveate.train.checkpoint import TrainState
 from foveate.train.distributed import Ranks
 from foveate.train.stored import TrainError
 
-
-class Plan(Protocol):
-    """The examples of each batch of each epoch."""
-
-    def epoch(self, number: int, /) -> list[Indices]:
-        """The batches of an epoch, as indices, in order."""
-
-
-PlanFactory = Callable[[NDArray[np.int32], int, int], Plan]  # lengths, batch_tokens, seed
+Plan = BatchPlan | Mixture  # the examples of each batch of each epoch
 
 
 def mix(*parts: object) -> int:

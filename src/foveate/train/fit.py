@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from foveate.errors import ConfigError, UserError
 from foveate.nn.native import kernels
 from foveate.system import loaded_libraries
 from foveate.train import checkpoint
 from foveate.train.averaging import try_average
-from foveate.train.checkpoint import Best, TrainState, too_few
+from foveate.train.checkpoint import TrainState, too_few
 from foveate.train.config import Precision, TrainConfig, record, resolve
 from foveate.train.distributed import Interrupt, Ranks, parallel_of
 from foveate.train.feed import MicroBatch, Plan, fingerprint, mix, steps_ahead
@@ -57,12 +58,11 @@ class Outcome:
 
     ``reason`` is the limit that ended it ("max_steps", "max_epochs", "max_minutes", "max_tokens",
     "patience") or "interrupted"; ``weights`` is the folder whose weights stand for the run;
-    ``best`` the best validation; ``exit_code`` what a shell should see.
+    ``exit_code`` what a shell should see.
     """
 
     reason: str
     state: TrainState
-    best: Best | None
     weights: Path
     exit_code: int = 0
 
@@ -122,7 +122,7 @@ def _set_up(
         recompute(job.model)
     device = next(job.model.parameters()).device
     parallel = parallel_of(config.parallel, ranks, job.model, partial(job.objective.loss, job.task))
-    plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
+    plan = job.task.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
     optimizer = config.optimizer.build(job.model)
     state, messages = resume(job, config, folder, plan, optimizer, ranks)
     newest = checkpoint.path_of(folder, state.step)
@@ -229,7 +229,8 @@ def resume(
             messages.append(f"starts from the weights of {imported}")
         return state, messages + share_out(config, state, ranks)
     verify_run(folder, checkpoint.with_state(folder, step))
-    state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
+    saved = checkpoint.load(folder, step, job.model, optimizer)
+    state = TypeAdapter(TrainState).validate_python(saved)
     changed = [split for split in splits if state.data.get(split, data[split]) != data[split]]
     if changed and not job.changed_data:
         raise TrainError(
@@ -395,7 +396,7 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
         pace = max(1e-3, state.seconds / max(1, state.step))
         if reason == "max_minutes" and (few := too_few(trainer.config, state, pace)):
             say(few)
-    return Outcome(reason, state, state.best, weights, 128 + stop if stop else 0)
+    return Outcome(reason, state, weights, 128 + stop if stop else 0)
 
 
 def _how_to_go_on(trainer: Trainer, limit: str) -> str:

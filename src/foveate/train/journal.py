@@ -19,6 +19,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from foveate.config import Config
 from foveate.errors import install
@@ -409,7 +410,9 @@ def _first_overflow(
     names: list[str] = []
 
     def hook(name: str, module: nn.Module, inputs: object, output: object) -> None:
-        if any(bool((t.isnan() | t.isposinf()).any()) for t in _tensors(output)):
+        tensors = (t for t in tree_leaves(output) if isinstance(t, Tensor))
+        floats = [t for t in tensors if t.is_floating_point()]
+        if any(bool((t.isnan() | t.isposinf()).any()) for t in floats):
             names.append(name)
 
     with ExitStack() as stack, torch.no_grad():
@@ -417,14 +420,6 @@ def _first_overflow(
             stack.enter_context(module.register_forward_hook(partial(hook, name or "the model")))
         loss = forward(batch)
     return (names[0] if names else None), loss
-
-
-def _tensors(output: object) -> Iterator[Tensor]:
-    if isinstance(output, Tensor) and output.is_floating_point():
-        yield output
-    elif isinstance(output, tuple | list):
-        for part in output:
-            yield from _tensors(part)
 
 
 def peak_memory(device: torch.device | str = "cpu") -> float | None:

@@ -22,7 +22,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -199,28 +199,8 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-class Slice(Protocol):
-    """A tensor of an open file, not yet read."""
-
-    def get_shape(self) -> list[int]:
-        """Return its sizes along each axis."""
-
-
-class TensorFile(Protocol):
-    """An open file of named tensors, as ``safetensors.safe_open`` gives it."""
-
-    def keys(self) -> list[str]:
-        """The names of the tensors."""
-
-    def get_tensor(self, name: str) -> Tensor:
-        """Read a tensor."""
-
-    def get_slice(self, name: str) -> Slice:
-        """A tensor without reading it."""
-
-
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[TensorFile]:
+def opened(path: Path) -> Iterator[safe_open]:
     """A file of tensors, open for reading as by ``safetensors.safe_open``.
 
     Raises `DamagedError` that names the file where it is missing, of another kind, cut off, or
@@ -261,7 +241,7 @@ class Size:
         return f"the weights are {self.numbers:,} numbers in {self.tensors:,} tensors"
 
 
-def size_of(file: TensorFile) -> Size:
+def size_of(file: safe_open) -> Size:
     """The size of an open file, by its header."""
     shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     return Size(len(shapes), sum(map(math.prod, shapes)))
@@ -288,10 +268,17 @@ def assign(target: Tensor, value: Tensor) -> None:
 
 
 def _names(model: nn.Module) -> dict[str, str]:
-    """Each name in the state of a model, and the first name of the same tensor."""
+    """Each name in the state of a model, and the first name of the same tensor.
+
+    What is frozen beside adapters is left out: the run that they started from has it.
+    """
     first: dict[object, str] = {}
     names = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
+    state: dict[str, Tensor] = model.state_dict(keep_vars=True)
+    adapted = any(".parametrizations." in name for name in state)
+    for name, tensor in state.items():
+        if adapted and isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
+            continue
         memory: object = id(tensor)
         if not is_shard(tensor):
             memory = tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape

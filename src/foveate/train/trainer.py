@@ -15,21 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from foveate.tasks.base import AnyTask, Loss, Measures, ValidationSample
-from foveate.train import checkpoint
+from foveate.train import checkpoint, feed
 from foveate.train.checkpoint import Best, TrainState, too_few
 from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Interrupt, Parallel
-from foveate.train.feed import (
-    Feed,
-    MicroBatch,
-    Plan,
-    PlanFactory,
-    StepNumbers,
-    TrainingStep,
-    TrainObjective,
-    scale_of,
-    steps_of,
-)
 from foveate.train.journal import (
     Display,
     Health,
@@ -50,19 +39,17 @@ if TYPE_CHECKING:
 class Job:
     """A training job: a task with its data, a model, the objective, the search of validations.
 
-    ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
-    from lengths, ``batch_tokens`` and the seed, ``snapshots`` what records attention. ``changes``
-    are those of the config since the run was last trained; with ``changed_data`` the run resumes
-    although its data have changed.
+    ``toml`` is the resolved config, kept in each checkpoint; ``snapshots`` makes what records
+    attention. ``changes`` are those of the config since the run was last trained; with
+    ``changed_data`` the run resumes although its data have changed.
     """
 
     task: AnyTask
     model: nn.Module
-    objective: TrainObjective
+    objective: feed.TrainObjective
     search: Search
     seed: int
     toml: str
-    plan: PlanFactory
     snapshots: Recording
     changes: tuple[ConfigChange, ...] = ()
     changed_data: bool = False
@@ -83,7 +70,7 @@ class Trainer:
     optimizer: torch.optim.Optimizer
     schedule: Schedule
     precision: Precision
-    plan: Plan
+    plan: feed.Plan
     journal: Journal
     display: Display
     interrupt: Interrupt
@@ -100,7 +87,7 @@ class Trainer:
         self.agree()
         self._earlier, self._begun = self.state.seconds, self._now
         self._last_save, self._last_log = self._now, self.state.step
-        self._in_flight = deque[StepNumbers]()
+        self._in_flight = deque[feed.StepNumbers]()
         self._failed: Tensor | None = None  # `StepNumbers.failed` of the newest step in flight
         self._times: list[float] | None = []  # of the first steps, until their pace is known
 
@@ -111,8 +98,9 @@ class Trainer:
         when the run resumes.
         """
         reason = None
-        steps = steps_of(self.job.task, self.plan, self.state, self.config.max_epochs, self.ranks)
-        with Feed(steps) as feed:
+        epochs = self.config.max_epochs
+        steps = feed.steps_of(self.job.task, self.plan, self.state, epochs, self.ranks)
+        with feed.Feed(steps) as batches:
             self.agree()
             while True:
                 last = reason is not None
@@ -127,13 +115,13 @@ class Trainer:
                     continue  # once more, for what is due after the last step
                 if not self._in_flight:
                     self._settled = time.perf_counter()
-                self.launch(feed.next())
+                self.launch(batches.next())
                 self.agree()
                 self.settle(leave=self.ahead)
         self.agree()
         return "interrupted" if self.stop else str(reason)
 
-    def launch(self, step: TrainingStep) -> None:
+    def launch(self, step: feed.TrainingStep) -> None:
         """Take a step against Σ ∇totals / Σ counts of the batches, clipped to the norm allowed.
 
         Its numbers are checked now, or `settle` checks them later; if they are not finite, neither
@@ -144,7 +132,7 @@ class Trainer:
         losses = [self.backward(micro) for micro in step.micro_batches]
         gradients = self.parallel.gradients()
         norm = self.parallel.norm(gradients)
-        numbers = StepNumbers(step, losses, norm, self._failed)
+        numbers = feed.StepNumbers(step, losses, norm, self._failed)
         numbers.rate = self.rate(step.number)
         if not self.ahead:
             self.check(numbers)
@@ -152,7 +140,7 @@ class Trainer:
             self._failed = vars(self.optimizer)["found_inf"] = numbers.failed
         if numbers.count == 0:
             raise TrainError(f"step {step.number} has no targets: {step}")
-        torch._foreach_mul_(gradients, scale_of(norm, numbers.count, self.config.clip_norm))
+        torch._foreach_mul_(gradients, feed.scale_of(norm, numbers.count, self.config.clip_norm))
         self.update(step.number, numbers.rate)
         state = self.state
         state.step, (state.epoch, state.position) = step.number, step.after
@@ -181,7 +169,7 @@ class Trainer:
                 self.health.write(numbers.step.number)
             self.log(numbers, spent)
 
-    def backward(self, micro: MicroBatch) -> Loss:
+    def backward(self, micro: feed.MicroBatch) -> Loss:
         """Add the gradient of a batch's total; return the loss without its graph."""
         torch.manual_seed(micro.seed)
         with self.parallel.gathering(micro.last):
@@ -214,13 +202,13 @@ class Trainer:
             self.journal.write("pace", step, seconds=seconds)
         return paced
 
-    def check(self, numbers: StepNumbers) -> None:
+    def check(self, numbers: feed.StepNumbers) -> None:
         """Raise `TrainError` with the cause if the numbers of a step are not finite."""
         if numbers.read(self.ranks):
             return
         step, rate, model = numbers.step, numbers.rate, self.job.model
 
-        def forward(micro: MicroBatch) -> Loss:
+        def forward(micro: feed.MicroBatch) -> Loss:
             torch.manual_seed(micro.seed)
             with self.precision.context():
                 return Parallel.loss(self.parallel, micro.batch)  # without collectives
@@ -248,7 +236,7 @@ class Trainer:
         """Return what ends the training now, a limit or a signal, or None."""
         return "interrupted" if self.stop else self.state.ended(self.config, self.seconds())
 
-    def log(self, numbers: StepNumbers, spent: float) -> None:
+    def log(self, numbers: feed.StepNumbers, spent: float) -> None:
         """Count a step of ``spent`` seconds; at the end of a window write a line of its means."""
         state, step, sums, count = self.state, numbers.step, numbers.sums, numbers.count
         state.seconds = self.seconds()

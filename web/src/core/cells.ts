@@ -43,9 +43,10 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const told = cells.texts?.length ? cells.texts.flat() : undefined, short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
   const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10), ...cells.columns.map((word) => Math.min(NAMED, widthOf(word) + 8))) : LARGEST;
   const least = told ? (cells.whole ? Math.max(WRITTEN, ...told.map((text) => Math.min(ROOMY, widthOf(signed(text), 12) + 5))) : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole ? 12 : 0;
-  const limit = Math.min(150, Math.max(room * (cells.whole ? 0.38 : 0.3), told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
+  const limit = Math.min(told ? 220 : 150, Math.max(room * (cells.whole ? 0.38 : 0.3), told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
-  const named = cells.down && cells.rows.length ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
+  const isTight = told && cells.whole && widthOf(cells.down ?? "", 12) + 14 + cells.width * least > room; // numbers come before the name
+  const named = cells.down && cells.rows.length && !isTight ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
   const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + 8 : cells.down ? 20 : 2;
   const aspect = cells.aspect ?? 1, bound = told || cells.high ? most : Math.min(most, Math.max(4 / Math.max(1, aspect), tall / cells.height / aspect));
   const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, bound) - 6);
@@ -54,7 +55,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const wide = (room - left - right) / cells.width;
   const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4 / Math.max(1, aspect), tall / cells.height / aspect), most);
-  const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);
+  const across = least ? Math.max(cells.whole ? Math.min(least, Math.floor(wide)) : least, Math.floor(fit)) : Math.max(fit, 0.2);
   const top = !cells.columns.length ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
   const down = cells.high ?? (told ? Math.max(TIGHT, Math.min(Math.max(24, Math.min(across, 30)), tall / (cells.height + 1))) : least ? Math.max(1, Math.round(across * aspect))
     : Math.max(across * aspect, cells.whole && cells.rows.length ? Math.min(LINE, tall / cells.height) : 0)); // high enough for its word
@@ -160,8 +161,8 @@ export class Grid {
     }));
     const names = [];
     const middle = lies.top + (lies.down * height) / 2;
-    if (down && rows.length) names.push(s("text", { class: "fv-quiet", x: lies.left - 6, y: lies.top - 7, "text-anchor": "end" }, fitted(down, lies.limit, 12)));
-    else if (down) names.push(s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, down));
+    if (down && rows.length && Math.min(lies.limit, widthOf(down, 12)) <= lies.left - 7) names.push(s("text", { class: "fv-quiet", x: lies.left - 6, y: lies.top - 7, "text-anchor": "end" }, fitted(down, lies.limit, 12)));
+    else if (down && !rows.length) names.push(s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, down));
     if (across) names.push(s("text", { class: "fv-quiet", x: lies.left + (lies.across * width) / 2, y: lies.height - 5, "text-anchor": "middle" }, across));
     return [...this.labels.map(({ node }) => node), ...names];
   }

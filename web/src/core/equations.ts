@@ -35,8 +35,8 @@ export function entmax(scores: readonly number[], alpha: number): number[] {
 
 export const logistic = (x: number): number => 1 / (1 + Math.exp(-x));
 
-/** 10 cos(q, k), 10 the sharpness that Python has by default. */
-export const cosine = (q: Vector, k: Vector): number => (10 * dot(q, k)) / (Math.max(norm(q), 1e-12) * Math.max(norm(k), 1e-12));
+/** cos(q, k). */
+export const cosine = (q: Vector, k: Vector): number => dot(q, k) / (Math.max(norm(q), 1e-12) * Math.max(norm(k), 1e-12));
 export const scaledDot = (q: Vector, k: Vector): number => dot(q, k) / Math.sqrt(q.length);
 /** vᵀ tanh(q + k). */
 export const additive = (v: Vector, q: Vector, k: Vector): number => dot(v, range(q.length).map((i) => Math.tanh(q[i]! + k[i]!)));

@@ -16,8 +16,6 @@ const encoded = (rows: readonly (readonly number[])[]): Numbers =>
   ({ shape: [rows.length, rows[0]!.length], codec: "f32", url: "", data: base64Of(new Uint8Array(Float32Array.from(rows.flat()).buffer)) });
 /** A number as Python's `:g` writes it; of fewer digits as `:.3g`. */
 const plain = (value: number, digits = 6) => String(Number(value.toPrecision(digits)));
-/** A title whose part before the first · is another. */
-const titled = (title: string, head: string) => [head, ...title.split(" · ").slice(1)].join(" · ");
 
 /** A sheet of other numbers; its ends are those of the numbers, 0 in the middle where signs differ. */
 function sheetOf(part: Part, rows: readonly (readonly number[])[], others: Partial<SheetDrawing> = {}): SheetDrawing {
@@ -55,15 +53,17 @@ function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [
   const far = reach[0]!, q = [dragged.x as number, dragged.y as number], points = (parts[0] as SheetDrawing).values.shape[0]!;
   const along = range(points).map((k) => -far + (2 * far * k) / (points - 1));
   const plane = (score: (k: number[]) => number) => along.map((y) => along.map((x) => score([x, -y])));
-  const most = Math.max(...plane((k) => dot(q, k)).flat().map(Math.abs));
   const kinds: ((k: number[]) => number)[] = [
     (k) => cosine(q, k), (k) => additive(v, q, k), () => NaN, (k) => general(w, q, k), (k) => dot(q, k), (k) => scaledDot(q, k),
   ];
-  return kinds.map((score, n) => sheetOf(parts[n]!, plane(score), {
-    title: titled(parts[n]!.title, `The score of a key in the plane, query (${plain(q[0]!)}, ${plain(q[1]!)})`),
-    dots: [[((1 - q[1]! / far) / 2) * (points - 1), ((1 + q[0]! / far) / 2) * (points - 1)]],
-    ...(n === 2 ? { least: 0, most: 1 } : n === 5 ? { least: -most, most } : {}),
-  }));
+  const planes = kinds.map(plane), largest = [0, 3].map((from) => Math.max(...planes.slice(from, from + 3).flat(2).filter(Number.isFinite).map(Math.abs))); // of a row of sheets
+  return planes.map((rows, n) => {
+    const most = largest[Math.floor(n / 3)]!, [name] = parts[n]!.title.split(" · ").at(-1)!.split(", ±");
+    return sheetOf(parts[n]!, rows, {
+      title: `The score of a key in the plane, query (${plain(q[0]!)}, ${plain(q[1]!)}) · ${name}${n === 2 ? "" : `, ±${plain(most, 2)}`}`,
+      dots: [[((1 - q[1]! / far) / 2) * (points - 1), ((1 + q[0]! / far) / 2) * (points - 1)]], least: -most, most,
+    });
+  });
 }
 
 function scaling(dragged: Dragged, { scores: all = [] }: Data, [chart, bars]: readonly Part[]): Part[] {

@@ -42,9 +42,9 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     const tall = tallOf(element, Infinity), isWhole = large && Number.isFinite(tall), isNamed = isWhole && Math.max(rows.length, columns.length) <= MOST_NAMED; // on a slide
     const side = isNamed ? LAYER + ROOM : isWhole ? LAYER : LABEL, top = LABEL + (isNamed ? TURNED : 0);
     const room = (element.parentElement?.clientWidth || 300) - side - 10;
-    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = (tall - top) / layers.length - NAME - GAP;
+    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = (tall - top) / layers.length - (isWhole ? 0 : NAME) - GAP;
     const wide = Math.max(28, Math.min(isWhole ? LARGEST : large ? LARGE : SMALL, Math.floor(room / across.length) - GAP, Math.floor(high / ratio)));
-    const named = known.length > 0 && wide >= 56, inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
+    const named = !isWhole && known.length > 0 && wide >= 56, inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
     const down = deep + 2 * EDGE + (named ? NAME : 0), word = (text: string) => (isWhole ? `${text} ` : "");
     grid.style.gridTemplateColumns = `${side}px repeat(${across.length}, ${wide}px)`;
     grid.style.gridTemplateRows = `${top}px repeat(${layers.length}, ${down}px)`;

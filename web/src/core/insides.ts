@@ -1,11 +1,12 @@
-// What is inside a box of a scene: an attention's sentence with its heads, and one query of it in numbers.
+// What is inside a box of a scene: an attention's sentence with its heads and one query of it in numbers, a cell, or words with vectors over them.
 import { floats, type Values } from "./numbers";
 import { written } from "./text";
 import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
-const MOST = 12, KEYS = 8, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
+const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.02; // smaller weights are not drawn
+const LINE = 29, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others; stages whose zeros are empty
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -40,7 +41,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   const line = (key: string, points: Point[], tag: string, more: Partial<SceneEdge> = {}) =>
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
-  if (!values.has("weights")) cell();
+  if (values.has("state")) cell();
+  else if (!values.has("weights")) positions();
   else {
     heads();
     if (values.has("query") && values.has("key")) numbers();
@@ -83,7 +85,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
     const rows: [string, number][] = [["v", 4], ["α", 122], ["e", 194], ["k", 266], ["h", 400]];
     for (const [stage, y] of rows) put(`name ${stage}`, stage, boxAt(first - 44, y, 34, stage === "α" || stage === "e" ? 42 : 88), stage, { form: "word" });
-    for (const [stage, y] of [["c", 4], ["q", 266], ["h", 400]] as const) put(`name own ${stage}`, stage, boxAt(8, y, 34, 88), stage, { form: "word" });
+    const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
+    for (const [stage, y] of [["c", 4], ["q", 266], ["h", 400]] as const) put(`name own ${stage}`, stage === "h" && !isOne ? "s" : stage, boxAt(8, y, 34, 88), stage, { form: "word" });
     put("h word", panel.rows[row]!, boxAt(12, 500, 196, 44), "h", { form: "word" });
     const own = values.has("h") ? cell("h own", 46, 400, vector("h", row), "h") : undefined;
     const query = cell("q own", 46, 266, vector("query", row, head), "q", { hue: 1, level: 0.25 });
@@ -98,6 +101,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const weight = cell(`α ${k}`, x, 122, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
       const value = cell(`v ${k}`, x, 4, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
+      if (h) line(`v from ${k}`, [at(x + wide, 430), at(x + wide + 5, 430), at(x + wide + 5, 48), at(x + wide, 48)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
       join(`α from ${k}`, score, weight, "α");
       const low = value[1] + value[3], bus = low + 14 * unit, middle = value[0] + value[2] / 2, end = answer[0] + answer[2] / 2;
@@ -124,6 +128,45 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   function vectorOf(stage: string, head: number): string[] {
     return Array.from(rowOf(values.get(stage)!, head, panel.row).slice(0, WRITTEN), written);
+  }
+
+  /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
+  function positions() {
+    const stages = [...values.keys()], named = stages.map((stage) => stage.replace(BACK, "")), aside = Math.max(...named.map((name) => 17 * name.length)) + 20;
+    const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
+    const parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    let floor = HIGH - 50;
+    const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
+    words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
+    stages.forEach((stage, level) => {
+      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = LINE * parts[level]!, room = slot * parts[level]!;
+      const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
+      const rows = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k).slice(0, count));
+      const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
+      floor -= room;
+      put(`${own} name`, named[level]!, boxAt(0, y, aside - 12, high), own, { form: "word" });
+      boxes.set(stage, rows.map((row, k) => {
+        const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
+        row.forEach((value, i) => {
+          if (Number.isNaN(value)) return;
+          const isZero = isBlank && value === 0, token = tokens?.[i];
+          const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
+          put(`${own} ${k} ${i}`, `${named[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+        });
+        return boxAt(x, y, wide, high);
+      }));
+    });
+    if (!stages.some((stage) => BACK.test(stage)))
+      boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], stages[0]!.replaceAll(" ", "-")));
+    for (const stage of stages) for (const read of panel.reads[stage] ?? []) {
+      const own = stage.replaceAll(" ", "-"), lower = boxes.get(read)!, upper = boxes.get(stage)!, isBelow = stages.indexOf(read) < stages.indexOf(stage), isNext = Math.abs(stages.indexOf(read) - stages.indexOf(stage)) === 1;
+      for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
+        const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 5 * unit;
+        const straight: Point[] = isBelow ? [[a[0] + a[2] / 2, a[1]], [b[0] + b[2] / 2, b[1] + b[3]]] : [[a[0] + a[2] / 2, a[1] + a[3]], [b[0] + b[2] / 2, b[1]]];
+        const beside: Point[] = [[a[0] + a[2], a[1] + a[3] / 2], [a[0] + a[2] + gap, a[1] + a[3] / 2], [b[0] + b[2] + gap, b[1] + b[3] / 2], [b[0] + b[2], b[1] + b[3] / 2]];
+        line(`${own} from ${read} ${k}`, isNext ? straight : beside, own);
+      }
+    }
   }
 
   /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from. */

@@ -48,12 +48,13 @@ export const interactive: Draw<InteractiveDrawing> = (stage, drawing) => {
   if (tall) view.style.setProperty("--tall", String(Math.max(60, (tall + AROUND) / rows - AROUND)));
   const page = stage.options.page && (() => stage.options.page!({ ...drawing, sliders, parts }));
   const drawn: Mounted[] = parts.map((part, k) => stage.mount(hosts[k]!, part, { ...stage.options, selection: stage.selection, onselect: undefined, page }));
-  if (!framed && parts.length > 1) hosts.forEach((host, k) => host.prepend(h("h3", {}, parts[k]!.title.split(" · ").at(-1))));
+  const headings = hosts.map(() => (!framed && parts.length > 1 ? h("h3") : undefined)), named = (k: number) => parts[k]!.title.split(" · ").at(-1)!;
+  headings.forEach((heading, k) => { if (heading) hosts[k]!.prepend(heading); heading?.append(named(k)); });
 
   const draw = () => {
     frame = 0;
     if (formula) parts = formula(dragged(sliders), data, drawing.parts);
-    parts.forEach((part, k) => { drawn[k]!.update(part); });
+    parts.forEach((part, k) => { drawn[k]!.update(part); headings[k]?.replaceChildren(named(k)); });
     reset.disabled = sliders.every(({ value }, k) => value === drawing.sliders[k]!.value);
   };
   const turn = (slider: Slider, value: number) => {

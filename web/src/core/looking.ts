@@ -18,8 +18,20 @@ export function layerAndHead(choice: Readonly<Choice>, drawing: AttentionDrawing
   return { layer, head: head === null || heads < 2 ? null : within(head, heads) };
 }
 
-/** The cell: of the chosen word, where the block has it on one of its sides; else of the first row. */
-export function cellOf(choice: Readonly<Choice>, { rows, columns }: Block, map: Matrix): Looking {
+const isWord = (text: string) => /\p{L}/u.test(text) && !/^<.*>$/.test(text);
+
+/** The cell that is told of first: the largest weight between two words that is not on the diagonal; else the first. */
+function telling({ rows, columns }: Block, map: Matrix): number {
+  const weights = Array.from(map.values, (weight, k) => {
+    const row = Math.floor(k / map.width), column = k % map.width;
+    return row !== column && rows[row] !== columns[column] && isWord(rows[row]!) && isWord(columns[column]!) ? weight : 0;
+  });
+  return largest(weights);
+}
+
+/** The cell: of the chosen word, where the block has it on one of its sides; else the one that tells most. */
+export function cellOf(choice: Readonly<Choice>, block: Block, map: Matrix): Looking {
+  const { rows, columns } = block;
   const on = (words: readonly string[] | undefined, place: number | undefined, own: readonly string[]) =>
     words && place !== undefined && sameWords(words, own) && place < own.length ? place : undefined;
   let row = on(choice.rows, choice.row, rows), column = on(choice.columns, choice.column, columns);
@@ -30,6 +42,10 @@ export function cellOf(choice: Readonly<Choice>, { rows, columns }: Block, map: 
   }
   const side: Side = row === undefined && column !== undefined ? "column" : choice.side === "column" && column !== undefined ? "column" : "row";
   if (side === "column") return { side, column: column!, row: row ?? largest(columnOf(map, column!)) };
+  if (row === undefined && choice.row === undefined && choice.column === undefined) {
+    const place = telling(block, map);
+    [row, column] = [Math.floor(place / map.width), place % map.width];
+  }
   row ??= 0;
   return { side, row, column: column ?? largest(rowOf(map, row)) };
 }

@@ -3,7 +3,6 @@ import { attention } from "./attention";
 import { bars } from "./bars";
 import { h } from "./dom";
 import { film } from "./film";
-import { forward } from "./forward";
 import { interactive } from "./interactive";
 import { lanes } from "./lanes";
 import { lines } from "./lines";
@@ -21,7 +20,7 @@ import type { AnyDrawing } from "./types";
 import { words } from "./words";
 
 const KINDS: { [K in AnyDrawing["kind"]]: Draw<Extract<AnyDrawing, { kind: K }>> } = {
-  attention, film, sheet, steps, forward, lines, bars, words, lanes, picture, scene, table, interactive,
+  attention, film, sheet, steps, lines, bars, words, lanes, picture, scene, table, interactive,
 };
 
 export interface Mounted {

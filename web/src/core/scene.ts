@@ -6,7 +6,7 @@ import type { Draw, Twin } from "./stage";
 import { indexed } from "./text";
 import type { SceneDrawing, SceneEdge, SceneStop } from "./types";
 
-const TYPE = 26, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
+const TYPE = 28, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
 const LINE = 34, ROOMY = 100, FACTS = 3; // of what a box computes: its lines, and from which height and how much
 const MOVE = 900; // milliseconds of a camera move
 type Box = SceneStop["box"];
@@ -105,9 +105,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = form !== "group" && (w > 0.9 * wide || tall > 0.9 * high);
       const told = isAround ? [] : node.texts ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = node.texts ? tall / told.length : LINE * unit;
       lighten(group, node);
+      group.classList.toggle("fv-around", isAround);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
-        write(text, short((told[k] ?? "").split(";")[0]!, w / unit - (form === "word" ? 0 : 4)), form === "word");
+        write(text, form === "plus" ? label : short(node.texts ? told[k] ?? "" : (told[k] ?? "").split(";")[0]!, w / unit - (form === "word" ? 0 : 4)), form === "word");
       });
     }
     for (const { edge, path } of lines) lighten(path, edge);

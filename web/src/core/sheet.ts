@@ -38,6 +38,10 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
   const scale = legend(how.colours, marks, drawing.told);
   body.append(reading, grid.element, scale);
   const paint = (made: Values) => {
+    if (!values && !selection.placeOf(rows)) { // the last of the largest numbers is told of first
+      const best = floats(made).reduce((top, value, k, all) => (value >= (all[top] ?? NaN) || Number.isNaN(all[top]) ? k : top), 0);
+      cell = [Math.floor(best / width), best % width];
+    }
     values = floats(made);
     grid.show({
       height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows, columns,

@@ -79,10 +79,10 @@ export function sameWords(a: readonly string[], b: readonly string[]): boolean {
   return true;
 }
 
-/** A text cut at its variables, which papers set in italics: single letters (an article is none), in an index up to two. Pure. */
+/** A text cut at its variables, which papers set in italics: single letters (an article is none), also with a hat or transposed; in an index up to two. Pure. */
 export function variables(text: string, isIndex = false): { text: string; isVariable: boolean }[] {
-  const letter = isIndex ? /(?<![\p{L}\p{M}])(\p{L}\p{M}*\p{L}?)(?![\p{L}\p{M}])/u : /(?<![\p{L}\p{M}])(?!a \p{Ll}{2}|[A-Z]\d|e[-−]?\d)([A-Za-zα-ω]\p{M}*)(?![\p{L}\p{M}])/u;
-  return text.split(letter).map((part, k) => ({ text: part, isVariable: k % 2 === 1 })).filter((part) => part.text);
+  const letter = isIndex ? /(?<![\p{L}\p{M}])(\p{L}\p{M}*\p{L}?)(?![\p{L}\p{M}])/u : /(?<![\p{L}\p{M}'’])(?!a \p{Ll}{2}|[A-Z]\d|e[-−]?\d)([A-Za-zα-ω]\p{M}*)(?!(?!ᵀ)[\p{L}\p{M}])/u;
+  return text.normalize("NFD").split(letter).map((part, k) => ({ text: part, isVariable: k % 2 === 1 })).filter((part) => part.text);
 }
 
 export interface Indexed { text: string; tag: "span" | "sub" | "sup" }

@@ -1,10 +1,9 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of a05155c9ef08da77.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 854b9cee23a1611d.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
   | SheetDrawing
   | StepsDrawing
-  | ForwardDrawing
   | LinesDrawing
   | BarsDrawing
   | WordsDrawing
@@ -139,82 +138,6 @@ export interface StageDrawing {
   rows: string[];
   columns: string[];
   across: string;
-  least: number;
-  most: number;
-}
-/**
- * Every stage of one forward pass, in order; ``query`` and ``head`` are shown first.
- *
- * ``places`` are the positions of each part of the model, named by what it reads there, and
- * ``produced`` what comes of them. Pictures and terminals show one position and one head, and
- * where it is an ``excerpt`` only the frames of the ``stops``, at which a lecture halts.
- */
-export interface ForwardDrawing {
-  title: string;
-  caption: string;
-  notes: string[];
-  kind: "forward";
-  parts: ModelPart[];
-  frames: FrameDrawing[];
-  places: {
-    [k: string]: string[];
-  };
-  produced: {
-    [k: string]: string[];
-  };
-  head: number;
-  query: number;
-  stops: number[];
-  excerpt: boolean;
-}
-/**
- * A column of the picture: an encoder, a decoder, what comes of them.
- */
-export interface ModelPart {
-  name: string;
-  blocks: ModelBlock[];
-}
-/**
- * A module that is drawn as one block.
- *
- * ``parameters`` are those that no earlier block has. ``output`` is
- * the shape of what it gives. The output of the last block of a
- * ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
- * parts whose output it reads. A recurrent cell has a label for each of its ``steps``, in the
- * order of the text.
- */
-export interface ModelBlock {
-  name: string;
-  label: string;
-  layer: number | null;
-  family: string;
-  hue: number | null;
-  equation: string;
-  parameters: number;
-  output: string;
-  branch: number | null;
-  reads: string[];
-  steps: string[];
-  backwards: boolean;
-}
-/**
- * A frame of a forward pass: its numbers (H, T, N), or (H, T, S, N) of weighted values.
- *
- * ``rows`` and ``columns`` name the ``places`` that label them. Of logits and probabilities the
- * largest of each position are here, named by ``tokens``; so are losses and gradients. ``reads``
- * are the numbers of the frames that it is computed from, ``shape`` is that of the whole frame.
- */
-export interface FrameDrawing {
-  title: string;
-  block: string;
-  label: string;
-  equation: string;
-  shape: number[];
-  values: Numbers;
-  rows: string;
-  columns: string;
-  tokens: string[][];
-  reads: number[];
   least: number;
   most: number;
 }
@@ -412,10 +335,11 @@ export interface SceneEdge {
   tag: string;
 }
 /**
- * The inside of a node: an attention's numbers by stage, or a recurrent cell's.
+ * The inside of a node: an attention's numbers by stage, a recurrent cell's, or others'.
  *
- * ``rows`` and ``columns`` label queries and keys; a cell has steps as rows, and no columns.
- * ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is computed from.
+ * ``rows`` and ``columns`` label queries and keys; other blocks have steps or positions as rows,
+ * and no columns. ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is
+ * computed from, and ``tokens`` name the numbers of a stage at each position.
  */
 export interface ScenePanel {
   node: string;
@@ -429,6 +353,9 @@ export interface ScenePanel {
   };
   reads: {
     [k: string]: string[];
+  };
+  tokens: {
+    [k: string]: string[][];
   };
   head: number;
   row: number;

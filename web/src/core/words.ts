@@ -14,6 +14,13 @@ export const barred = (name: Element, share: number, value: number, isTaken: boo
   return h("li", { class: isTaken ? "fv-taken" : "" }, name, h("span", { class: "fv-bar-room" }, bar), h("b", {}, figure(value)));
 };
 
+/** The word that is told of first: after others, and as likely as not, where there are alternatives. Pure. */
+export function telling(list: WordsDrawing["words"]): number | undefined {
+  const open = ({ value, alternatives }: (typeof list)[number], k: number) => (alternatives.length ? (k ? (value ?? 0) * (1 - (value ?? 0)) : -1) : -2);
+  const best = list.reduce((top, word, k) => (open(word, k) > open(list[top]!, top) ? k : top), 0);
+  return list[best]?.alternatives.length ? best : undefined;
+}
+
 export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing) => {
   const { words: list } = drawing, texts = list.map((word) => word.text);
   const how = ends(drawing.least, drawing.most), coloured = list.some((word) => word.value !== null);
@@ -41,13 +48,13 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     spans.forEach((span, k) => span.classList.toggle("fv-chosen", k === place));
     const word = place === undefined ? undefined : list[place];
     if (!word) return;
-    const top = Math.max(...word.alternatives.map(({ p }) => p), 1e-9), index = place!;
-    const said = [word.value === null ? "" : figure(word.value), word.note].filter(Boolean).join(" · ");
+    const index = place!, short = (p: number) => Number(p.toPrecision(2));
+    const said = [word.value === null ? "" : figure(short(word.value)), word.note].filter(Boolean).join(" · ");
     const rows = word.alternatives.map(({ text: other, p }, k) => {
       const name = h("bdi", { class: "fv-other" }, other);
       const named = options.onforce
         ? h("button", { type: "button", title: "use this word and continue", click: () => options.onforce?.(index, k) }, name) : name;
-      return barred(named, p / top, p, other === word.text);
+      return barred(named, p, short(p), other === word.text);
     });
     others.replaceChildren(h("p", {}, h("bdi", {}, `“${word.text}”`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
     text.setAttribute("aria-label", `${word.text}: ${said}`);
@@ -58,7 +65,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     place = chosen;
     show();
   });
-  place = selection.placeOf(texts) ?? (list.some((word) => word.alternatives.length) ? 0 : undefined);
+  place = selection.placeOf(texts) ?? telling(list);
   show();
   return {
     destroy: quiet,

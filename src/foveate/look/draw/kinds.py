@@ -7,7 +7,6 @@ from pydantic import Field
 
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing
 from foveate.look.draw.film import FilmDrawing
-from foveate.look.draw.forward import ForwardDrawing
 from foveate.look.draw.interactive import InteractiveDrawing
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.maps import AttentionDrawing
@@ -19,8 +18,8 @@ from foveate.look.draw.stages import StepsDrawing
 from foveate.look.draw.texts import TableDrawing, WordsDrawing
 
 AnyDrawing = Annotated[
-    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | ForwardDrawing | LinesDrawing
-    | BarsDrawing | WordsDrawing | LanesDrawing | PictureDrawing | SceneDrawing | TableDrawing
+    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing
+    | WordsDrawing | LanesDrawing | PictureDrawing | SceneDrawing | TableDrawing
     | InteractiveDrawing,
     Field(discriminator="kind"),
 ]  # fmt: skip

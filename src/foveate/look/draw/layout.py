@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -147,13 +148,11 @@ def wrapped(line: str, most: float, length: Callable[[str], float]) -> list[str]
         return [line]
     lines, rest = [], line
     while rest:
-        low, high = 1, len(rest)  # the longest prefix that fits has low to high characters
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if length(rest[:middle]) <= most else (low, middle - 1)
-        if low < len(rest):
-            blank = rest.rfind(" ", 0, low + 1)
-            low = blank if blank > 0 else low
-        lines.append(rest[:low].rstrip())
-        rest = rest[low:].lstrip()
+        prefixes = [rest[:end] for end in range(1, len(rest) + 1)]
+        end = max(1, bisect_right(prefixes, most, key=length))  # the longest that fits
+        if end < len(rest):
+            blank = rest.rfind(" ", 0, end + 1)
+            end = blank if blank > 0 else end
+        lines.append(rest[:end].rstrip())
+        rest = rest[end:].lstrip()
     return lines

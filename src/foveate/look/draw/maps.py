@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,13 +239,6 @@ class HeadsView(AttentionView):
         return "\n".join(lines)
 
 
-def _checked(scale: ScaleName | None) -> ScaleName:
-    """Return a scale, by default absolute. Raises `UserError` with the existing ones."""
-    if scale is not None and scale not in get_args(ScaleName):
-        raise UserError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
-    return scale or "absolute"
-
-
 def attention(
     record: AttentionRecord,
     block: str | None = None,
@@ -262,7 +255,9 @@ def attention(
     """
     block = block or record.first_block()
     record.select(block, layer, head)  # refuses unknown ones now, not during drawing
-    scale = _checked(scale)
+    if scale is not None:
+        colors.scale(scale)  # raises if there is none
+    scale = scale or "absolute"
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
@@ -297,7 +292,9 @@ def heads(
     block = block or record.first_block()
     for name in record.layers(block):
         record.drawn(name)
-    name, scale = block_of(record.names(block)[0]), _checked(scale)
+    if scale is not None:
+        colors.scale(scale)  # raises if there is none
+    name, scale = block_of(record.names(block)[0]), scale or "absolute"
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
 
 
@@ -383,34 +380,23 @@ def all_maps(record: AttentionRecord, **first: object) -> AttentionDrawing:
     )
 
 
-class AttentionPage(NamedTuple):
-    """The page of some records, and what was left out of it."""
-
-    text: str
-    notes: list[str]
-
-
-def save_html(
-    records: Sequence[AttentionRecord], path: str | Path, max_sentences: int = MOST_SENTENCES
-) -> AttentionPage:
-    """Write the page of the records to one file, atomically, and return it.
+def save_html(records: Sequence[AttentionRecord], path: str | Path) -> list[str]:
+    """Write the page of the records to one file, atomically; return in words what was left out.
 
     Raises as `attention_page` does, and `UserError` if the name does not end in ``.html``.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{path}: a page must be a .html file; change the extension")
-    page = attention_page(records, max_sentences)
-    replace_file(path, page.text.encode())
-    return page
+    page, notes = attention_page(records)
+    replace_file(path, page.encode())
+    return notes
 
 
-def attention_page(
-    records: Sequence[AttentionRecord], max_sentences: int = MOST_SENTENCES
-) -> AttentionPage:
-    """Return the page of the records, each a sentence that can be selected.
+def attention_page(records: Sequence[AttentionRecord]) -> tuple[str, list[str]]:
+    """Return the page of the records, each a sentence that can be selected, and what is left out.
 
-    It contains at most ``max_sentences`` and `MOST_BYTES`; the page and its notes give the number
+    It contains at most `MOST_SENTENCES` and `MOST_BYTES`; the page and its notes give the number
     left out. Raises `UserError` without a record, or for one without maps.
     """
     if not records:
@@ -418,7 +404,7 @@ def attention_page(
     if not all(record.maps for record in records):
         raise UserError("a record without maps: this model has no attention to show")
     titles, sentences, notes, size = list[str](), list[str](), list[str](), 0
-    for number, record in enumerate(records[:max_sentences], 1):
+    for number, record in enumerate(records[:MOST_SENTENCES], 1):
         drawing = all_maps(record)
         untitled = drawing.model_copy(update={"title": "", "notes": []})
         group = PageGroup(title=drawing.title, notes=drawing.notes, drawings=[untitled])
@@ -434,4 +420,4 @@ def attention_page(
         notes.append(f"{left_out} of {len(records)} sentences omitted from the page")
     exact = ["numbers are exact to 0.00002"]
     cover = Cover(title="Attention", groups=titles, notes=exact, left_out=left_out)
-    return AttentionPage(assemble(cover, sentences), notes)
+    return assemble(cover, sentences), notes

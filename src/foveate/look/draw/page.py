@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html as markup
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -59,10 +60,7 @@ def assemble(cover: Cover, groups: Sequence[str]) -> str:
         ),
         "script": script,
     }
-    pieces = asset("page.html").split("{{")
-    return pieces[0] + "".join(
-        parts[key] + rest for key, rest in (piece.split("}}", 1) for piece in pieces[1:])
-    )
+    return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], asset("page.html"))
 
 
 def json_of(part: DrawingPart) -> str:

@@ -122,14 +122,12 @@ class AttendedPicture(PictureDrawing):
     """A picture, and beside it the weights on its cells, a panel each.
 
     ``weights`` are those of each panel on the ``columns`` of the map, (S,); columns that are not
-    cells, such as the class token, are in the notes of the overlays. ``heading`` is the title
-    of the record.
+    cells, such as the class token, are in the notes of the overlays.
     """
 
     map_name: str = Field(exclude=True)
     columns: list[str] = Field(exclude=True)
     weights: list[Weights] = Field(exclude=True)
-    heading: str = Field(exclude=True)
 
     def arrays(self) -> Arrays:
         return {
@@ -139,15 +137,12 @@ class AttendedPicture(PictureDrawing):
             "map": np.array(self.map_name),
         }
 
-    def drawings(self) -> list[Drawing]:
-        return [self.model_copy(update={"title": self.heading})]
-
     def figure(self) -> Figure:
         count = len(self.overlays) + 1
         down = -(-count // MOST_ACROSS)
         across = -(-count // down)  # rows as even as possible
         size = (PICTURE_SIDE * across + 0.9, (PICTURE_SIDE + 0.35) * down + 0.5)
-        title = textwrap.fill(visible(self.heading), 18 * across)
+        title = textwrap.fill(visible(self.title), 18 * across)
         made, axes = figures.subplots(size, count, across, title, self.caption)
         figures.show_pixels(axes[0], self.pixels)
         titles = ["the picture", *(overlay.title for overlay in self.overlays)]
@@ -164,7 +159,7 @@ class AttendedPicture(PictureDrawing):
         """Return the cells with most weight, a line for each panel: a grid would be too coarse."""
         panels = list(zip(self.overlays, self.weights, strict=True))
         height, across = self.overlays[0].weights.shape if panels else (0, 0)
-        lines = [visible(self.heading), f"most attention: row,column of {height}×{across} cells"]
+        lines = [visible(self.title), f"most attention: row,column of {height}×{across} cells"]
         longest = max((len(overlay.title) for overlay, _ in panels), default=0)
         for overlay, weights in panels:
             best = np.argsort(-weights, kind="stable")[:MOST_NAMED]
@@ -245,7 +240,7 @@ def over_picture(
     return AttendedPicture(
         pixels=pixels, width=pixels.shape[2], height=pixels.shape[1], caption=caption,
         overlays=overlays, scale=scale or "row", map_name=matrix.name, columns=columns,
-        weights=[row for _, row in panels], heading=record.title,
+        weights=[row for _, row in panels], title=record.title,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDE, HIGH, TYPE = 1240.0, 560.0, 26.0  # of a stop, and of its letters, in units of its own
+WIDE, HIGH, TYPE = 1240.0, 560.0, 28.0  # of a stop, and of its letters, in units of its own
 INCHES = 6.2  # width of a stop in a figure
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -57,10 +57,11 @@ class SceneEdge(DrawingPart):
 
 
 class ScenePanel(DrawingPart):
-    """The inside of a node: an attention's numbers by stage, or a recurrent cell's.
+    """The inside of a node: an attention's numbers by stage, a recurrent cell's, or others'.
 
-    ``rows`` and ``columns`` label queries and keys; a cell has steps as rows, and no columns.
-    ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is computed from.
+    ``rows`` and ``columns`` label queries and keys; other blocks have steps or positions as rows,
+    and no columns. ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is
+    computed from, and ``tokens`` name the numbers of a stage at each position.
     """
 
     node: str
@@ -69,6 +70,7 @@ class ScenePanel(DrawingPart):
     values: dict[str, Numbers]
     equations: dict[str, Text]
     reads: dict[str, list[str]] = Field(default_factory=dict)
+    tokens: dict[str, list[list[Label]]] = Field(default_factory=dict)
     head: int = 0
     row: int = 0
 

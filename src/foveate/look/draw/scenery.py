@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
+from math import hypot
+
+import numpy as np
 
 import foveate.look.draw.scene as parts
 from foveate.config import ConfigError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
-from foveate.look.draw.forward import places_of, produced_of
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing
-from foveate.look.forward import Array, ForwardFrame, frames
+from foveate.look.forward import (
+    GRADIENT,
+    Array,
+    ForwardFrame,
+    frames,
+    places_of,
+    produced_of,
+)
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import block_of, suffixes
 from foveate.look.stages import traced
@@ -22,17 +32,25 @@ TALL = 258.0  # of the box of layers, which is as wide as a part
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
-FAINT = 0.02  # smaller weights are not drawn
+FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
+NUMBER = 96.0  # width of a number in a box
+UPDATE = "the optimizer computes the update from ∂L/∂W."
+LONG = 110  # letters of equations that do not fit into a caption
+BEST = 4  # tokens of an output, the most probable at each position
+RECTIFIED = "activation", "ReLU"  # stages whose zeros are blank
+CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 WHOLE = {  # by the parts of the model
     ("encoder", "decoder"): "The encoder reads all words at once. The decoder reads what it has "
     "written and the encoder's output, and writes the next word.",
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
-SAME = "The same cell, with the same weights, at each position reads a word and the last state."
+SAME = "Each network has one cell: with the same weights, it reads a word and its last state."
 ALL = "whole", "words", "stream"
+WHOLE_QUERY = "q of “{row}” and each key give a score e, softmax weights α, and these a mean c."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector h (its first numbers). The query is “{row}”.",
+    "s": "At “{row}” the decoder has the vector s, the encoder's words the vectors h.",
     "q": "Query, what “{row}” asks for: {query}.",
     "k": "Keys, what each word offers: {key}. The same W_k for all words.",
     "e": "Scores, query times key: {score}. With “{best}” the score is {e:.2f}.",
@@ -45,15 +63,16 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
 
 def scene(
     forced: ForcedPass, title: str = "", block: str | None = None, layer: int = -1, head: int = 0,
-    query: int | None = None, stop: str | None = None,
+    query: int | None = None, stop: str | None = None, train: bool = False,
 ) -> SceneDrawing:  # fmt: skip
     """Return the scene of a forced pass.
 
-    ``block`` selects an attention or a cell, whose ``head`` and ``query`` (or step) are shown in
-    numbers; only stops whose names begin with ``stop`` are kept. Raises `ConfigError` for what
-    does not exist.
+    ``block`` selects a box whose stages are shown one by one, for a ``head`` and a ``query`` (or
+    step, or position). With ``train`` the stops are the loss and its gradient, from the output
+    back. Only stops whose names begin with ``stop`` are kept. Raises `ConfigError` for what does
+    not exist.
     """
-    made = _Scene(forced, layer)
+    made = _Scene(forced, layer, train)
     made.build(block, head, query)
     stops = [each for each in made.stops if each.name.startswith(stop or "")]
     if not stops:
@@ -68,17 +87,18 @@ def scene(
 class _Scene:
     """Collects nodes, edges, panels and stops."""
 
-    def __init__(self, forced: ForcedPass, layer: int) -> None:
-        trace = traced(forced)
-        self.film = frames(forced, blocks_of(forced.model), equation_of, trace=trace)
+    def __init__(self, forced: ForcedPass, layer: int, train: bool) -> None:
+        trace = traced(forced, train)
+        self.film = frames(forced, blocks_of(forced.model), equation_of, train, trace)
         self.parts = parts_of(forced.model, forced, trace)
-        self.forced, self.layer = forced, layer
+        self.forced, self.layer, self.train = forced, layer, train
         self.places = {
             part: [_plain(word) for word in words]
             for part, words in places_of(forced, self.film).items()
         }
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
+        self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
         self.nodes: list[parts.SceneNode] = []
         self.edges: list[parts.SceneEdge] = []
         self.panels: list[parts.ScenePanel] = []
@@ -117,7 +137,10 @@ class _Scene:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
         caption = SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
+        caption = caption.replace("what it has written", "the target") if self.train else caption
         self.stop("whole", caption, ALL)
+        if self.train:
+            return self._going_back()
         if recurs and len(sides) > 1:
             self._reading(sides)
         for part in [] if recurs else sides:
@@ -133,6 +156,7 @@ class _Scene:
         self._insides(block, head, query)
         if "decoder" in self.places:
             self._steps()
+        return None
 
     def _words(self, part: str, left: float, wide: float) -> None:
         """Write what a part reads below it, and what a decoder writes above, in two rows."""
@@ -224,6 +248,8 @@ class _Scene:
             if after:
                 ends = [(x + pitch * 0.58, top), (x + pitch * 0.58, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
+        embeddings = [block.name for block in part.blocks if block.family == "embedding"]
+        self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
     def _reading(self, sides: Sequence[ModelPart]) -> None:
         """Stop at each word that the encoder reads, then at what it hands to the decoder."""
@@ -254,6 +280,7 @@ class _Scene:
     def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str, hue: int) -> None:
         """Draw blocks that follow one another as one box, if there are any."""
         label, detail = join.join(map(_name, blocks)), [block.equation for block in blocks]
+        self.homes |= {block.name: f"{part} {label}" for block in blocks}
         if blocks:
             self.node(f"{part} {label}", label, box, hue=hue, tag="whole", detail=detail)
 
@@ -263,22 +290,127 @@ class _Scene:
         amount = f"{block.parameters:,} parameters" if block.parameters else ""
         detail = [text for text in (block.equation, block.output, amount) if text]
         more = {"hue": block.hue, "tag": tag, "detail": detail}
+        self.homes[block.name] = block.name
         self.node(block.name + suffix, label or _name(block), box, **more)
 
     def _insides(self, block: str | None, head: int, query: int | None) -> None:
-        """Stop at the heads of each attention, and at the numbers of one query in one of them."""
-        drawn = {name for node in self.nodes for name in (node.name, node.name.split(" ")[0])}
-        maps = {f.block: f for f in self.film if f.name == "weights" and f.block in drawn}
-        maps |= {f.block: f for f in self.film if f.name == "state" and f.block in drawn}
-        chosen = [n for n in maps if not block or block in suffixes(block_of(n))]
-        if block and not chosen:
-            raise ConfigError(f"--block {block}: expected one of {', '.join(map(block_of, maps))}")
-        for name, weights in maps.items():
-            stages = {f.name: f for f in self.film if f.block == name}
-            if weights.name == "weights":
-                self._attention(weights, stages, head, query, name == chosen[0])
-            elif name == next(n for n in [*chosen, *maps] if maps[n].name == "state"):
-                self._cell(name, query if name in chosen[:1] else None)
+        """Stop inside each box, in the order of computation; of cells in one, of norms if chosen.
+
+        The chosen box has a stop for each stage: by default the first attention, else a cell.
+        """
+        stages: dict[str, dict[str, ForwardFrame]] = {}
+        for frame in self.film:
+            if frame.block in self.homes:
+                stages.setdefault(frame.block, {})[frame.name] = frame
+        fitting = [name for name in stages if not block or block in suffixes(block_of(name))]
+        if not fitting:
+            names = ", ".join(dict.fromkeys(map(block_of, stages)))
+            raise ConfigError(f"--block {block}: expected one of {names}")
+        special = [n for stage in ("weights", "state") for n in stages if stage in stages[n]]
+        chosen = next((n for n in special if not block), fitting[0])
+        cells = [n for n in (chosen, *stages) if "state" in stages[n]]
+        for home in dict.fromkeys(self.homes[name] for name in stages):
+            blocks = [name for name in stages if self.homes[name] == home]
+            deep, last = chosen in blocks, stages[blocks[-1]]
+            if "weights" in last:
+                self._attention(last["weights"], last, head, query, deep)
+            elif blocks[-1] in cells[:1]:
+                self._cell(blocks[-1], query if deep else None)
+            elif "state" not in last and (deep or not home.endswith("norm")):
+                self._positions(home, blocks, query if deep else None, deep)
+
+    def _positions(self, home: str, blocks: Sequence[str], query: int | None, deep: bool) -> None:
+        """Add the inside of a box that computes each position alone, with its stages as stops.
+
+        Unless ``deep``, all stages are one stop.
+        """
+        own = {
+            k: f.name
+            for k, f in enumerate(self.film)
+            if f.block in blocks and f.values.ndim == 3 and f.name != "residual sum"
+        }
+        before = self.film[min(own)].reads
+        names = {k: "x" for k in before if len(before) == 1 and k not in own} | own
+        stages = {name: self.film[k] for k, name in names.items()}
+        values, tokens = {n: f.values for n, f in stages.items()}, dict[str, list[list[str]]]()
+        token = self.forced.token
+        for output in [n for n in stages if n in ("logits", "softmax")]:
+            order = np.argsort(-values[output][0], axis=-1, kind="stable")[:, :BEST]
+            if token is not None:
+                values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
+                tokens = {output: [[_plain(token(i)) for i in best] for best in order.tolist()]}
+        reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
+        longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
+        rows = self._named(longest.rows, longest.values.shape[1])
+        row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
+        self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
+        equations = self.panels[-1].equations
+        text = " → ".join(equations[name] for name in own.values() if equations[name])
+        text = text if len(text) < LONG else " → ".join(own.values())
+        text = f"{spoken.capitalize()}: {text}."
+        self._enter(home, spoken + " numbers" * deep, text, [*stages])
+        for k, stage in enumerate(stages if deep else (), start=1):
+            text = f"{stage.capitalize()}, at each position: {equations[stage]}."
+            text = f"What the {spoken} reads: its first numbers." if stage == "x" else text
+            text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
+            text += " The largest come first." * (stage == "logits" and bool(tokens))
+            self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
+
+    def _enter(
+        self, home: str, name: str, caption: str, stages: Sequence[str], lit: Sequence[str] = ()
+    ) -> None:
+        """Stop inside a box, at some of its stages."""
+        shows, lighted = (
+            [f"{home} {stage.replace(' ', '-')}" for stage in ("words", *of)]
+            for of in (stages, lit or stages)
+        )
+        panel, box = len(self.panels) - 1, self._inside(home)
+        self.stop(name, caption, shows, lit=lighted, panel=panel, box=box)
+
+    def _going_back(self) -> None:
+        """Stop at the loss, at its gradient in each box from the last one back, at the weights'."""
+        back: dict[str, list[ForwardFrame]] = {}
+        for frame in self.film:
+            if frame.name.startswith(("loss", GRADIENT)) and frame.block in self.homes:
+                back.setdefault(self.homes[frame.block], []).append(frame)
+        for home, of_home in back.items():
+            if home.endswith("norm"):
+                continue
+            stages = {frame.name: frame for frame in reversed(of_home)}
+            values = {name: frame.values.swapaxes(1, 2) for name, frame in stages.items()}
+            rows = self._named(of_home[-1].columns, max(v.shape[1] for v in values.values()))
+            reads = {lower: [upper] for lower, upper in pairwise(stages)}
+            more: dict[str, object] = {"rows": rows, "reads": reads}
+            spoken = _spoken([frame.block for frame in reversed(of_home)])
+            if "loss" in stages:
+                before, words = self.forced.first, map(_plain, self.forced.produced)
+                blank = np.full((1, before, 1), np.nan)  # positions without a target
+                values["loss"] = np.concatenate([blank, values["loss"]], axis=1)
+                more["tokens"] = {"loss": [[]] * before + [[word] for word in words]}
+            self._panel(home, stages, values, **more)
+            if "loss" in stages:
+                text = "−log p of each target; their mean is the loss L."
+                self._enter(home, "loss", text, ["loss"])
+            text = f"The gradient in the {spoken}: ‖∂L/∂x_t‖ at each position."
+            self._enter(home, f"gradient {spoken}", text, [*stages])
+        self._of_weights(self.film[-1])
+
+    def _of_weights(self, frame: ForwardFrame) -> None:
+        """Stop at the gradient norm of the weights in each box."""
+        norms: dict[str, dict[str, float]] = {}  # by box and block
+        for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
+            if name in self.homes:
+                norms.setdefault(self.homes[name], {})[name] = norm
+        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL]
+        for home, of_block in norms.items():
+            (x, y, wide, high), norm = self.box_of(home), f"{hypot(*of_block.values()):#.2g}"
+            if wide > 2 * NUMBER:
+                box = x + wide - NUMBER, y, NUMBER, high
+                self.node(f"{home} gradient", norm, box, form="word", tag="gradient")
+                shows = [*ALL, "gradient"]
+            else:
+                caption += f" {_spoken([*of_block]).capitalize()} {norm}."
+        self.stop("gradient of weights", caption, shows)
 
     def _attention(
         self, weights: ForwardFrame, stages: dict[str, ForwardFrame], head: int, query: int | None,
@@ -295,7 +427,7 @@ class _Scene:
         values |= {n: self.film[numbers[0]].values for n, numbers in read.items() if numbers}
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row)
         box = self._inside(name)
-        spoken = f"{name.split('.')[0]} {name.split('.')[-1].replace('_', '-')}"
+        spoken = _spoken([name])
 
         def stop(suffix: str, caption: str, shows: Sequence[str], lit: Sequence[str]) -> None:
             named = [[f"{name} {each}" for each in names] for names in (shows, lit)]
@@ -317,16 +449,21 @@ class _Scene:
         facts = {"row": rows[row], "best": columns[best], "e": e}
         facts |= {n: f.equation for n, f in stages.items()}
         facts |= {"alpha": float(weights.values[head, row, best])}
-        for k, (stage, template) in enumerate(BUILD.items(), start=1):
-            shows = ["o"] if stage == "o" else [*BUILD][:k]
-            lit = [stage, "h word", f"name {stage}"]
-            stop(f" numbers {stage}", template.format(**facts), shows, lit)
+        own = "h" if rows == columns else "s"
+        few = f" The {SHOWN} with the largest α of {keys} are drawn." * (keys > SHOWN)
+        texts = {"": WHOLE_QUERY + few, "h": BUILD[own]}
+        texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
+        order = [*texts][1:-1]  # all are drawn, first whole, then those that come later dimmed
+        for k, (stage, template) in enumerate(texts.items()):
+            shows, done = (["o"], ["o"]) if stage == "o" else (order, order[:k] or order)
+            lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
+            stop(f" numbers {stage}".rstrip(), template.format(**facts), shows, lit)
 
     def _panel(
         self, node: str, stages: Mapping[str, ForwardFrame], values: Mapping[str, Array],
         **more: object,
     ) -> None:  # fmt: skip
-        equations = {name: frame.equation for name, frame in stages.items()}
+        equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
         self.panels.append(parts.ScenePanel.model_validate(fields))
@@ -350,13 +487,15 @@ class _Scene:
         values = {n: f.values for n, f in stages.items()}
         self._panel(name, stages, values, rows=rows, row=row, reads=reads)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
+        box, panel = self._inside(home), len(self.panels) - 1
+        every = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
+        text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
+        self.stop(f"{part} cell numbers", text, every, lit=every, panel=panel, box=box)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
-            shows = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later[:k])]
-            lit, box = shows[-1:] if k else shows, self._inside(home)
-            stop, panel = f"{part} cell numbers {stage}", len(self.panels) - 1
-            self.stop(stop, text, shows, lit=lit, panel=panel, box=box)
+            stop, lit = f"{part} cell numbers {stage}", every[: len(first) + k]
+            self.stop(stop, text, every, lit=lit, panel=panel, box=box)
 
     def _named(self, part: str, count: int) -> list[str]:
         words = self.places.get(part, ())
@@ -406,6 +545,13 @@ def _layer_of(part: ModelPart, layer: int) -> list[ModelBlock]:
     if layers and not -len(layers) <= layer < len(layers):
         raise ConfigError(f"--layer {layer}: the {part.name} has {len(layers)}, counting from 0")
     return [b for b in part.blocks if b.layer == layers[layer]] if layers else []
+
+
+def _spoken(blocks: Sequence[str]) -> str:
+    """Return what stops call the box of some blocks: ``encoder feed-forward``."""
+    block = next((name for name in blocks if name.endswith("stem")), blocks[-1])
+    names = block_of(block).replace("stem", "embedding").replace("_", "-").split(".")
+    return " ".join(dict.fromkeys((names[0], names[-1])))
 
 
 def _name(block: ModelBlock) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from rich.align import Align
 from rich.cells import cell_len
+from rich.table import Table
 
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, Floats, Label, Numbers, Text
-from foveate.look.draw.terminal import LONGEST_TOKEN, SHADES, cut, wrap
+from foveate.look.draw.terminal import LONGEST_TOKEN, SHADES, cut, lines_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,6 +152,12 @@ def sheet(
     )  # fmt: skip
 
 
+def alike(sheets: Sequence[SheetDrawing]) -> list[SheetDrawing]:
+    """Return sheets with the same colours for the same numbers, 0 in the middle."""
+    most = max(max(each.most, -each.least) for each in sheets)
+    return [each.model_copy(update={"least": -most, "most": most}) for each in sheets]
+
+
 class LensDrawing(SheetDrawing):
     """The most probable token of each layer (rows) at each position, and its p as the colour.
 
@@ -249,18 +256,12 @@ def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
     """Return sheets side by side, each with its title above."""
     if len(blocks) < 2:
         return [line for block in blocks for line in block]
-    widths = [_body_width(block) for block in blocks]
-    titles = [wrap(block[:1], width) for block, width in zip(blocks, widths, strict=True)]
-    tallest = max(map(len, titles))
-    columns = [
-        [""] * (tallest - len(title)) + title + list(block[1:])
-        for title, block in zip(titles, blocks, strict=True)
-    ]
-    lines = []
-    for row in zip_longest(*columns, fillvalue=""):
-        cells = (f"{line}{' ' * (w - cell_len(line))}" for line, w in zip(row, widths, strict=True))
-        lines.append((" " * GAP).join(cells).rstrip())
-    return lines
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    for block in blocks:
+        title = Align.left(block[0], vertical="bottom")
+        table.add_column(title, width=_body_width(block), overflow="fold")
+    table.add_row(*("\n".join(block[1:]) for block in blocks))
+    return lines_of(table)
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:

@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from pydantic import Field
 from rich.cells import cell_len
+from rich.table import Table
 
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown, visible
-from foveate.look.draw.terminal import wrap
+from foveate.look.draw.terminal import lines_of, wrap
 
 WIDEST = 64  # letters in a table column; longer texts are wrapped
 
@@ -174,23 +175,13 @@ class TableDrawing(Drawing):
 
 def table_lines(drawing: TableDrawing) -> list[str]:
     """Return a table as lines of text, the names of the columns first."""
-    rows = [
-        ["" if c is None else str(shown(c)) if isinstance(c, str) else f"{c:.4g}" for c in row]
-        for row in drawing.rows
-    ]
-    wide = [
-        min(WIDEST, max(cell_len(name), *(cell_len(row[n]) for row in rows)) if rows else 0)
-        for n, name in enumerate(drawing.columns)
-    ]
-    right = [all(not isinstance(row[n], str) for row in drawing.rows) for n in range(len(wide))]
-    lines = []
-    for row in (list(drawing.columns), *rows):
-        parts = [textwrap.wrap(cell, WIDEST) or [""] for cell in row]
-        for k in range(max(map(len, parts))):
-            cells = [part[k] if k < len(part) else "" for part in parts]
-            padded = (
-                " " * (w - cell_len(c)) + c if r else c + " " * (w - cell_len(c))
-                for c, w, r in zip(cells, wide, right, strict=True)
-            )
-            lines.append("  ".join(padded).rstrip())
-    return lines
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, name in enumerate(drawing.columns):
+        right = all(not isinstance(row[number], str) for row in drawing.rows)
+        justify: Literal["right", "left"] = "right" if right else "left"
+        table.add_column(name, justify=justify, max_width=WIDEST, overflow="fold")
+    for row in drawing.rows:
+        table.add_row(
+            *("" if c is None else str(shown(c)) if isinstance(c, str) else f"{c:.4g}" for c in row)
+        )
+    return lines_of(table)

@@ -8,17 +8,14 @@ import torch
 from torch import Tensor
 
 import foveate.look.draw.analyses as analyses
-import foveate.look.draw.forward as film
 import foveate.look.draw.scenery as scenery
 import foveate.look.draw.stages as stages
 import foveate.look.perturbations as perturbations
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
-from foveate.data.tokenizer import END_OF_LINE, EOS
+from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
-from foveate.look.draw.blocks import blocks_of
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
-from foveate.look.draw.forward import ForwardDrawing
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid
 from foveate.look.draw.stages import StepsDrawing
@@ -149,29 +146,19 @@ def _in_layer(run: Run, names: Sequence[str], block: str, layer: int) -> str:
 
 
 @view(needs.explains)
-def forward(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, head: Head = None, query: Query = None, train: Train = False,
-) -> ForwardDrawing:  # fmt: skip
-    """Draw every stage of a forward pass, from tokens to output; head and query default to 0.
-
-    A ``block`` limits the stages; ``train`` draws the loss, and its gradient from the output back.
-    """
-    if train and (reason := needs.gives_probabilities(run)):
-        raise ConfigError(f"--train: {reason}")
-    name = _in_layer(run, [*blocks_of(run.model)], block, layer) if block else ""
-    forced, title = ready(run, text, target, image), "Training step" if train else "Forward pass"
-    return film.forward(forced, f"{title} of {run.path.name}", head or 0, query or 0, name, train)
-
-
-@view(needs.explains)
 def scene(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
     layer: Layer = -1, head: Head = None, query: Query = None, stop: Stop = None,
+    train: Train = False,
 ) -> SceneDrawing:  # fmt: skip
-    """Draw the model as one picture, from the whole down to the numbers of one word."""
+    """Draw the model as one picture, from the whole down to the numbers of one word.
+
+    ``block`` selects the box whose stages are shown; ``train`` draws the loss and its gradient.
+    """
+    if train and (reason := needs.gives_probabilities(run)):
+        raise ConfigError(f"--train: {reason}")
     forced = ready(run, text, target, image)
-    return scenery.scene(forced, f"{run.path.name}", block, layer, head or 0, query, stop)
+    return scenery.scene(forced, run.path.name, block, layer, head or 0, query, stop, train)
 
 
 @view(needs.gives_probabilities)
@@ -210,6 +197,6 @@ def reading(run: Run, text: str) -> tuple[Tensor, list[str]]:
     Raises `ConfigError` for a run of another task.
     """
     task = run.need(Language, "read a text as a language model does")
-    ids: list[int] = [EOS, *task.ids_of(text)]
-    labels = [END_OF_LINE if i == EOS else task.tokenizer.decode([i]) for i in ids]
+    ids: list[int] = [task.start, *task.ids_of(text)]
+    labels = [task.name_of(i) if i in (BOS, EOS) else task.tokenizer.decode([i]) for i in ids]
     return torch.tensor([ids], device=run.model.output.weight.device), labels

@@ -4,12 +4,11 @@ import random
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 import foveate.look.draw.maps as drawn_maps
 import foveate.look.flow as flow
@@ -17,7 +16,6 @@ import foveate.look.views.examples as needs
 from foveate.align.aer import rank_heads, read_gold
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
-from foveate.decode.search import Search
 from foveate.engine.answers import Picture
 from foveate.engine.links import read_links
 from foveate.look.draw.charts import BarsDrawing, bar_chart
@@ -50,7 +48,6 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.vision import Glimpse
 from foveate.run import Run
 from foveate.run.linking import WordMaps, word_maps
-from foveate.run.passes import explain
 from foveate.tasks.abilities import Scores
 from foveate.tasks.image_classification import ImageClassification, PictureTask
 from foveate.tasks.text import collate
@@ -112,9 +109,11 @@ def picture(
     head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
 ) -> Drawing:  # fmt: skip
     """Draw where a model attends in a picture: weights over its cells, or its glimpses."""
-    part = {"block": block, "layer": layer, "head": head, "scale": scale, "units": units}
-    task = run.need(PictureTask, "draw over pictures")
-    return picture_view(task, run.model, picture_of(image or "0"), target, run.search(), **part)
+    task, source = run.need(PictureTask, "draw over pictures"), picture_of(image or "0")
+    if isinstance(run.model, Glimpse) and isinstance(task, ImageClassification):
+        return glimpses(task, run.model, source)
+    record = ready(run, None, target, image, units).record()
+    return over_picture(record, task.shown(source)[0], block, layer, head, scale)
 
 
 @view(needs.attends, needs.explains, silence=True)
@@ -207,6 +206,7 @@ def masks(
                 [visible(word) for word in columns],
                 drawn_maps.ROWS[record.row_means(names[0])], "attends to",
                 ColorScale(0.0, 1.0, ALLOWED),
+                cells=np.where(seen, "0", "−∞").tolist() if len(columns) < 16 else (),
             )
         )  # fmt: skip
     title = f"Who can attend to whom: {run.path.name}"
@@ -292,22 +292,9 @@ def head_means(maps: Sequence[WordMaps], figure: Judge) -> NDArray[np.float64]:
     return means
 
 
-def picture_view(
-    task: PictureTask[Any], model: nn.Module, source: Picture, target: str | None,
-    search: Search, **part: Any,
-) -> Drawing:  # fmt: skip
-    """Return the path of a model that takes glimpses, or what another attended to.
-
-    ``part``: units, block, layer, head.
-    """
-    if isinstance(model, Glimpse) and isinstance(task, ImageClassification):
-        return _path(task, model, source)
-    record = explain(task, model, source, target, search, part.pop("units", "auto"))
-    return over_picture(record, task.shown(source)[0], **part)
-
-
 @torch.inference_mode()
-def _path(task: ImageClassification, model: Glimpse, source: Picture) -> PictureDrawing:
+def glimpses(task: ImageClassification, model: Glimpse, source: Picture) -> PictureDrawing:
+    """Draw the path of a model that takes glimpses of a picture."""
     pixels, name = task.shown(source)
     seen = model.look(task.tensor([pixels]).to(model.output.weight.device))
     _, height, width = pixels.shape

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from foveate.look.views import view
 from foveate.look.views.examples import attends, evaluated_split, exposed, forecasts
 from foveate.look.views.options import Head, Layer, Split, Target, Text
 from foveate.run import Run
-from foveate.run.evaluation import ForecastEvaluation
 from foveate.tasks.abilities import Generates
 from foveate.tasks.base import spread
 from foveate.tasks.forecasting import Forecasting
@@ -31,7 +29,7 @@ def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
     """
     curves: dict[str, list[float]] = {}
     for run in runs:
-        for name, curve in cast(ForecastEvaluation, run.evaluate(split=split)).curves.items():
+        for name, curve in run.evaluate(split=split).curves.items():
             naive = name in ("last_value", "seasonal_naive")
             label = name.replace("_", " ")
             if not naive and len(runs) > 1:
@@ -126,7 +124,6 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
     task = run.task
     if isinstance(task, Forecasting):
         evaluation = run.evaluate(split=split)
-        assert isinstance(evaluation, ForecastEvaluation)
         curves = [np.array(evaluation.curves[n]) for n in ("teacher_forced", "forecast")]
         counts = np.full(len(curves[0]), float(len(task.windows(split))))
         return PlaceErrors(counts, {"mse": curves[0]}, {"mse": curves[1]})

@@ -4,7 +4,6 @@ import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -200,25 +199,22 @@ def lengths(
     if hypotheses:
         if source is None or reference is None:
             raise ConfigError("--hypotheses needs --source and --reference with the same lines")
-        sources, references = lines_of(source), lines_of(reference)
-        systems |= {path.name: (sources, lines_of(path), references) for path in hypotheses}
+        files = (read_text(path, TextData()) for path in (source, reference, *hypotheses))
+        sources, references, *outputs = (list(file.lines) for file in files)
+        for path, lines in zip(hypotheses, outputs, strict=True):
+            systems[path.name] = sources, lines, references
     for run in runs:
         task = run.need(TextToText, "give pairs of texts")
         corpus = task.corpus(split)
         answers = run.translate(corpus.sources, beam_size=beam_size)
-        outputs = [answer.hypotheses[0] for answer in answers]
-        systems[run.path.name] = corpus.sources, outputs, corpus.references
+        best = [answer.hypotheses[0] for answer in answers]
+        systems[run.path.name] = corpus.sources, best, corpus.references
         tokenizers[run.path.name] = task.config.bleu_tokenizer
     if not systems:
         raise ConfigError(
             "nothing to score: give a RUN, or --hypotheses with --source, --reference"
         )
     return by_length(systems, tokenizers)
-
-
-def lines_of(path: Path) -> list[str]:
-    """Return the lines of a file. Raises ``OSError`` or ``DataError`` if it cannot be read."""
-    return list(read_text(path, TextData()).lines)
 
 
 def by_length(

@@ -469,7 +469,10 @@ def tells_apart(trial: Trial) -> None:
     require(varies, "every position has the same encoding: the order is lost")
 
 
-@law("a rotation changes no length", "position", of=("rope",))
+ROTATIONS = "rope", "rope_linear", "rope_llama3"
+
+
+@law("a rotation changes no length", "position", of=ROTATIONS)
 def keeps_length(trial: Trial) -> None:
     """Check ‖R_t x‖ = ‖x‖ (Su et al., 2021)."""
     for part in computations(trial):
@@ -478,7 +481,7 @@ def keeps_length(trial: Trial) -> None:
         require_same(lengths, expected, "a vector has another length after its rotation", shown)
 
 
-@law("qᵀk of rotated vectors depends on their distance alone", "position", of=("rope",))
+@law("qᵀk of rotated vectors depends on their distance alone", "position", of=ROTATIONS)
 def is_relative(trial: Trial) -> None:
     """Check that (R_t q)ᵀ(R_s k) is the same for all t and s with the same t − s."""
     for part in computations(trial):

@@ -249,20 +249,22 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
 
 
 @demo
-def leak(text: Words = "[START] The chef who") -> SheetGrid:
+def leak(text: Words = "[START] The chef who was") -> SheetGrid:
     """Draw which inputs each step depends on, with and without a causal mask."""
-    words = words_of(text)
+    *words, last = words_of(text)
+    steps = [f"{t}: {word}" for t, word in enumerate([*words[1:], last], start=1)]
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
         "without a mask": attends(bert, lambda: bert(read).values),
         "with a causal mask": attends(gpt, lambda: gpt(read, None)),
     }
     drawn = [
-        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), words, words, scale=SHARES)
+        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), steps, words,
+              "step: writes", "reads", scale=ColorScale(0.0, 1.0, "0: none, 1: most"))
         for name, norm in norms.items()
     ]  # fmt: skip
     return SheetGrid(
-        sheets=drawn, title="Which inputs (across) the output of a step (down) depends on",
+        sheets=drawn, title="How strongly a step (down) depends on each input (across)",
         caption="Without a mask, the first step reads the words that it should predict; at "
         "inference they do not exist yet. With the mask, it sees nothing of the future.",
     )  # fmt: skip
@@ -307,16 +309,17 @@ def weights(
     """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
     random = torch.Generator().manual_seed(seed)
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
-    drawn = []
-    for name in ("input 1", "input 2"):
-        x = 1.5 * torch.randn(length, 4, generator=random)
-        own = Softmax.Config().build()(x @ x.mT / 2)
-        for kind, used in (("fixed", fixed), ("attention", own)):
-            drawn.append(sheet(f"{kind}, {name}", used.numpy(), scale=ColorScale(0.0, 1.0)))
+    x = 1.5 * torch.randn(2, length, 4, generator=random)
+    own = Softmax.Config().build()(x @ x.mT / 2)
+    drawn = [
+        sheet(f"{kind}, input {k}", used.numpy(), scale=ColorScale(0.0, 1.0))
+        for kind, both in (("W", [fixed, fixed]), ("W(X)", own))
+        for k, used in enumerate(both, start=1)
+    ]
     return SheetGrid(
         sheets=drawn, title="The weights that mix the positions, for two inputs",
-        caption="Left: a layer with fixed weights mixes every input in the same way. Right: "
-        "attention computes its weights from the input.",
+        caption="A layer with fixed weights mixes every input in the same way; attention "
+        "computes its weights from the input.",
     )  # fmt: skip
 
 
@@ -343,9 +346,9 @@ def permutation(
     x, places = torch.tensor(inputs), torch.arange(len(inputs))
     networks: dict[str, Callable[[Tensor], Tensor]] = {
         "x + attention": outputs,
-        "feed-forward": lambda x: value * x.relu(),
         "… with positions": lambda x: outputs(x + places),
         "… with a causal mask": lambda x: outputs(x, Mask(causal=True)),
+        "feed-forward": lambda x: value * x.relu(),
     }
     rows: list[list[str | float | None]] = []
     for name, give in networks.items():

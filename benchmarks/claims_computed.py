@@ -40,7 +40,8 @@ from foveate.nn.linear import LayerNorm
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.native.kernels import without_kernels
 from foveate.nn.normalizers import Hardmax, Sparsemax
-from foveate.nn.positions import ALiBi, Rotary, Sinusoidal
+from foveate.nn.more_positions import ALiBi
+from foveate.nn.positions import Rotary, Sinusoidal
 from foveate.nn.recurrent import ElmanCell, LSTMCell
 from foveate.nn.scores import CosineScore, Dot, Location, ScaledDot, Softmax
 from foveate.nn.spec import Tokens

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -25,6 +26,8 @@ from fastapi.testclient import TestClient
 import lectures as lecture_pages
 from foveate.errors import UserError
 from foveate.look.draw.charts import LinesDrawing
+from foveate.look.draw.parts import Numbers
+from foveate.look.draw.sheets import SheetDrawing, SheetGrid
 from foveate.look.views import VIEWS
 from foveate.look.views.demos import DEMOS, DemoEntry
 from foveate.look.views.options import Question
@@ -115,15 +118,14 @@ def asked(any_run: None, monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
         calls.append((name, runs, dict(question)))
         return Drawings(drawings=[], milliseconds=0)
 
-    def demo(name: str, options: dict[str, Any]) -> Drawings:
-        calls.append((name, [], dict(DEMOS[name].options.parse(options))))
-        return Drawings(drawings=[], milliseconds=0)
+    def demo(entry: DemoEntry, options: dict[str, Any]) -> SheetGrid:
+        calls.append((entry.name, [], dict(entry.options.parse(options))))
+        return SheetGrid(sheets=[SheetDrawing(values=Numbers.exact(np.eye(1)), least=0, most=1)])
 
     monkeypatch.setattr(looking, "_draw_view", view_of_command)
     monkeypatch.setattr(looking, "_write", lambda *_: None)
-    monkeypatch.setattr(DemoEntry, "draw", lambda entry, options: demo(entry.name, options))
+    monkeypatch.setattr(DemoEntry, "draw", demo)
     monkeypatch.setattr(StudioState, "view", lambda _, *asked: view(*asked))
-    monkeypatch.setattr(StudioState, "demo", lambda _, *asked: demo(*asked))
     return calls
 
 

@@ -32,10 +32,10 @@ Words = Annotated[str, Field(description="words with spaces between them")]
 Seed = Annotated[int, Field(ge=0, description="seed of the inputs and matrices")]
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of a text. Raises `UserError` if it has none."""
-    if not text.split():
-        raise UserError(f"{text!r} contains no words: give words separated by spaces")
+def words_of(text: str, least: int = 1) -> list[str]:
+    """Return the words of a text. Raises `UserError` if it has fewer than ``least``."""
+    if len(text.split()) < least:
+        raise UserError(f"{text!r} has too few words: give {least} or more, separated by spaces")
     return text.split()
 
 
@@ -251,7 +251,7 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
 @demo
 def leak(text: Words = "[START] The chef who was") -> SheetGrid:
     """Draw which inputs each step depends on, with and without a causal mask."""
-    *words, last = words_of(text)
+    *words, last = words_of(text, least=2)
     steps = [f"{t}: {word}" for t, word in enumerate([*words[1:], last], start=1)]
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {

@@ -38,9 +38,9 @@ from foveate.nn.context import DecoderState, Mask
 from foveate.nn.efficient_attention import LinearAttention, LocalAttention, RandomFeatureAttention
 from foveate.nn.linear import LayerNorm
 from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.more_positions import ALiBi
 from foveate.nn.native.kernels import without_kernels
 from foveate.nn.normalizers import Hardmax, Sparsemax
-from foveate.nn.more_positions import ALiBi
 from foveate.nn.positions import Rotary, Sinusoidal
 from foveate.nn.recurrent import ElmanCell, LSTMCell
 from foveate.nn.scores import CosineScore, Dot, Location, ScaledDot, Softmax

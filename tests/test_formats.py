@@ -197,6 +197,18 @@ def test_several_files_and_folders_are_one_corpus(ending: str, tmp_path: Path) -
     assert "without a file that ends in .po" in said("data", "report", tmp_path / "empty")
 
 
+def test_folders_of_valid_and_test_beside_train_are_used(tmp_path: Path) -> None:
+    for split, count in (("train", 30), ("valid", 5), ("test", 4)):
+        (tmp_path / split / "of one program").mkdir(parents=True)
+        file = tmp_path / split / "of one program" / "id.po"
+        file.write_text(po([(f"house {split} {n}", f"rumah {split} {n}") for n in range(count)]))
+    config = tmp_path / "c.toml"
+    output = said("new", "auto", tmp_path / "train", "--out", config)
+    assert "train, valid and test are used" in output
+    train(config, ONE_STEP, tmp_path / "run")
+    assert "4 examples" in said("evaluate", tmp_path / "run", "--no-baseline")
+
+
 def test_only_finished_translations_of_a_catalogue_are_read(data_folder: Path) -> None:
     file = data_folder / "python-docs-en-fr" / "sample.po"
     corpus, catalogue = read_pairs(file, None, TextData()), polib.pofile(str(file))

@@ -176,7 +176,7 @@ def patterns_of(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
         for name in names:
             try:
                 for pattern in patterns:
-                    find(pattern.replace("{split}", name))
+                    find(pattern.replace("{split}", name), folders=True)
             except DataError:
                 continue
             splits[split] = name

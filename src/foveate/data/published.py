@@ -57,6 +57,12 @@ class PublishedPieces(SpacedPieces):
         if any(name not in self.tags for name in names):
             raise UserError("a published tokenizer has the languages of its model, and no others")
 
+    def _encode(self, texts: list[str]) -> list[Encoded]:
+        encodings = self._rust.encode_batch(texts, add_special_tokens=False)
+        return [
+            Encoded(self._ids[each.ids].tolist(), _forwards(each.offsets)) for each in encodings
+        ]
+
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
         encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
         return [self._ids[each.ids].tolist() for each in encodings]
@@ -111,12 +117,6 @@ class Published(PublishedPieces):
             return super()._untagged(text)
         source, *target = _names(self.tag_of(text))
         return [self.tags[f"<2{source}>"] if target else self._first], self.bare(text)
-
-    def _encode(self, texts: list[str]) -> list[Encoded]:
-        encodings = self._rust.encode_batch(texts, add_special_tokens=False)
-        return [
-            Encoded(self._ids[each.ids].tolist(), _forwards(each.offsets)) for each in encodings
-        ]
 
     def _restore(self, vocabulary: Any) -> None:
         super()._restore(vocabulary)

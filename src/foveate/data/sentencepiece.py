@@ -20,13 +20,13 @@ import numpy as np
 import tokenizers as rust
 from tokenizers import models, pre_tokenizers
 
-from foveate.data.published import SPACE, PublishedPieces
+from foveate.data.published import SPACE, Published, PublishedPieces
 from foveate.data.tokenizer import UNK, Encoded, Tokenizer, bounded
 from foveate.errors import UserError
 
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3  # types of pieces
 MARK = re.compile(r"^>>(\S+?)<<")  # a piece that names the target language, before a source
-UNIGRAM = 1  # the type of a model; 2 is BPE
+UNIGRAM, JOINED = 1, 2  # types of models; the second joins neighbours, as BPE
 Field = int | float | bytes  # of a message: a number, or bytes that may be a message again
 
 
@@ -41,7 +41,7 @@ class SentencePieceModel:
     charsmap: bytes
 
     @staticmethod
-    def read(path: Path) -> SentencePieceModel:
+    def read(path: Path, model_type: int = UNIGRAM) -> SentencePieceModel:
         """Read a file. Raises `UserError` if it is none, or of an unsupported kind."""
         try:
             message = [*fields(bounded(path))]
@@ -54,10 +54,11 @@ class SentencePieceModel:
             raise UserError(f"{path}: not a SentencePiece model ({error!r})") from None
         kinds = {kind for _, _, kind in listed}
         plain = all(normalizer.get(number, 1) for number in (3, 4, 5)) and not trainer.get(24, 0)
-        if trainer.get(3, UNIGRAM) != UNIGRAM or not plain or kinds - {1, 2, 3, 5}:
+        if trainer.get(3, UNIGRAM) != model_type or not plain or kinds - {1, 2, 3, 5}:
             raise UserError(
-                f"{path}: a SentencePiece model that is not a unigram model with spaces marked "
-                "before words and without byte pieces is not supported yet"
+                f"{path}: a SentencePiece model of type {trainer.get(3, UNIGRAM)} with options "
+                f"of its own; supported here is type {model_type} with spaces marked before words "
+                "and without byte pieces"
             )
         if sum(kind == UNKNOWN for _, _, kind in listed) != 1:
             raise UserError(f"{path}: a SentencePiece model has exactly one unknown piece")
@@ -141,12 +142,57 @@ class Charsmap:
                 place = start + taken
         return "".join((*parts, text[place:])), [*at, *range(place, len(text) + 1)]
 
+    def normal(self, text: str) -> tuple[str, Sequence[int]]:
+        """Return the text that is split, and where each of its characters begins in the original.
+
+        The longest replacement at each character is made; then spaces at both ends are removed and
+        those in a row become one, and one is put before the first word.
+        """
+        whole, at = self.replaced(text)
+        if _SPACES.search(whole):
+            later = (whole := whole.rstrip(" " + SPACE))[1:] + " "
+            places = [n for n, c in enumerate(whole) if c != " " or later[n] != " "]
+            places = places[len(places) > 0 and whole[places[0]] == " " :]
+            whole = "".join(whole[n] for n in places)
+            at = [*(at[n] for n in places), at[places[-1] + 1] if places else 0]
+        return (" " + whole, [at[0], *at]) if whole else (whole, at)
+
 
 def _offset(unit: int) -> int:
     return (unit >> 10) << ((unit & 0x200) >> 6)
 
 
-class SentencePiece(PublishedPieces):
+class NormalizedPieces(PublishedPieces):
+    """The pieces of a SentencePiece model, whose normalizer changes a text before it is split."""
+
+    _charsmap: Charsmap
+
+    def _encode(self, texts: list[str]) -> list[Encoded]:
+        normal = [self._charsmap.normal(text) for text in texts]
+        encoded = super()._encode([text for text, _ in normal])
+        return [
+            Encoded(each.ids, [(at[a], at[b]) for a, b in each.offsets])
+            for each, (_, at) in zip(encoded, normal, strict=True)
+        ]
+
+    def _encode_ids(self, texts: list[str]) -> list[list[int]]:
+        return super()._encode_ids([self._charsmap.normal(text)[0] for text in texts])
+
+
+class JoinedPieces(NormalizedPieces, Published):
+    """The pieces of a published SentencePiece model that joins neighbours, as BPE (M2M100)."""
+
+    class Config(Published.Config, kind="sentencepiece_bpe"):
+        """Nothing to choose: everything comes with the model."""
+
+    config: Config
+
+    def _restore(self, vocabulary: Any) -> None:
+        super()._restore(vocabulary)
+        self._charsmap = Charsmap(b64decode(vocabulary["charsmap"]))
+
+
+class SentencePiece(NormalizedPieces):
     """The pieces of a published unigram model (Kudo, 2018), split as SentencePiece splits text."""
 
     class Config(Tokenizer.Config, kind="sentencepiece"):
@@ -179,32 +225,6 @@ class SentencePiece(PublishedPieces):
 
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         return super().addressed([MARK.sub(r"<2\1>", line) for line in lines], to)
-
-    def _encode(self, texts: list[str]) -> list[Encoded]:
-        normal = [self._normal(text) for text in texts]
-        encodings = self._rust.encode_batch([text for text, _ in normal], add_special_tokens=False)
-        return [
-            Encoded(self._ids[each.ids].tolist(), [(at[a], at[b]) for a, b in each.offsets])
-            for each, (_, at) in zip(encodings, normal, strict=True)
-        ]
-
-    def _encode_ids(self, texts: list[str]) -> list[list[int]]:
-        return super()._encode_ids([self._normal(text)[0] for text in texts])
-
-    def _normal(self, text: str) -> tuple[str, Sequence[int]]:
-        """Return the text that is split, and where each of its characters begins in the original.
-
-        The longest replacement at each character is made; then spaces at both ends are removed and
-        those in a row become one, and one is put before the first word.
-        """
-        whole, at = self._charsmap.replaced(text)
-        if _SPACES.search(whole):
-            later = (whole := whole.rstrip(" " + SPACE))[1:] + " "
-            places = [n for n, c in enumerate(whole) if c != " " or later[n] != " "]
-            places = places[len(places) > 0 and whole[places[0]] == " " :]
-            whole = "".join(whole[n] for n in places)
-            at = [*(at[n] for n in places), at[places[-1] + 1] if places else 0]
-        return (" " + whole, [at[0], *at]) if whole else (whole, at)
 
     def _restore(self, vocabulary: Any) -> None:
         super()._restore(vocabulary)

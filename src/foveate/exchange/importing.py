@@ -23,6 +23,7 @@ from foveate.exchange.huggingface import (
     read_settings,
 )
 from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
+from foveate.exchange.m2m100 import is_m2m100
 from foveate.exchange.marian import FAMILY, marian_search, options_of, read_marian
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -130,7 +131,7 @@ def opened(source: Path) -> Opened:
         )
     if (source / "source.spm").is_file():
         own = published.marian_vocabulary(source, settings)
-    elif (tokenizer := read_tokenizer(source / "tokenizer.json")) is None:
+    elif is_m2m100(source) or (tokenizer := read_tokenizer(source / "tokenizer.json")) is None:
         own = published.hub_vocabulary(source, settings, settings | also)
     else:
         size, rows = tokenizer.vocab_size, len(model.output.weight)

@@ -18,12 +18,19 @@ import tokenizers as rust
 import torch
 
 from foveate.data.published import Published, special_pieces
-from foveate.data.sentencepiece import MARK, UNKNOWN, SentencePiece, SentencePieceModel
+from foveate.data.sentencepiece import (
+    MARK,
+    UNKNOWN,
+    JoinedPieces,
+    SentencePiece,
+    SentencePieceModel,
+)
 from foveate.data.tokenizer import BOS, PAD, TAG, UNK, Tokenizer, bounded
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.errors import UserError
+from foveate.exchange import m2m100
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAST, read_json, read_settings
 from foveate.exchange.huggingface_rules import Settings, Tensors
@@ -118,6 +125,7 @@ class HubPieces:
 
     def __init__(self, tree: Settings, rows: int) -> None:
         self.tree, self.rows = tree, rows
+        self.charsmap: str | None = tree.pop("charsmap", None)
         self.ids = {piece: int(i) for piece, i in pieces_of(tree)}
         self.names = {i: piece for piece, i in self.ids.items()}
         if not 0 <= min(self.names) <= max(self.names) < rows:
@@ -129,18 +137,21 @@ class HubPieces:
     def tokenizer(self, order: list[int], **own: object) -> Published:
         """Return the tokenizer of a text or side with its `Published.of_json` settings."""
         names = [self.names.get(i, f"<row_{i}>") for i in order]
-        return Published.of_json(self.tree, names, order, **own)
+        if self.charsmap is None:
+            return Published.of_json(self.tree, names, order, **own)
+        return JoinedPieces.of_json(self.tree, names, order, charsmap=self.charsmap, **own)
 
 
 def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> PublishedVocabulary:
-    """Read tokenizer.json, as transformers saves it beside a translator of any family.
+    """Read tokenizer.json, as transformers saves it beside a translator of any family but M2M100.
 
     A language is a special piece of M2M100 and mBART, at the start of sources and of outputs, or a
     piece like ``<2fr>`` (T5, MADLAD). Raises `ExchangeError` if it does not fit config.json.
     """
     path = folder / "tokenizer.json"
-    tree = read_json(path, FAST)
-    with fitting_pieces(path):
+    by_two = m2m100.is_m2m100(folder)
+    with fitting_pieces(folder / m2m100.NUMBERS if by_two else path):
+        tree = m2m100.pieces_tree(folder) if by_two else read_json(path, FAST)
         pieces = HubPieces(tree, int(settings["vocab_size"]))
         end, forced = settings["eos_token_id"], generation.get("forced_bos_token_id")
         pad, start = settings["pad_token_id"], settings["decoder_start_token_id"]

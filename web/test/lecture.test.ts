@@ -1,6 +1,6 @@
 // Lectures: sentences in commands, the order of steps, and the two windows of a presenter.
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { better, zoomIn, type Tried } from "../src/studio/fit";
+import { better, type Tried } from "../src/studio/fit";
 import { moved, sentenceOf, standing, withSentence } from "../src/studio/lecture";
 import { PATIENCE, Presenter, Projector, type Point, type Slides } from "../src/studio/presenter";
 
@@ -53,11 +53,6 @@ describe("a drawing on a slide", () => {
     expect(fitted((tall) => ({ high: tall + 80, used: 1 }))).toEqual({ tall: 220, grow: 1 });
     expect(fitted((tall) => ({ high: tall + 250, used: 1 }))).toEqual({ tall: 60, grow: 1 }); // no lower than can be read
   });
-  it("has a slide that fills its window, with type that can be read", () => {
-    expect(zoomIn({ width: 1280, height: 800, least: 2 })).toBe(2);
-    expect(zoomIn({ width: 1920, height: 1080, least: 2 })).toBe(2.7);
-    expect(zoomIn({ width: 1024, height: 768, least: 2 })).toBe(2);
-  });
   it("stays below the room where rows grow together", () => {
     const { tall } = fitted((tall) => ({ high: 15 * Math.floor(tall / 15) + 72, used: 1 }));
     expect(15 * Math.floor(tall / 15)).toBe(225);
@@ -78,7 +73,7 @@ describe("the windows of a lecture", () => {
   const open: { close(): void }[] = [];
   afterEach(() => { for (const one of open.splice(0)) one.close(); vi.useRealTimers(); });
   const projected = (hidden = false) => {
-    const made = { step: 3, presented: [] as boolean[], points: [] as (Point | undefined)[] }, screen = { width: 1280, height: 800, least: 2 };
+    const made = { step: 3, presented: [] as boolean[], points: [] as (Point | undefined)[] }, screen = { width: 1280, height: 800, scale: 2 };
     const window = new Projector(() => ({ lecture: "romac", step: made.step, stage: 0, hidden, screen }), (by) => { made.step += by; }, (now) => made.presented.push(now), (at) => made.points.push(at));
     open.push(window);
     return Object.assign(made, { window });

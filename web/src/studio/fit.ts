@@ -6,14 +6,6 @@ export interface Fit { tall: number; grow: number }
 /** What came of a fit: pixels it is high, and the share of the width that is used; above 1 where something is cut. */
 export interface Tried extends Fit { high: number; used: number }
 
-/** The window of a slide, and how much larger than its own pixels all of it is at least. */
-export interface Screen { width: number; height: number; least: number }
-
-const WIDE = 640, HIGH = 400; // of a slide, in its own pixels
-
-/** How much larger than its own pixels a slide is in a window. */
-export const zoomIn = ({ width, height, least }: Screen): number => Math.max(least, Math.min(width / WIDE, height / HIGH));
-
 const MOST = 1.6, TURNS = 6, SLACK = 6, LEAST = 60; // of growth; tries; pixels that may stay empty; of a drawing's middle
 const SHORT = 0.94; // of growth after a try that was cut
 

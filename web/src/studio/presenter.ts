@@ -1,7 +1,8 @@
 // The two windows of a lecture: the slides, and what the presenter sees. They talk by a channel of this browser.
-import type { Screen } from "./fit";
 import type { Place } from "./place";
 
+/** A window, and how much larger than its own pixels its slide is. */
+export interface Screen { width: number; height: number; scale: number }
 /** What the slides show: a step, a stage of its drawing, and in which window. */
 export type Where = Pick<Place, "lecture" | "step"> & { hidden: boolean; stage: number; screen: Screen };
 /** A point of a slide, as shares of its width and height. */

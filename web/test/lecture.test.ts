@@ -28,10 +28,11 @@ describe("the runs of a step", () => {
   it("are drawn by others that the sentence names, with what makes them", () => {
     const there = standing("foveate look curves runs/en-fr runs/norm", runs, () => ({ packaged: false }));
     expect(there).toMatchObject({ missing: [], line: "", makes: [] });
-    const { line, makes, minutes, missing } = standing("foveate look curves runs/norm", runs, () => undefined);
-    expect(line).toBe("runs/norm was not found: this is runs/en-fr, the run en-fr; in 5 minutes this makes runs/norm:");
+    const { line, offer, makes, minutes, missing } = standing("foveate look curves runs/norm", runs, () => undefined);
+    expect(line).toBe("runs/norm was not found; this is runs/en-fr, the run en-fr.");
+    expect(offer).toBe("Train runs/norm in 5 minutes:");
     expect([minutes, missing, makes]).toEqual([5, [], ["foveate quickstart", runs.norm.command]]);
-    expect(standing("foveate look heads runs/en-fr", runs, () => undefined).line).toBe("Drawn with the small run en-fr of foveate; in 3 minutes this makes your own:");
+    expect(standing("foveate look heads runs/en-fr", runs, () => undefined)).toMatchObject({ line: "Drawn with the bundled model en-fr.", offer: "Train your own in 3 minutes:" });
   });
   it("are missing where no other can stand in", () => {
     expect(standing("foveate look heads runs/own", runs, () => undefined)).toMatchObject({ missing: ["own"], line: "", minutes: 6 });
@@ -51,7 +52,12 @@ describe("a drawing on a slide", () => {
   };
   it("is as high as the room", () => {
     expect(fitted((tall) => ({ high: tall + 80, used: 1 }))).toEqual({ tall: 220, grow: 1 });
-    expect(fitted((tall) => ({ high: tall + 250, used: 1 }))).toEqual({ tall: 60, grow: 1 }); // no lower than can be read
+  });
+  it("is smaller where it would be cut, but no smaller than can be read", () => {
+    const small = fitted((tall) => ({ high: tall + 250, used: 1 }));
+    expect(small.tall).toBe(60);
+    expect(small.grow).toBeCloseTo((0.98 * 300) / 310);
+    expect(fitted(() => ({ high: 900, used: 1 })).grow).toBe(0.65);
   });
   it("stays below the room where rows grow together", () => {
     const { tall } = fitted((tall) => ({ high: 15 * Math.floor(tall / 15) + 72, used: 1 }));

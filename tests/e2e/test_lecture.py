@@ -140,7 +140,7 @@ def test_a_run_that_no_package_has_is_named_with_its_command(visit: Callable[...
     wait(page, "lecture")
     page.locator(".stage .fv").first.wait_for()  # that which ships stands in
     said = page.get_by_test_id("packaged").inner_text()
-    assert "was not found: this is runs/" in said and " minutes this makes runs/" in said
+    assert "was not found; this is runs/" in said and "Train runs/" in said and " minutes:" in said
     assert "foveate train" in said
 
 
@@ -277,7 +277,7 @@ def test_a_lecture_is_one_file_without_requests(browser, address, tmp_path, sche
         assert file.locator("main > .fv").count()
         missing = [name for name in step.runs if not lectures().runs[name].packaged]
         said = file.locator(".step").inner_text()
-        assert all(f"runs/{name} was not found: this is runs/" in said for name in missing)
+        assert all(f"runs/{name} was not found; this is runs/" in said for name in missing)
         file.keyboard.press("ArrowRight")
     file.get_by_label("contents").select_option("7")
     until(file, "title => document.querySelector('.step h2').innerText === title", steps[7].title)

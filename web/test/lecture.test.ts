@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { better, type Tried } from "../src/studio/fit";
 import { moved, sentenceOf, standing, withSentence } from "../src/studio/lecture";
-import { PATIENCE, Presenter, Projector, type Slides } from "../src/studio/presenter";
+import { PATIENCE, Presenter, Projector, type Point, type Slides } from "../src/studio/presenter";
 
 describe("the sentence of a command", () => {
   it("is read and replaced, whatever quotes it has", () => {
@@ -28,10 +28,11 @@ describe("the runs of a step", () => {
   it("are drawn by others that the sentence names, with what makes them", () => {
     const there = standing("foveate look curves runs/en-fr runs/norm", runs, () => ({ packaged: false }));
     expect(there).toMatchObject({ missing: [], line: "", makes: [] });
-    const { line, makes, minutes, missing } = standing("foveate look curves runs/norm", runs, () => undefined);
-    expect(line).toBe("runs/norm was not found: this is runs/en-fr, the run en-fr; in 5 minutes this makes runs/norm:");
+    const { line, offer, makes, minutes, missing } = standing("foveate look curves runs/norm", runs, () => undefined);
+    expect(line).toBe("runs/norm was not found; this is runs/en-fr, the run en-fr.");
+    expect(offer).toBe("Train runs/norm in 5 minutes:");
     expect([minutes, missing, makes]).toEqual([5, [], ["foveate quickstart", runs.norm.command]]);
-    expect(standing("foveate look heads runs/en-fr", runs, () => undefined).line).toBe("Drawn with the small run en-fr of foveate; in 3 minutes this makes your own:");
+    expect(standing("foveate look heads runs/en-fr", runs, () => undefined)).toMatchObject({ line: "Drawn with the bundled model en-fr.", offer: "Train your own in 3 minutes:" });
   });
   it("are missing where no other can stand in", () => {
     expect(standing("foveate look heads runs/own", runs, () => undefined)).toMatchObject({ missing: ["own"], line: "", minutes: 6 });
@@ -51,7 +52,12 @@ describe("a drawing on a slide", () => {
   };
   it("is as high as the room", () => {
     expect(fitted((tall) => ({ high: tall + 80, used: 1 }))).toEqual({ tall: 220, grow: 1 });
-    expect(fitted((tall) => ({ high: tall + 250, used: 1 }))).toEqual({ tall: 60, grow: 1 }); // no lower than can be read
+  });
+  it("is smaller where it would be cut, but no smaller than can be read", () => {
+    const small = fitted((tall) => ({ high: tall + 250, used: 1 }));
+    expect(small.tall).toBe(60);
+    expect(small.grow).toBeCloseTo((0.98 * 300) / 310);
+    expect(fitted(() => ({ high: 900, used: 1 })).grow).toBe(0.65);
   });
   it("stays below the room where rows grow together", () => {
     const { tall } = fitted((tall) => ({ high: 15 * Math.floor(tall / 15) + 72, used: 1 }));
@@ -73,8 +79,8 @@ describe("the windows of a lecture", () => {
   const open: { close(): void }[] = [];
   afterEach(() => { for (const one of open.splice(0)) one.close(); vi.useRealTimers(); });
   const projected = (hidden = false) => {
-    const made = { step: 3, presented: [] as boolean[] };
-    const window = new Projector(() => ({ lecture: "romac", step: made.step, hidden }), (by) => { made.step += by; }, (now) => made.presented.push(now));
+    const made = { step: 3, presented: [] as boolean[], points: [] as (Point | undefined)[] }, screen = { width: 1280, height: 800, scale: 2 };
+    const window = new Projector(() => ({ lecture: "romac", step: made.step, stage: 0, hidden, screen }), (by) => { made.step += by; }, (now) => made.presented.push(now), (at) => made.points.push(at));
     open.push(window);
     return Object.assign(made, { window });
   };
@@ -102,6 +108,21 @@ describe("the windows of a lecture", () => {
     await vi.waitFor(() => expect(presenter.found).toEqual(["hidden", "silent"]), { timeout: 2 * PATIENCE });
     projected(); // opened again
     await vi.waitFor(() => expect(presenter.found.at(-1)).toBe("seen"));
+  });
+  it("point at the same place of the slide, until the mouse leaves it", async () => {
+    const slides = projected(), presenter = presenting();
+    await vi.waitFor(() => expect(presenter.at).toEqual([3]));
+    presenter.window.point([0.25, 0.5]);
+    presenter.window.point();
+    await vi.waitFor(() => expect(slides.points).toEqual([[0.25, 0.5], undefined]));
+    expect(presenter.at).toEqual([3]); // a movement of the mouse asks for nothing
+  });
+  it("say that the slides are closed without being asked", async () => {
+    const slides = projected(), presenter = presenting();
+    await vi.waitFor(() => expect(presenter.found).toEqual(["seen"]));
+    slides.window.leave();
+    slides.window.close();
+    await vi.waitFor(() => expect(presenter.found).toEqual(["seen", "silent"]), { timeout: 2 * PATIENCE });
   });
   it("say that the presenter's is closed, but not that it was loaded anew", async () => {
     const slides = projected(), presenter = presenting();

@@ -51,7 +51,7 @@ describe("requests", () => {
     expect(await get("a")).toEqual({ drawings: [], milliseconds: 1 });
     expect(asked.length).toBe(3);
   });
-  it("say in one sentence that nothing answers", () => expect(said(new TypeError("Failed to fetch"))).toBe("The studio does not answer. Is it still running?"));
+  it("say in one sentence that nothing answers", () => expect(said(new TypeError("Failed to fetch"))).toBe("The studio is not responding. Is it still running?"));
   it("of a lecture are sent once, ahead, and given up where a slide is left behind", async () => {
     answering();
     const slides = new DrawingsCache();

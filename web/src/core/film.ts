@@ -5,6 +5,7 @@ import type { Draw, Drawn } from "./stage";
 import type { AttentionDrawing, FilmDrawing } from "./types";
 
 const LENGTH = 12_000, LEAST = 60; // milliseconds of a film that is played, and of a frame at least
+const STOPS = 8; // of a lecture that steps through a film
 
 /** What is known of a frame, in words. */
 export const labelled = ({ step, loss, validation }: FilmDrawing["frames"][number]): string =>
@@ -66,6 +67,13 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key], plays = event.key === " " && !event.target.closest("button, input");
       if (by) { stop(); show(at + by); } else if (plays) toggle();
       return by !== undefined || plays;
+    },
+    step: (by) => {
+      const to = at + by * Math.ceil(last / STOPS);
+      if (at === (by > 0 ? last : 0)) return false;
+      stop();
+      show(to);
+      return true;
     },
     resize: () => map.resize?.(),
     destroy: () => { stop(); map.destroy?.(); },

@@ -1,9 +1,9 @@
 // What is seen as a file: SVG from the elements themselves, PNG from that, JSON and a page.
-import { h, s } from "./dom";
+import { h, s, zoomOf } from "./dom";
 import { inlined } from "./numbers";
 import type { AnyDrawing, Numbers } from "./types";
 
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "fill-opacity", "font-size", "font-weight", "font-family", "text-anchor"];
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "fill-opacity", "font-size", "font-weight", "font-style", "font-family", "text-anchor", "dominant-baseline", "visibility", "vector-effect"];
 const FAR = 3; // pixels of a PNG for one of the screen, at most
 
 export function saveFile(content: Blob, name: string): void {
@@ -18,19 +18,20 @@ export const fileName = (title: string, ending: string): string =>
 
 /** What is seen in an element as one SVG: texts as texts, canvases and pictures as pictures. */
 export function svgOf(root: HTMLElement): SVGSVGElement {
-  const outer = root.getBoundingClientRect(), styles = getComputedStyle(root), pad = 8;
+  const outer = root.getBoundingClientRect(), styles = getComputedStyle(root), pad = 8, zoomed = (element: Element) => element.currentCSSZoom ?? 1;
+  const scaled = zoomOf(root) / zoomed(root), scaleOf = (element: Element) => scaled * zoomed(element); // of sizes that a style says
   const width = Math.ceil(outer.width) + 2 * pad, height = Math.ceil(outer.height) + 2 * pad;
   const sheet = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "system-ui, sans-serif" });
   sheet.append(s("rect", { width, height, fill: styles.backgroundColor }));
   const x = (value: number) => value - outer.x + pad, y = (value: number) => value - outer.y + pad;
   const visit = (element: Element): void => {
     const style = getComputedStyle(element), box = element.getBoundingClientRect();
-    if ((element as HTMLElement).dataset.unsaved !== undefined || style.display === "none" || style.visibility === "hidden" || !box.width) return;
+    if ((element as HTMLElement).dataset.unsaved !== undefined || style.display === "none" || style.visibility === "hidden" || style.clipPath !== "none" || !box.width) return;
     const at = { x: x(box.x), y: y(box.y), width: box.width, height: box.height };
-    if (element instanceof SVGSVGElement) return void sheet.append(copied(element, at));
-    const back = style.backgroundColor, edge = parseFloat(style.borderTopWidth);
+    if (element instanceof SVGSVGElement) return void sheet.append(copied(element, at, scaleOf(element)));
+    const back = style.backgroundColor, scale = scaleOf(element), edge = parseFloat(style.borderTopWidth) * scale;
     if ((back !== "rgba(0, 0, 0, 0)" || edge > 0) && element !== root)
-      sheet.append(s("rect", { ...at, rx: parseFloat(style.borderTopLeftRadius) || 0, fill: back === "rgba(0, 0, 0, 0)" ? "none" : back,
+      sheet.append(s("rect", { ...at, rx: parseFloat(style.borderTopLeftRadius) * scale || 0, fill: back === "rgba(0, 0, 0, 0)" ? "none" : back,
         ...(edge > 0 ? { stroke: style.borderTopColor, "stroke-width": edge } : {}) }));
     const href = element instanceof HTMLCanvasElement ? element.toDataURL() : element instanceof HTMLImageElement ? element.src : "";
     if (href) {
@@ -40,7 +41,7 @@ export function svgOf(root: HTMLElement): SVGSVGElement {
     }
     for (const child of element.childNodes) {
       if (child instanceof Element) visit(child);
-      else if (child instanceof Text && child.data.trim()) sheet.append(...written(child, style, x, y));
+      else if (child instanceof Text && child.data.trim()) sheet.append(...written(child, style, scale, x, y));
     }
   };
   visit(root);
@@ -48,7 +49,7 @@ export function svgOf(root: HTMLElement): SVGSVGElement {
 }
 
 /** The lines of a text as they are broken on the page. */
-function written(text: Text, style: CSSStyleDeclaration, x: (v: number) => number, y: (v: number) => number): SVGTextElement[] {
+function written(text: Text, style: CSSStyleDeclaration, scale: number, x: (v: number) => number, y: (v: number) => number): SVGTextElement[] {
   const range = document.createRange(), lines: { text: string; left: number; right: number; middle: number }[] = [];
   for (const { segment, index } of new Intl.Segmenter().segment(text.data)) {
     range.setStart(text, index);
@@ -59,16 +60,20 @@ function written(text: Text, style: CSSStyleDeclaration, x: (v: number) => numbe
     if (!line || Math.abs(line.middle - middle) > box.height / 2) lines.push({ text: segment, left: box.x, right: box.right, middle });
     else Object.assign(line, { text: line.text + segment, left: Math.min(line.left, box.x), right: Math.max(line.right, box.right) });
   }
-  const size = parseFloat(style.fontSize), turned = style.direction === "rtl";
-  return lines.map((line) => s("text", {
-    x: x(turned ? line.right : line.left), y: y(line.middle) + size * 0.35, fill: style.color, "font-size": size,
-    "font-weight": style.fontWeight, "xml:space": "preserve", direction: turned && "rtl",
-  }, line.text.replace(/\s/g, " ")));
+  const size = parseFloat(style.fontSize) * scale, turned = style.direction === "rtl";
+  const look = { fill: style.color, "font-size": size, "font-weight": style.fontWeight, "font-style": style.fontStyle, "font-family": style.fontFamily, "xml:space": "preserve" };
+  if (style.writingMode === "sideways-lr") { // read upwards
+    range.selectNodeContents(text);
+    const { left, right, bottom } = range.getBoundingClientRect();
+    return [s("text", { ...look, transform: `translate(${x((left + right) / 2) + size * 0.35} ${y(bottom)}) rotate(-90)` }, text.data.trim())];
+  }
+  return lines.map((line) => s("text", { ...look, x: x(turned ? line.right : line.left), y: y(line.middle) + size * 0.35, direction: turned && "rtl" }, line.text.replace(/\s/g, " ")));
 }
 
 /** A copy of an SVG that needs no style sheet. */
-function copied(svg: SVGSVGElement, at: Record<string, number>): SVGElement {
+function copied(svg: SVGSVGElement, at: { x: number; y: number; width: number; height: number }, scale: number): SVGElement {
   const copy = svg.cloneNode(true) as SVGSVGElement, from = [svg, ...svg.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+  const wide = svg.viewBox.baseVal.width || at.width / scale, isEven = svg.getAttribute("preserveAspectRatio") !== "none";
   from.forEach((element, k) => {
     const style = getComputedStyle(element), made = to[k]!;
     if (style.display === "none") return made.remove();
@@ -76,8 +81,13 @@ function copied(svg: SVGSVGElement, at: Record<string, number>): SVGElement {
       const value = style.getPropertyValue(name);
       if (value) made.setAttribute(name, value);
     }
+    if (isEven && style.vectorEffect === "non-scaling-stroke") { // as wide as it is seen, however large the file is shown
+      made.setAttribute("stroke-width", String((parseFloat(style.strokeWidth) * scale * wide) / at.width));
+      made.removeAttribute("vector-effect");
+    }
     for (const name of ["class", "style"]) made.removeAttribute(name);
   });
+  if (!svg.hasAttribute("viewBox")) copy.setAttribute("viewBox", `0 0 ${at.width / scale} ${at.height / scale}`);
   for (const [name, value] of Object.entries(at)) copy.setAttribute(name, String(value));
   return copy;
 }

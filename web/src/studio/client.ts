@@ -104,4 +104,4 @@ export async function* followed<E>(path: string, after: string, signal: AbortSig
 export const isAborted = (error: unknown): boolean => error instanceof DOMException && error.name === "AbortError";
 
 export const said = (error: unknown): string =>
-  error instanceof TypeError ? "The studio does not answer. Is it still running?" : error instanceof Error ? error.message : String(error);
+  error instanceof TypeError ? "The studio is not responding. Is it still running?" : error instanceof Error ? error.message : String(error);

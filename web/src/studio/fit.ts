@@ -8,6 +8,7 @@ export interface Tried extends Fit { high: number; used: number }
 
 const MOST = 1.6, TURNS = 6, SLACK = 6, LEAST = 60; // of growth; tries; pixels that may stay empty; of a drawing's middle
 const SHORT = 0.94; // of growth after a try that was cut
+const SMALL = 0.65; // of growth where type of the usual size leaves no room for all of a drawing
 
 /** The fit to try next, of so many lines of drawings in so much room; none where the last is kept. `tries` is what was tried. */
 export function better(tries: Tried[], now: Tried, room: number, lines: number): Fit | undefined {
@@ -16,11 +17,13 @@ export function better(tries: Tried[], now: Tried, room: number, lines: number):
   tries.push(now);
   if (tries.length > TURNS) return undefined;
   const free = room / grow - high;
+  if (grow < 1 && free >= 0) return undefined;
   if (grow > 1 && (free < 0 || used > 1)) return { tall, grow: Math.max(1, grow * SHORT) };
   const stretched = { tall: Math.max(LEAST, tall + free / lines), grow };
   const isStiff = free >= 0 && before?.grow === grow && before.tall !== tall && Math.abs(before.high - high) < 1; // another height of the middle changes nothing
   const isOver = free > 0 && tries.some((each) => each.grow === grow && each.tall <= stretched.tall && each.high > room / grow); // rows that grow together
   if (!isStiff && !isOver && (free < 0 || free > SLACK) && Math.abs(stretched.tall - tall) > 1) return stretched;
+  if (free < -1 && grow <= 1 && grow > SMALL) return { tall, grow: Math.max(SMALL, (0.98 * room) / high) };
   const larger = Math.min(MOST, 0.98 / used, room / high);
   return grow === 1 && used <= 1 && larger > 1.05 ? { tall: tall / larger, grow: larger } : undefined;
 }

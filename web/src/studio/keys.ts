@@ -8,7 +8,7 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["[ ]", "Layer"], [", .", "Head"], ["a", "Alternatives under each word"], ["s", "Silence the chosen head"],
   ["e", "Go to the buttons that save a picture"], ["1 – 7", "Pages"],
   ["p", "Lecture: one drawing fills the screen; press again to return"], ["← → n i", "In a lecture: previous step, next step, speaker's notes, run and command"],
-  ["w c", "In a lecture: presenter's window, copy the step into your own lecture"], ["?", "This list"],
+  ["s w c", "In a lecture: print or save slides, presenter's window, copy the step into your own lecture"], ["?", "This list"],
 ];
 
 const isField = (target: EventTarget | null) =>

@@ -12,7 +12,8 @@ const GRAMMAR = "en-fr"; // the run whose command writes the data that others re
 /** With which runs a command is drawn where not all that it names are there. */
 export interface Standing {
   missing: string[]; // no other stands in for these
-  line: string; // what is drawn and how long it takes to make the runs that are named; empty where they are all there
+  line: string; // what is drawn; empty where all runs that are named are there
+  offer: string; // how long it takes to train those that are named
   makes: string[]; // commands
   minutes: number;
   others: string[]; // of those for which a run of another name stands in
@@ -26,10 +27,10 @@ export function standing(command: string, runs: LectureList["runs"], has: (name:
   const wanted = [...small, ...others, ...missing].filter((name) => runs[name]), isMade = has(GRAMMAR)?.packaged === false || wanted.includes(GRAMMAR);
   const absent = !isMade && wanted.some((name) => runs[name]!.command.includes("runs/grammar/")) ? [GRAMMAR, ...wanted] : wanted;
   const minutes = absent.reduce((sum, name) => sum + runs[name]!.minutes, 0), made = others.map((name) => `runs/${name}`).join(", ");
-  const away = others.map((name) => `runs/${name} was not found: this is runs/${runs[name]!.instead}, ${runs[runs[name]!.instead]?.about ?? "another run"}`);
-  const first = away.join("; ") || `Drawn with the small ${small.length > 1 ? "runs" : "run"} ${small.join(", ")} of foveate`;
-  const line = made || small.length ? `${first}; in ${lasting(minutes)} this makes ${others.length ? made : "your own"}:` : "";
-  return { missing, line, makes: absent.map((name) => runs[name]!.command), minutes, others: others.map((name) => runs[name]!.command) };
+  const away = others.map((name) => `runs/${name} was not found; this is runs/${runs[name]!.instead}, ${runs[runs[name]!.instead]?.about ?? "another run"}`);
+  const first = away.join("; ") || `Drawn with the bundled ${small.length > 1 ? "models" : "model"} ${small.join(", ")}`, isOther = made || small.length;
+  const line = isOther ? `${first}.` : "", offer = isOther ? `Train ${made || "your own"} in ${lasting(minutes)}:` : "";
+  return { missing, line, offer, makes: absent.map((name) => runs[name]!.command), minutes, others: others.map((name) => runs[name]!.command) };
 }
 
 /** So many minutes in words. */

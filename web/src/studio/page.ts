@@ -32,7 +32,7 @@ export async function lecturePage(
       texts.push(drawn.stands);
     } catch (error) {
       failed.push(k + 1);
-      texts.push(`This step is not drawn: ${said(error)}`);
+      texts.push(`This step could not be drawn: ${said(error)}`);
     }
     groups.push({ title, notes: texts.filter(Boolean), drawings, equation, command });
   }

@@ -2,8 +2,8 @@
 import type { SilencedHead } from "./api";
 
 export const PAGES = ["ask", "inspect", "train", "evaluate", "model", "compare", "demos"] as const;
-/** Pages without a tab: a lecture, which fills the screen, what its presenter sees, and one's own, which is edited. */
-const OTHERS = ["lecture", "presenter", "edit"] as const;
+/** Pages without a tab: a lecture, which fills the screen, what its presenter sees, its slides as sheets, and one's own, which is edited. */
+const OTHERS = ["lecture", "presenter", "sheets", "edit"] as const;
 export type Page = (typeof PAGES)[number] | (typeof OTHERS)[number];
 /** Pages that need no run. */
 export const FREE: readonly Page[] = ["compare", "demos", ...OTHERS];

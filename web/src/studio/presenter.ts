@@ -1,8 +1,13 @@
 // The two windows of a lecture: the slides, and what the presenter sees. They talk by a channel of this browser.
 import type { Place } from "./place";
 
-export type Where = Pick<Place, "lecture" | "step"> & { hidden: boolean };
-type Message = { kind: "go"; by: number } | { kind: "ask" } | { kind: "left" } | ({ kind: "at" } & Where);
+/** A window, and how much larger than its own pixels its slide is. */
+export interface Screen { width: number; height: number; scale: number }
+/** What the slides show: a step, a stage of its drawing, and in which window. */
+export type Where = Pick<Place, "lecture" | "step"> & { hidden: boolean; stage: number; screen: Screen };
+/** A point of a slide, as shares of its width and height. */
+export type Point = readonly [number, number];
+type Message = { kind: "go"; by: number } | { kind: "ask" } | { kind: "left" } | { kind: "gone" } | { kind: "point"; at: Point | undefined } | ({ kind: "at" } & Where);
 /** What the presenter knows of the window of the slides. */
 export type Slides = "seen" | "hidden" | "silent";
 
@@ -35,9 +40,10 @@ class Talk {
 
 /** The window of the slides: it does what the presenter's says, and tells where it is. */
 export class Projector extends Talk {
-  constructor(private readonly where: () => Where, go: (by: number) => void, presented: (isPresented: boolean) => void) {
+  constructor(private readonly where: () => Where, go: (by: number) => void, presented: (isPresented: boolean) => void, point: (at: Point | undefined) => void) {
     super((message) => {
-      if (message.kind === "at") return;
+      if (message.kind === "at" || message.kind === "gone") return;
+      if (message.kind === "point") return point(message.at);
       if (message.kind === "left") return this.unless(() => presented(false));
       this.unless();
       presented(true);
@@ -50,12 +56,17 @@ export class Projector extends Talk {
   tell(): void {
     this.say({ kind: "at", ...this.where() });
   }
+
+  leave(): void {
+    this.say({ kind: "gone" });
+  }
 }
 
 /** The window of the presenter: it follows the slides and moves them; where they do not answer it goes on by itself. */
 export class Presenter extends Talk {
   constructor(private readonly at: (where: Where) => void, private readonly found: (slides: Slides) => void) {
     super((message) => {
+      if (message.kind === "gone") return this.unless(() => this.found("silent"));
       if (message.kind !== "at") return;
       this.unless();
       this.found(message.hidden ? "hidden" : "seen");
@@ -72,6 +83,11 @@ export class Presenter extends Talk {
   go(by: number): void {
     this.say({ kind: "go", by });
     this.unless(() => this.found("silent"));
+  }
+
+  /** Show a point of the slide to the audience, or hide it. */
+  point(at?: Point): void {
+    this.say({ kind: "point", at });
   }
 
   leave(): void {

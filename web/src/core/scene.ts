@@ -7,7 +7,7 @@ import { indexed } from "./text";
 import type { SceneDrawing, SceneEdge, SceneStop } from "./types";
 
 const TYPE = 28, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
-const LINE = 34, ROOMY = 100, FACTS = 3; // of what a box computes: its lines, and from which height and how much
+const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: its lines, from which height and how much of what it computes; words at least
 const MOVE = 900; // milliseconds of a camera move
 type Box = SceneStop["box"];
 
@@ -57,10 +57,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const hue = (number: number | null) => (number === null ? "" : ` fv-hue-${number}`);
   const addNode = (node: Inner) => {
     const [x, y, w, tall] = node.box, isGroup = node.form === "group";
-    const shape = node.form === "word" ? undefined : s("rect", { x, y, width: w, height: tall, rx: isGroup ? 12 : Math.min(w, tall) * (node.form === "plus" ? 0.5 : 0.12) });
+    const isText = node.form === "word" || node.form === "label", shape = isText ? undefined : s("rect", { x, y, width: w, height: tall, rx: isGroup ? 12 : Math.min(w, tall) * (node.form === "plus" ? 0.5 : 0.12) });
     shape?.style.setProperty("--level", String(node.level ?? 0)); // a page may forbid attributes of style
-    const texts = (node.texts ?? [node.label, ...node.detail.slice(0, FACTS)]).map((_, k) => s("text", {
-      x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
+    const texts = (node.texts?.length ? node.texts : [node.label, ...node.detail.slice(0, FACTS)]).map((_, k) => s("text", {
+      x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts?.length ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
     const group = s("g", { class: `fv-node fv-${node.form}${hue(node.hue)}`, "data-name": node.name, click: () => { tell(node); } }, shape, ...texts);
     drawn.set(node, { group, texts });
     layers[isGroup ? 0 : 2].append(group);
@@ -103,12 +103,15 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE;
     for (const [node, { group, texts }] of drawn) {
       const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = form !== "group" && (w > 0.9 * wide || tall > 0.9 * high);
-      const told = isAround ? [] : node.texts ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = node.texts ? tall / told.length : LINE * unit;
+      const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit, tall / told.length);
       lighten(group, node);
       group.classList.toggle("fv-around", isAround);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
-        write(text, form === "plus" ? label : short(node.texts ? told[k] ?? "" : (told[k] ?? "").split(";")[0]!, w / unit - (form === "word" ? 0 : 4)), form === "word");
+        const full = form === "plus" ? label : numbers ? told[k] ?? "" : (told[k] ?? "").split(";")[0]!, room = w / unit - (form === "word" || form === "label" ? 0 : 6);
+        const shrink = Math.max(SHRUNK, Math.min(1, room / Math.max(1, widthOf(full.replace(/[_^{}]/g, ""), TYPE))));
+        text.style.setProperty("--shrink", String(form === "plus" ? 1 : shrink));
+        write(text, form === "plus" ? label : short(full, room / shrink), form === "word");
       });
     }
     for (const { edge, path } of lines) lighten(path, edge);

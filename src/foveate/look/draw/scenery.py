@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
 from math import hypot
 
@@ -47,18 +47,23 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "Each network has one cell: with the same weights, it reads a word and its last state."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "q of “{row}” and each key give a score e, softmax weights α, and these a mean c."
+WHOLE_QUERY = "{before}q of “{row}” and each key give a score e_i, softmax the weights α_i, and c is "
+WHOLE_QUERY += "the mean of the {values} by weight."
 BUILD = {  # stops inside an attention: what it shows, after these stages
-    "h": "Each word is a vector h (its first numbers). The query is “{row}”.",
-    "s": "At “{row}” the decoder has the vector s, the encoder's words the vectors h.",
+    "h": "Each word is a vector x_i. The query is of “{row}”.",
+    "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
     "q": "Query, what “{row}” asks for: {query}.",
-    "k": "Keys, what each word offers: {key}. The same W_k for all words.",
-    "e": "Scores, query times key: {score}. With “{best}” the score is {e:.2f}.",
+    "k": "Keys, what each word offers: {key}. The matrix is the same for all words.",
+    "e": "Scores, query against key: {score}. With “{best}” the score is {e:.2f}.",
     "α": "Weights: {weights}. “{best}” has {alpha:.2f}.",
     "v": "Values, what each word gives: {value}.",
-    "c": "The answer is the mean of the values, by weight: {context}.",
-    "o": "The c of all heads are joined, and W_o maps them to the size of the stream: {output}.",
+    "c": "The mean of the {values}, by weight: {context}.",
+    "o": "The c of all heads, joined, times one matrix: {output}.",
+    "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. Framed: “{row}”.",
+    "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
+STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
+WIDEST = 24  # letters of an equation beside the numbers that it gives
 
 
 def scene(
@@ -82,6 +87,9 @@ def scene(
         title=title, nodes=made.nodes, edges=made.edges, panels=made.panels, stops=stops,
         notes=made.notes,
     )  # fmt: skip
+
+
+AddStop = Callable[[str, str, Sequence[str], Sequence[str]], None]
 
 
 class _Scene:
@@ -159,19 +167,15 @@ class _Scene:
         return None
 
     def _words(self, part: str, left: float, wide: float) -> None:
-        """Write what a part reads below it, and what a decoder writes above, in two rows."""
+        """Write what a part reads below it, and what a decoder writes above."""
         words = self.places[part]
         if len(words) > MOST:
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         pitch = wide / min(len(words), MOST)
-        close = pitch < 110
         written = self.produced if part == "decoder" else ()
         for kind, top, texts in (("reads", WORDS, words), ("writes", 0.0, written)):
             for k, word in enumerate(texts[:MOST]):
-                y = top + 34 * (k % 2 if close else 0.5)
-                room = pitch * (1 + close)
-                x = max(0.0, min(WIDE - room, left + pitch * (k + 0.5) - room / 2))
-                box = x, y, room - 6, 34.0
+                box = left + pitch * k + 2, top + 10, pitch - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
@@ -347,11 +351,13 @@ class _Scene:
         equations = self.panels[-1].equations
         text = " → ".join(equations[name] for name in own.values() if equations[name])
         text = text if len(text) < LONG else " → ".join(own.values())
-        text = f"{spoken.capitalize()}: {text}."
+        block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
+        layer = "" if block.layer is None else f", layer {block.layer}"
+        text = f"{spoken.capitalize()}{layer}: {text}, the same at each position."
         self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
-            text = f"What the {spoken} reads: its first numbers." if stage == "x" else text
+            text = f"What the {spoken} reads." if stage == "x" else text
             text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
@@ -425,7 +431,11 @@ class _Scene:
         values = {n: f.values for n, f in stages.items() if f.values.ndim == 3}
         read = {"h": stages["query"].reads, "memory": stages["key"].reads}
         values |= {n: self.film[numbers[0]].values for n, numbers in read.items() if numbers}
-        self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row)
+        itself, part = weights.rows == weights.columns, weights.rows
+        writes = self.produced[:count] if part == "decoder" else []
+        more: dict[str, object] = {"letters": self._letters(stages, itself, part)}
+        more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
+        self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
         box = self._inside(name)
         spoken = _spoken([name])
 
@@ -442,28 +452,64 @@ class _Scene:
             text = f"Head {k}: “{rows[row]}” attends most to “{columns[best]}”, α = "
             text += f"{weights.values[k, row, best]:.2f}."
             stop(f" head {k}", text, ["heads", f"head {k}"], [*words, f"chip {k}", every[k]])
-        if not deep or not {"query", "key", "score", "value", "context", "output"} <= set(values):
+        if deep:
+            self._query(name, stages, weights, head, row, stop)
+
+    def _query(
+        self, name: str, stages: dict[str, ForwardFrame], weights: ForwardFrame, head: int,
+        row: int, stop: AddStop,
+    ) -> None:  # fmt: skip
+        """Stop at each stage of one query, and at the products of all of them."""
+        panel = self.panels[-1]
+        values, rows, columns = panel.values, panel.rows, panel.columns
+        if not {"query", "key", "score", "value", "context", "output"} <= set(values):
             return
         best = int(weights.values[head, row].argmax())
-        e = float(values["score"][min(head, len(values["score"]) - 1), row, best])
-        facts = {"row": rows[row], "best": columns[best], "e": e}
-        facts |= {n: f.equation for n, f in stages.items()}
-        facts |= {"alpha": float(weights.values[head, row, best])}
-        own = "h" if rows == columns else "s"
-        few = f" The {SHOWN} with the largest α of {keys} are drawn." * (keys > SHOWN)
-        texts = {"": WHOLE_QUERY + few, "h": BUILD[own]}
+        e = float(stages["score"].values[min(head, len(stages["score"].values) - 1), row, best])
+        itself, letters = rows == columns, panel.letters
+        written = panel.tokens.get("writes")
+        facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
+        numbers = {"e": e, "alpha": float(weights.values[head, row, best])}
+        facts |= {"row": rows[row], "best": columns[best], "own": letters["own"]}
+        facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
+        facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
+        few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
+        texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}
         texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
-        order = [*texts][1:-1]  # all are drawn, first whole, then those that come later dimmed
+        order = list("hqkeαvc")  # all are drawn, first whole, then those that come later dimmed
         for k, (stage, template) in enumerate(texts.items()):
-            shows, done = (["o"], ["o"]) if stage == "o" else (order, order[:k] or order)
+            alone = stage in ("o", "E", "A")
+            if stage in ("E", "A") and (not itself or len(rows) == 1):
+                continue
+            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
-            stop(f" numbers {stage}".rstrip(), template.format(**facts), shows, lit)
+            text = template.format(**facts, **numbers)
+            stop(f" numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit)
+
+    def _letters(self, stages: Mapping[str, ForwardFrame], itself: bool, part: str) -> dict[str, str]:
+        """Return what the picture calls the vectors and numbers of an attention."""
+        letters = {short: stages[n].equation.split(" = ")[0] for short, n in STAGES.items()
+                   if n in stages and " = " in stages[n].equation}  # fmt: skip
+        recurs = any(f.block.startswith(part) and f.name == "state" for f in self.film)
+        letters["own"] = "s_{t−1}" if recurs and not itself else "x"
+        letters["memory"] = letters["h"] = "x_i" if itself else "h_i"
+        if "value" in stages and stages["value"].equation.startswith("v_i = x_i"):
+            letters["v"] = letters["memory"]
+        return letters
+
+    @staticmethod
+    def _named_vectors(equation: str, letters: Mapping[str, str]) -> str:
+        """Return an equation of an attention with the letters of what it reads."""
+        own = re.sub(r"\bx\b(?!_)", letters["own"], equation)
+        return re.sub(r"\bx_i\b", letters["memory"], own)
 
     def _panel(
         self, node: str, stages: Mapping[str, ForwardFrame], values: Mapping[str, Array],
         **more: object,
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
+        letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
+        more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
         self.panels.append(parts.ScenePanel.model_validate(fields))
@@ -485,14 +531,15 @@ class _Scene:
         }
         rows, home = self._named(part, count), f"{name} {min(row, MOST - 1)}"
         values = {n: f.values for n, f in stages.items()}
-        self._panel(name, stages, values, rows=rows, row=row, reads=reads)
+        letters = {n: f.equation.split(" = ")[0] for n, f in stages.items() if f.equation}
+        self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         box, panel = self._inside(home), len(self.panels) - 1
         every = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
         text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
         self.stop(f"{part} cell numbers", text, every, lit=every, panel=panel, box=box)
         for k, stage in enumerate(["reads", *later]):
-            text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first numbers."
+            text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
             stop, lit = f"{part} cell numbers {stage}", every[: len(first) + k]
             self.stop(stop, text, every, lit=lit, panel=panel, box=box)

@@ -87,7 +87,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const memory = values.has("memory") ? "memory" : "h", isRead = values.has("memory") || isOne, { letters } = panel;
     const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, WRITTEN), written);
     const cell = (key: string, x: number, y: number, texts: string[], stage: string, more: Partial<Inner> = {}) => {
-      const box = boxAt(x, y, x < first ? 130 : wide, texts.length > 1 ? TALL : 44);
+      const box = boxAt(x, y, x < first ? 124 : wide, texts.length > 1 ? TALL : 44);
       put(key, "", box, stage, { texts, ...more });
       return box;
     };
@@ -95,14 +95,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
     const rows: [string, number][] = [["v", 2], ["α", 140], ["e", 206], ["k", 272], ["h", 400]];
     for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
-    for (const [stage, y] of [["c", 2], ["q", 272], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 44, TALL), stage, { form: "label" });
+    for (const [stage, y] of [["c", 2], ["q", 272], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
-    put("h word", writes ? `${word} → ${writes}` : word, boxAt(4, 512, 214, 42), "h", { form: isOne ? "box" : "word", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
+    put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "word", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
     const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
-    put("h note", "", boxAt(0, 150, 180, 72), "h", { form: "label", texts: note });
-    const own = values.has("h") ? cell("h own", 46, 400, vector("h", row), "h") : undefined;
-    const query = cell("q own", 46, 272, vector("query", row, head), "q", { hue: 1, level: 0.25 });
-    const answer = cell("c own", 46, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
+    put("h note", "", boxAt(14, 150, 190, 72), "h", { form: "label", texts: note });
+    const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
+    const query = cell("q own", 70, 272, vector("query", row, head), "q", { hue: 1, level: 0.25 });
+    const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
     if (own) join("q from", own, query, "q");
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, end = x + wide + (pitch - wide) / 2;
@@ -117,9 +117,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       join(`e from ${k}`, key, score, "e");
       join(`α from ${k}`, score, weight, "α");
       const low = value[1] + value[3], bus = low + 19 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
-      line(`c from ${k}`, [[middle, low], [middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
+      line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
+      if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
-    line("e from query", [at(176, 322), at(first - 56, 322), at(first - 56, 228), at(first - 44, 228)], "e", { hue: 1 });
+    for (const [stage, x, matrix] of [["q", 136, "W_Q"], ["k", first + wide / 2 + 4, "W_K"]] as const)
+      if (panel.equations[stage === "q" ? "query" : "key"]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 372, 60, 28), stage, { form: "label" });
+    line("e from query", [at(194, 322), at(first - 54, 322), at(first - 54, 228), at(first - 44, 228)], "e", { hue: 1 });
     joined();
     if (isOne && panel.rows.length > 1) products();
   }

@@ -45,10 +45,12 @@ WHOLE = {  # by the parts of the model
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
-SAME = "Each network has one cell: with the same weights, it reads a word and its last state."
+SAME = "One cell with the same weights at each step: it reads a word and the previous state."
+PAIR = "Two cells with weights of their own: the encoder's (h) reads, the decoder's (s) writes. Each is "
+PAIR += "the same at each step, and reads its previous state."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "{before}q of “{row}” and each key give a score e_i, softmax the weights α_i, and c is "
-WHOLE_QUERY += "the mean of the {values} by weight."
+WHOLE_QUERY = "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
+WHOLE_QUERY += "and c is the mean of the {values} by weight."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
@@ -144,7 +146,7 @@ class _Scene:
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        caption = SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
+        caption = PAIR if recurs and len(sides) > 1 else SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
         caption = caption.replace("what it has written", "the target") if self.train else caption
         self.stop("whole", caption, ALL)
         if self.train:
@@ -205,17 +207,32 @@ class _Scene:
         main = next((b for b in group if b.family != "norm"), group[-1])
         stream, x, low, top = left + STREAM, left + 194, y + high - 16, y + 14
         self.edge(f"{main.name} in", (stream, low), (x, low))
-        self.edge(f"{main.name} out", (x, top), (stream + 9, top))
-        plus = stream - 9, top - 9, 18.0, 18.0
+        self.edge(f"{main.name} out", (x, top), (stream + 14, top))
+        plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
-        self._block(main, (x, y, wide - 210, high))
-        if "encoder" in main.reads:
-            memory = STREAM + 20
-            points = (memory, OUTPUT), (memory, OUTPUT - 8), (left - 22, OUTPUT - 8)
-            self.edge(f"{main.name} memory", *points, (left - 22, y + 26), (x, y + 26), hue=0)
+        self._block(main, (x, y, wide - 210, high), "masked " * self._looks_back(main) + _name(main))
+        of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
+        for name, text, place in (("x", "x", (stream - 32, low - 9, 28, 18)),
+                                  ("f", of, (stream + 18, top - 21, x - stream - 20, 18))):  # fmt: skip
+            self.node(f"{main.name} {name}", text, place, form="label", tag="layer")
+        if "encoder" in main.reads:  # its output comes from the other side of the stream
+            memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
+            points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
+            ends = (beside, y + high / 2), (end, y + high / 2)
+            self.edge(f"{main.name} memory", *points, *ends, hue=0)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 440, 42)
+            self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
+
+    def _looks_back(self, block: ModelBlock) -> bool:
+        """Return whether no position attends to a later one."""
+        maps = [f for f in self.film if (f.block, f.name) == (block.name, "weights")]
+        return any(
+            f.rows == f.columns and f.values.shape[1] > 1 and not np.triu(f.values, 1).any()
+            for f in maps
+        )
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -229,13 +246,14 @@ class _Scene:
         top, stacked = first - PITCH * (len(cells) - 1), len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
         self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", 3)
+        colour = {"hue": 3} if letter == "s" else {}
         fed = (cells[0].name, "fed") in {(f.block, f.name) for f in self.film}
         for k in range(count):
             x, wider = left + pitch * (k + 0.15), pitch * 0.7
             for row, block in enumerate(cells):
                 y, middle = first - PITCH * row, x + wider / 2
                 label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
-                self._block(block, (x, y, wider, CELL), label, f" {k}")
+                self._block(block, (x, y, wider, CELL), label, f" {k}", **colour)
                 ends = [(x - 0.3 * pitch, y + CELL / 2), (x, y + CELL / 2)]
                 if k:
                     self.edge(f"{block.name} {k} on", *ends[:: -1 if block.backwards else 1])
@@ -250,7 +268,8 @@ class _Scene:
                 middle, end = x + pitch * 0.17, top if fed else OUTPUT + 44
                 self.edge(f"{attends.name} {k} on", (middle, 220 if fed else 176), (middle, end))
             if after:
-                ends = [(x + pitch * 0.58, top), (x + pitch * 0.58, OUTPUT + 44)]
+                across = x + pitch * (0.58 if attends else 0.35)
+                ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
@@ -274,8 +293,11 @@ class _Scene:
             start = (x + w / 2, y) if number else (x + w, y + CELL / 2)
             high, into = y - 24 if number else y + CELL / 2, v + CELL / 2
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
-            self.edge(f"bridge {number}", *points, hue=3)
+            self.edge(f"bridge {number}", *points, hue=0)
         attends = any(b.family == "attention" for b in sides[1].blocks)
+        start = "s_0" if attends else "c = s_0"
+        box = u - 150, v - 52.0, 142.0, 44.0
+        self.node("bridge label", start, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
@@ -289,11 +311,12 @@ class _Scene:
             self.node(f"{part} {label}", label, box, hue=hue, tag="whole", detail=detail)
 
     def _block(
-        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = ""
-    ) -> None:
+        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = "",
+        **more: object,
+    ) -> None:  # fmt: skip
         amount = f"{block.parameters:,} parameters" if block.parameters else ""
         detail = [text for text in (block.equation, block.output, amount) if text]
-        more = {"hue": block.hue, "tag": tag, "detail": detail}
+        more = {"hue": block.hue, "tag": tag, "detail": detail, **more}
         self.homes[block.name] = block.name
         self.node(block.name + suffix, label or _name(block), box, **more)
 
@@ -493,7 +516,7 @@ class _Scene:
         recurs = any(f.block.startswith(part) and f.name == "state" for f in self.film)
         letters["own"] = "s_{t−1}" if recurs and not itself else "x"
         letters["memory"] = letters["h"] = "x_i" if itself else "h_i"
-        if "value" in stages and stages["value"].equation.startswith("v_i = x_i"):
+        if "value" in stages and "W_" not in stages["value"].equation:
             letters["v"] = letters["memory"]
         return letters
 

@@ -74,7 +74,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       over.forEach((x, t) => rowOf(weights, h, t).slice(0, MOST).forEach((alpha, k) => {
         if (alpha < FAINT) return;
         const a = x + shift, b = under[k]! + shift;
-        line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 476)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
+        line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 480)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
       }));
     }
   }
@@ -135,8 +135,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
     put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
     put("o word", wide > WRITTEN ? `of “${panel.rows[panel.row]!}”, first 3 of ${wide}` : `of “${panel.rows[panel.row]!}”`, boxAt(middle + 100, 4, 1236 - middle - 100, TALL), "o", { form: "word" });
-    put("o matrix", `W_O, ${size * heads} × ${wide}`, boxAt(left, 176, pitch * heads, 70), "o");
-    join("o from matrix", 176, 104);
+    put("o matrix", `W_O, ${size * heads} × ${wide}`, boxAt(left, 180, pitch * heads, 70), "o");
+    join("o from matrix", 180, 104);
     join("o from heads", 330, 246);
     put("o joined", "[c^0; …]".replace("…", heads > 2 ? `…; c^${heads - 1}` : "c^1"), boxAt(0, 340, left - 12, TALL), "o", { form: "label" });
     for (let head = 0; head < heads; head++) {
@@ -161,26 +161,26 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const words = (stage: string, y: number, tall: number) => rows.slice(0, count).forEach((word, t) =>
       put(`${stage} word ${t}`, word, boxAt(0, y + tall * t, 124, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
     const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
-      put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { hue: 1, level: 1 });
-    const q = few("query"), e = Math.min(110, (1240 - 130 - 76 * q - 34) / count), right = 130 + 76 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(48, (556 - down) / count);
+      put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { form: "frame", hue: 1 });
+    const q = few("query"), e = Math.min(110, (1234 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(48, (556 - down) / count);
     words("E", down, tall);
-    if (row < count) frame("E", 130, down, 76 * q, tall);
-    if (row < count) frame("E", right, down, e * count, tall);
-    grid("E", "q", "query", 130, down, 76, tall, [count, q], false, 1);
+    grid("E", "q", "query", 130, down, 80, tall, [count, q], false, 1);
     grid("E", "k", "key", right, 40, e, 36, [q, count], true, 0);
     grid("E", "e", "score", right, down, e, tall, [count, count], false, 5);
+    if (row < count) frame("E", 130, down, 80 * q, tall);
+    if (row < count) frame("E", right, down, e * count, tall);
     rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
-    label("E", "name q", "Q", 130, down - 44, 76 * q);
-    label("E", "name k", "Kᵀ", right - 76, 40 + 18 * q - 19, 60);
+    label("E", "name q", "Q", 130, down - 44, 80 * q);
+    label("E", "name k", "Kᵀ", right - 80, 40 + 18 * q - 19, 60);
     label("E", "name e", "E", right, down - 44, e * count);
-    const v = few("value"), a = Math.min(82, (1240 - 130 - 2 * (76 * v + 40)) / count), high = Math.min(56, 480 / count), second = 130 + a * count + 40, third = second + 76 * v + 40;
+    const v = few("value"), a = Math.min(82, (1234 - 130 - 2 * (80 * v + 40)) / count), high = Math.min(56, 480 / count), second = 130 + a * count + 40, third = second + 80 * v + 40;
     words("A", 60, high);
-    if (row < count) frame("A", 130, 60, a * count, high);
-    if (row < count) frame("A", third, 60, 76 * v, high);
     grid("A", "a", "weights", 130, 60, a, high, [count, count], false, 5);
-    grid("A", "v", "value", second, 60, 76, high, [count, v], false, 2);
-    grid("A", "c", "context", third, 60, 76, high, [count, v], false, 3);
-    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, 76 * v], ["c", "C", third, 76 * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
+    grid("A", "v", "value", second, 60, 80, high, [count, v], false, 2);
+    grid("A", "c", "context", third, 60, 80, high, [count, v], false, 3);
+    if (row < count) frame("A", 130, 60, a * count, high);
+    if (row < count) frame("A", third, 60, 80 * v, high);
+    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, 80 * v], ["c", "C", third, 80 * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
       label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 60 + (high * count) / 2 - 19 : 14, wide);
   }
 
@@ -239,10 +239,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (let level = 0; level < count; level++) {
       const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), down = HIGH / stages.length;
       stages.forEach((stage, k) => {
-        const box = boxAt(12 + across * level, down * (k + 0.5) - 50, across - 46, 100), isGate = stage.endsWith(" gate");
+        const box = boxAt(12 + across * level, down * (k + 0.5) - 52, across - 46, 104), isGate = stage.endsWith(" gate");
         boxes.set(stage, box);
         const hue = isGate ? 5 : stage === "state" || stage === "cell" ? 2 : level ? 1 : null;
-        put(own(stage), "", box, own(stage), { texts: [panel.letters[stage] ?? stage, Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written).join("  ")], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
+        put(own(stage), "", box, own(stage), { texts: [panel.letters[stage] ?? stage, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
         const sign = stage === "kept" || stage === "added" || (stage === "state" && columns.has("cell")) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "";
         if (sign) put(`${own(stage)} sign`, sign, boxAt(12 + across * level - 19, down * (k + 0.5) - 19, 38, 38), own(stage), { form: "plus" });
       });

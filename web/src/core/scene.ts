@@ -39,7 +39,7 @@ const write = (element: SVGTextElement, text: string, isPlain = false) => {
 /** A label cut to the room of its box, in which indices take less. */
 const short = (label: string, room: number) => (widthOf(label.replace(/[_^{}]/g, ""), TYPE) <= room ? label : fitted(label, room, TYPE));
 /** What words that stand side by side have in common. */
-const rowIn = ({ box: [, y, wide] }: Inner) => `${y.toFixed(1)} ${wide.toFixed(1)}`;
+const rowIn = ({ box: [, y] }: Inner) => y.toFixed(1);
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const scene: Draw<SceneDrawing> = (stage, drawing) => {
@@ -118,7 +118,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       group.classList.toggle("fv-around", isAround);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
-        const full = k && !numbers ? (told[k] ?? "").split(";")[0]! : told[k] ?? "", shrink = sizeOf(node, full);
+        const full = k && !numbers ? (told[k] ?? "").split(/; (?![^[]*\])/)[0]! : told[k] ?? "", shrink = sizeOf(node, full);
         text.style.setProperty("--shrink", String(shrink));
         write(text, form === "plus" ? full : short(full, roomOf(node) / shrink), form === "word");
       });

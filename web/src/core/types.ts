@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of dc1c22ad32bd8a38.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of ee0c67f1a9986de8.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -315,7 +315,7 @@ export interface SceneDrawing {
 export interface SceneNode {
   name: string;
   label: string;
-  form: "box" | "group" | "word" | "label" | "plus";
+  form: "box" | "group" | "word" | "label" | "plus" | "frame";
   /**
    * @minItems 4
    * @maxItems 4

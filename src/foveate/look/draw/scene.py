@@ -7,7 +7,7 @@ The browser's renderer, which also draws the insides, is ``web/src/core/scene.ts
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Literal
 
@@ -41,12 +41,12 @@ class SceneNode(DrawingPart):
 
     name: str
     label: Label = ""
-    form: Literal["box", "group", "word", "label", "plus"] = "box"
+    form: Literal["box", "group", "word", "label", "plus", "frame"] = "box"
     box: Box
     hue: int | None = None
     tag: str = ""
     detail: list[Text] = Field(default_factory=list)
-    texts: list[Label] = Field(default_factory=list)
+    texts: list[Text] = Field(default_factory=list)
     level: float = 0.0
 
 
@@ -143,6 +143,36 @@ class SceneDrawing(Drawing):
         ]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)
         return "\n".join([self.title, "", *("\n".join(each) for each in wrapped)])
+
+
+class SceneMaker:
+    """Collects the nodes, edges, panels and stops of a scene."""
+
+    def __init__(self) -> None:
+        self.nodes: list[SceneNode] = []
+        self.edges: list[SceneEdge] = []
+        self.panels: list[ScenePanel] = []
+        self.stops: list[SceneStop] = []
+        self.notes: list[str] = []
+
+    def node(self, name: str, label: str, box: Box, **more: object) -> None:
+        fields = {"name": name, "label": label, "box": box, **more}
+        self.nodes.append(SceneNode.model_validate(fields))
+
+    def edge(self, name: str, *points: tuple[float, float], **more: object) -> None:
+        fields = {"name": name, "points": points, "tag": "stream", **more}
+        self.edges.append(SceneEdge.model_validate(fields))
+
+    def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
+        fields = {"name": name, "caption": caption, "shows": shows, **more}
+        self.stops.append(SceneStop.model_validate(fields))
+
+    def drawing(self, title: str, stops: list[SceneStop] | None = None) -> SceneDrawing:
+        """Return the drawing, of some of the stops."""
+        return SceneDrawing(
+            title=title, nodes=self.nodes, edges=self.edges, panels=self.panels,
+            stops=self.stops if stops is None else stops, notes=self.notes,
+        )  # fmt: skip
 
 
 class _Still:

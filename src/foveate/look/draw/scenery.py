@@ -9,11 +9,10 @@ from math import hypot
 
 import numpy as np
 
-import foveate.look.draw.scene as parts
 from foveate.config import ConfigError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
 from foveate.look.draw.parts import Numbers
-from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing
+from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing, SceneMaker, ScenePanel
 from foveate.look.forward import (
     GRADIENT,
     Array,
@@ -85,19 +84,17 @@ def scene(
     if not stops:
         names = ", ".join(dict.fromkeys(each.name.split(" numbers")[0] for each in made.stops))
         raise ConfigError(f"--stop {stop}: expected the beginning of one of {names}")
-    return SceneDrawing(
-        title=title, nodes=made.nodes, edges=made.edges, panels=made.panels, stops=stops,
-        notes=made.notes,
-    )  # fmt: skip
+    return made.drawing(title, stops)
 
 
 AddStop = Callable[[str, str, Sequence[str], Sequence[str]], None]
 
 
-class _Scene:
-    """Collects nodes, edges, panels and stops."""
+class _Scene(SceneMaker):
+    """Collects the scene of one forced pass."""
 
     def __init__(self, forced: ForcedPass, layer: int, train: bool) -> None:
+        super().__init__()
         trace = traced(forced, train)
         self.film = frames(forced, blocks_of(forced.model), equation_of, train, trace)
         self.parts = parts_of(forced.model, forced, trace)
@@ -109,28 +106,11 @@ class _Scene:
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
-        self.nodes: list[parts.SceneNode] = []
-        self.edges: list[parts.SceneEdge] = []
-        self.panels: list[parts.ScenePanel] = []
-        self.stops: list[parts.SceneStop] = []
-        self.notes: list[str] = []
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
         boxes = {node.name: node.box for node in self.nodes}
         return boxes[name if name in boxes else f"{name} 0"]
-
-    def node(self, name: str, label: str, box: Box, **more: object) -> None:
-        fields = {"name": name, "label": label, "box": box, **more}
-        self.nodes.append(parts.SceneNode.model_validate(fields))
-
-    def edge(self, name: str, *points: tuple[float, float], **more: object) -> None:
-        fields = {"name": name, "points": points, "tag": "stream", **more}
-        self.edges.append(parts.SceneEdge.model_validate(fields))
-
-    def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
-        fields = {"name": name, "caption": caption, "shows": shows, **more}
-        self.stops.append(parts.SceneStop.model_validate(fields))
 
     def build(self, block: str | None, head: int, query: int | None) -> None:
         """Draw the parts side by side, then stop at the whole, in each layer, inside, over time."""
@@ -173,11 +153,13 @@ class _Scene:
         words = self.places[part]
         if len(words) > MOST:
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
-        pitch = wide / min(len(words), MOST)
+        recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
         for kind, top, texts in (("reads", WORDS, words), ("writes", 0.0, written)):
-            for k, word in enumerate(texts[:MOST]):
-                box = left + pitch * k + 2, top + 10, pitch - 4, 40.0
+            lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
+            for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
+                start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
+                box = left + start + 2, top + 10, end - start - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
@@ -243,21 +225,33 @@ class _Scene:
         attends = next((b for b in part.blocks if b.family == "attention"), None)
         count = min(len(cells[0].steps), MOST)
         pitch, first = wide / count, CELLS - 50 * (attends is not None)
-        top, stacked = first - PITCH * (len(cells) - 1), len(cells) > 1 and not cells[1].backwards
+        stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
         self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", 3)
-        colour = {"hue": 3} if letter == "s" else {}
+        colour: dict[str, object] = {"hue": 3} if letter == "s" else {}
+        stages = {f.name: f.values[0] for f in self.film if f.block == cells[0].name}
+        alone = len(cells) == 1 and len(self.places) == 1 and count < MOST
+        first, tall = (204.0, 104.0) if alone else (first, CELL)
+        top = first - PITCH * (len(cells) - 1)
         fed = (cells[0].name, "fed") in {(f.block, f.name) for f in self.film}
         for k in range(count):
             x, wider = left + pitch * (k + 0.15), pitch * 0.7
             for row, block in enumerate(cells):
                 y, middle = first - PITCH * row, x + wider / 2
+                floor = y + PITCH if row else WORDS
+                if alone:  # first numbers of the vectors
+                    floor, texts = 364.0, [_number(value) for value in stages["input"][k, :2]]
+                    more = {"texts": [f"x_{k + 1}", *texts], "hue": 5, "tag": "stream"}
+                    self.node(f"{part.name} reads {k} vector", "", (x, floor, wider, tall), **more)
+                    self.edge(f"{block.name} {k} embed", (middle, WORDS), (middle, floor + tall))
+                    numbers = [_number(value) for value in stages["state"][k, :2]]
+                    colour = {"texts": [f"{letter}_{k + 1}", *numbers]}
                 label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
-                self._block(block, (x, y, wider, CELL), label, f" {k}", **colour)
-                ends = [(x - 0.3 * pitch, y + CELL / 2), (x, y + CELL / 2)]
+                self._block(block, (x, y, wider, tall), label, f" {k}", **colour)
+                ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
                     self.edge(f"{block.name} {k} on", *ends[:: -1 if block.backwards else 1])
-                ends = [(middle, y + PITCH if row else WORDS), (middle, y + CELL)]
+                ends = [(middle, floor), (middle, y + tall)]
                 if block.backwards and row == 1:  # it reads the words as well
                     beside = x + wider + 0.15 * pitch
                     ends = [(beside, WORDS), (beside, y + CELL + 17), (x + wider, y + CELL)]
@@ -535,7 +529,7 @@ class _Scene:
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
-        self.panels.append(parts.ScenePanel.model_validate(fields))
+        self.panels.append(ScenePanel.model_validate(fields))
 
     def _inside(self, name: str) -> Box:
         """Return the largest rectangle of a stop's proportions in the middle of a node."""
@@ -628,6 +622,10 @@ def _name(block: ModelBlock) -> str:
     """Return the label without the number of the layer."""
     spoken = {"stem": "embedding", "output": "linear → softmax"}
     return spoken.get(block.label, block.label.rstrip("0123456789 "))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
 
 
 def _plain(word: str) -> str:

@@ -37,7 +37,7 @@ test("inside an attention each weight is an arc and each number stands in its bo
     weights: made([1, 1, 2], [0.25, 0.75]), score: made([1, 1, 2], [1, 2]), query: made([1, 1, 2], [1, 0]), key: made([1, 2, 2], [1, 0, 2, 0]),
     value: made([1, 2, 1], [4, 8]), context: made([1, 1, 1], [7]), output: made([1, 1, 1], [14]),
   }));
-  const panel: ScenePanel = { node: "a", rows: ["q"], columns: ["k", "l"], values: {}, equations: {}, reads: {}, tokens: {}, head: 0, row: 0 };
+  const panel: ScenePanel = { node: "a", rows: ["q"], columns: ["k", "l"], values: {}, equations: {}, letters: {}, reads: {}, tokens: {}, head: 0, row: 0 };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   expect(edges.filter(({ name }) => name.startsWith("a head 0 query 0")).map(({ weight }) => weight)).toEqual([0.25, 0.75]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
@@ -49,7 +49,7 @@ test("over each word stand the numbers of a layer, straight up, and zeros of a R
   const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
   const values = new Map(Object.entries({ x: made([1, 2, 2], [1, 2, 3, 4]), activation: made([1, 2, 2], [0, 5, 6, 0]), softmax: made([1, 2, 1], [0.75, 0.5]) }));
   const panel: ScenePanel = {
-    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, reads: { activation: ["x"], softmax: ["activation"] },
+    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, letters: {}, reads: { activation: ["x"], softmax: ["activation"] },
     tokens: { softmax: [["le"], ["chien"]] }, head: 0, row: 0,
   };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
@@ -63,7 +63,7 @@ test("a gradient goes down, with two digits that count, and no number stands wit
   const made = (numbers: number[]): Values => ({ shape: [1, 2, 1], raw: Float32Array.from(numbers), unit: 1 });
   const values = new Map(Object.entries({ "gradient of norm": made([0.00123, 0.5]), loss: made([NaN, 2]) }));
   const panel: ScenePanel = {
-    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, reads: { "gradient of norm": ["loss"] }, tokens: { loss: [[], ["chien"]] }, head: 0, row: 0,
+    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, letters: {}, reads: { "gradient of norm": ["loss"] }, tokens: { loss: [[], ["chien"]] }, head: 0, row: 0,
   };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { clipped, figure, logTicks, sameWords, tick, ticks } from "../src/core/text";
+import { clipped, figure, logTicks, sameWords, tick, ticks, unbroken } from "../src/core/text";
 
 test("figures have about four digits that count", () => {
   expect([0, 1234567, 0.123456, -2.5, 1e-6, 12345.67, NaN, null, Infinity].map(figure)).toEqual(
@@ -28,4 +28,10 @@ test("words are the same where one list only has an end sign more", () => {
   expect(sameWords(["a", "b"], ["a", "c"])).toBe(false);
   expect(sameWords(["a"], ["a", "b", "c", "d"])).toBe(false);
   expect(sameWords([], ["a"])).toBe(false);
+});
+
+test("an equation breaks neither inside a short bracket nor at a hyphen, and has no hole after a dot", () => {
+  expect(unbroken("over one word (layer norm); self-attention")).toBe("over one word (layer\u00a0norm); self\u2060-\u2060attention");
+  expect(unbroken("q · k_i / √d_k").split(/ {3,}/)).toEqual(["q · k_i / √d_k"]);
+  expect(unbroken(`(${"a ".repeat(20)})`)).not.toContain("\u00a0");
 });

@@ -16,7 +16,15 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.look.hooks import ForcedPass
-from foveate.look.stages import Calls, Trace, attention_stages, backwards, cell_stages, traced
+from foveate.look.stages import (
+    Calls,
+    Trace,
+    attention_stages,
+    backwards,
+    by_rows,
+    cell_stages,
+    traced,
+)
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward
@@ -222,9 +230,9 @@ class _Film:
         if isinstance(network := self.forced.model.get_submodule(parent), FeedForward):
             bias = " + {}" if network.config.bias else ""
             texts = {
-                "inner": ("inner layer", "z = W₁ x" + bias.format("b₁")),
-                "gate": ("gate", "V x" + bias.format("c")),
-                "outer": ("outer layer", "W₂ a" + bias.format("b₂")),
+                "inner": ("inner layer", "z = x W₁" + bias.format("b₁")),
+                "gate": ("gate", "x V" + bias.format("c")),
+                "outer": ("outer layer", "y = a W₂" + bias.format("b₂")),
             }
             return texts[last][0], parent, texts[last][1]
         numbers = [part for part in name.split(".") if not part.isdecimal()]
@@ -239,7 +247,7 @@ class _Film:
             text = re.sub("(?<![a-z])x", "z", parent.activation)
             gated = isinstance(parent, GatedFeedForward)
             reads: list[Array | str] = ["inner layer", *["gate"] * gated]
-            text = f"a = {text} ⊙ (V x + c)" if gated else f"a = {text}"
+            text = f"a = {text} ⊙ (x V + c)" if gated else f"a = {text}"
             return self._make("activation", path, text, values, reads)
         position = getattr(parent, "position", None)
         if isinstance(position, Position) and self.frames:
@@ -315,7 +323,7 @@ class _Film:
             if stage.name == "output":
                 if len(heads) > 1:
                     merged = np.concatenate([h["context"].values for h in heads], axis=-1)
-                    text = "[c¹; c²; …; c^H], of every head"
+                    text = "[c⁰; c¹; …], of every head"
                     self._make("concatenated heads", name, text, merged, ["context"])
                 values = values[:1]
             source = {"query": query, "key": query if memory is None else memory}
@@ -327,7 +335,8 @@ class _Film:
             place = {"query": own, "key": key_part}
             rows, columns = (place.get(stage.axes[i], "") for i in (0, -1))
             self._append(
-                ForwardFrame(stage.name, name, stage.equation, values, rows, columns), reads
+                ForwardFrame(stage.name, name, by_rows(stage.equation), values, rows, columns),
+                reads,
             )
 
     def _cell(self, name: str, module: Cell, captured: Mapping[str, Calls]) -> None:

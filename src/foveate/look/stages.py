@@ -5,6 +5,7 @@ for bit. A *derived* one is computed here, in double precision, from captured st
 compared with the captured stage that it leads to.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -161,6 +162,16 @@ def last_of(stages: Mapping[str, Array], name: str) -> Array:
     """Return the last stage of queries or keys before their product."""
     names = (f"rotated {name}", f"normed {name}", name)
     return next(stages[each] for each in names if each in stages)
+
+
+def by_rows(equation: str) -> str:
+    """Return an equation of an attention with vectors as rows (Vaswani et al., 2017): x W_Q."""
+    products = re.sub(
+        r"W_([qkvo]) (\[.*?\]|\w+)( \+ b_\1)?",
+        lambda m: f"{m[2]} W_{m[1].upper()}" + f" + b_{m[1].upper()}" * bool(m[3]),
+        equation,
+    )
+    return products.replace("√K", "√d_k").replace("[c of every head]", "[c⁰; c¹; …]")
 
 
 def _axes(name: str) -> tuple[str, ...]:

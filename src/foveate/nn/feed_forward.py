@@ -13,7 +13,7 @@ from foveate.nn.native.kernels import overridden
 
 
 class FeedForward(Configurable, nn.Module):
-    """W₂ f(W₁ x + b₁) + b₂ at every position."""
+    """f(x W₁ + b₁) W₂ + b₂ at every position."""
 
     class Config(BaseConfig, family="feed_forward"):
         """The kind of activation; dropout after it; ``bias`` False leaves out b₁ and b₂."""
@@ -21,7 +21,7 @@ class FeedForward(Configurable, nn.Module):
         dropout: float = Field(0.0, ge=0, lt=1)  # of the inner layer
         bias: bool = True  # whether the layers have a bias
 
-    layers = "W₂ f(W₁ x + b₁) + b₂"  # the equation as printed, with biases
+    layers = "f(x W₁ + b₁) W₂ + b₂"  # the equation as printed, with biases
     activation = ""  # f(x)
 
     def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
@@ -108,9 +108,9 @@ class NoFeedForward(FeedForward, kind="none"):
 
 
 class GatedFeedForward(FeedForward):
-    """W₂ (f(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020)."""
+    """(f(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂ (Shazeer, 2020)."""
 
-    layers = "W₂ (f(W₁ x + b₁) ⊙ (V x + c)) + b₂"
+    layers = "(f(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂"
 
     def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__(config, hidden_size, ffn_size)
@@ -122,12 +122,12 @@ class GatedFeedForward(FeedForward):
 
 
 class SwiGLU(GatedFeedForward, SiLU, kind="swiglu"):
-    """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
+    """(silu(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂ (Shazeer, 2020; Llama)."""
 
     differs = "has biases; Shazeer (2020) has none (bias = false)"
 
 
 class GEGLU(GatedFeedForward, GELUTanh, kind="geglu"):
-    """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
+    """(gelu(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
 
     differs = "has biases; Shazeer (2020) has none (bias = false); GELU in its tanh approximation"

@@ -6,15 +6,15 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.02; // smaller weights are not drawn
-const LINE = 29, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others; stages whose zeros are empty
+const LINE = 33, TALL = 100, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are empty
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
 type Box = [number, number, number, number];
 type Point = [number, number];
 
-/** A node with the numbers that are written in it, and how strongly it is filled, from 0 to 1. */
-export interface Inner extends SceneNode { texts?: string[]; level?: number }
+/** A node; what it need not have. */
+export type Inner = Omit<SceneNode, "texts" | "level"> & { texts?: string[]; level?: number };
 export interface Inside { nodes: Inner[]; edges: SceneEdge[] }
 
 /** A stage of a panel as rows by head. Pure. */
@@ -29,6 +29,13 @@ export const hueOf = (head: number): number => HUES[head % HUES.length]!;
 export function largestOf(weights: ArrayLike<number>, most: number): number[] {
   const order = Array.from(weights, (_, k) => k).sort((a, b) => weights[b]! - weights[a]!);
   return order.slice(0, most).sort((a, b) => a - b);
+}
+
+/** The units that are most active over all positions, in their order. Pure. */
+export function activeOf({ shape, ...rest }: Values, most: number): number[] {
+  const width = shape[2] ?? 1, all = floats({ shape, ...rest }, 0, (shape[1] ?? 1) * width), totals = new Float64Array(width);
+  all.forEach((value, k) => { totals[k % width]! += Math.abs(value); });
+  return largestOf(totals, most);
 }
 
 /** The nodes and edges inside an attention, on the canvas of its camera stop. Pure. */
@@ -49,81 +56,132 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   }
   return { nodes, edges };
 
-  function words(role: string, texts: readonly string[], y: number, away: number): number[] {
-    const pitch = WIDE / texts.length, close = pitch < 150;
+  function words(role: string, texts: readonly string[], y: number): number[] {
+    const pitch = WIDE / texts.length;
     return texts.map((word, k) => {
-      const room = close ? 2 * pitch : pitch, middle = pitch * (k + 0.5);
-      put(`${role} ${k}`, word, boxAt(middle - room / 2, y + (close && k % 2 ? away : 0), room - 8, 40), "heads", { form: "word" });
+      const middle = pitch * (k + 0.5);
+      put(`${role} ${k}`, word, boxAt(middle - pitch / 2 + 4, y, pitch - 8, 40), "heads", { form: "word" });
       return middle;
     });
   }
 
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape;
-    const over = words("query", panel.rows.slice(0, MOST), 82, -30), under = words("key", panel.columns.slice(0, MOST), 480, 34);
+    const over = words("query", panel.rows.slice(0, MOST), 82), under = words("key", panel.columns.slice(0, MOST), 480);
     for (let h = 0; h < count; h++) {
       put(`chip ${h}`, `head ${h}`, boxAt(620 + 150 * (h - count / 2) + 5, 0, 140, 42), "heads", { hue: hueOf(h), level: 0.4 });
       const shift = 6 * (h - (count - 1) / 2);
       over.forEach((x, t) => rowOf(weights, h, t).slice(0, MOST).forEach((alpha, k) => {
         if (alpha < FAINT) return;
         const a = x + shift, b = under[k]! + shift;
-        line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 476)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
+        line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 480)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
       }));
     }
   }
 
+  /** One query in numbers: x, k, e, α and v of each key from below, and at the left what belongs to the query. */
   function numbers() {
     const { head, row } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
-    const keys = largestOf(weights, KEYS), pitch = 980 / keys.length, wide = Math.min(130, pitch - 10), first = 256;
+    const keys = largestOf(weights, KEYS), pitch = 980 / keys.length, wide = Math.min(116, pitch - 16), first = 256;
+    const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
+    const memory = values.has("memory") ? "memory" : "h", isRead = values.has("memory") || isOne, { letters } = panel;
     const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, WRITTEN), written);
     const cell = (key: string, x: number, y: number, texts: string[], stage: string, more: Partial<Inner> = {}) => {
-      const box = boxAt(x, y, x < first ? 130 : wide, texts.length > 1 ? 88 : 42);
+      const box = boxAt(x, y, x < first ? 124 : wide, texts.length > 1 ? TALL : 44);
       put(key, "", box, stage, { texts, ...more });
       return box;
     };
     const join = (key: string, from: Box, to: Box, stage: string, more: Partial<SceneEdge> = {}) =>
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
-    const rows: [string, number][] = [["v", 4], ["α", 122], ["e", 194], ["k", 266], ["h", 400]];
-    for (const [stage, y] of rows) put(`name ${stage}`, stage, boxAt(first - 44, y, 34, stage === "α" || stage === "e" ? 42 : 88), stage, { form: "word" });
-    const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
-    for (const [stage, y] of [["c", 4], ["q", 266], ["h", 400]] as const) put(`name own ${stage}`, stage === "h" && !isOne ? "s" : stage, boxAt(8, y, 34, 88), stage, { form: "word" });
-    put("h word", panel.rows[row]!, boxAt(12, 500, 196, 44), "h", { form: "word" });
-    const own = values.has("h") ? cell("h own", 46, 400, vector("h", row), "h") : undefined;
-    const query = cell("q own", 46, 266, vector("query", row, head), "q", { hue: 1, level: 0.25 });
-    const answer = cell("c own", 46, 4, vector("context", row, head), "c", { hue: 3, level: 0.25 });
+    const rows: [string, number][] = [["v", 2], ["α", 140], ["e", 206], ["k", 272], ["h", 400]];
+    for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
+    for (const [stage, y] of [["c", 2], ["q", 272], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
+    const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
+    put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "word", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
+    const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
+    put("h note", "", boxAt(14, 150, 190, 72), "h", { form: "label", texts: note });
+    const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
+    const query = cell("q own", 70, 272, vector("query", row, head), "q", { hue: 1, level: 0.25 });
+    const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
     if (own) join("q from", own, query, "q");
     keys.forEach((k, place) => {
-      const x = first + pitch * place, memory = values.has("memory") ? "memory" : undefined;
-      put(`h word ${k}`, panel.columns[k]!, boxAt(x - 4, 500, wide + 8, 44), "h", { form: "word" });
-      const h = memory && cell(`h ${k}`, x, 400, vector(memory, k), "h");
-      const key = cell(`k ${k}`, x, 266, vector("key", k, head), "k", { hue: 0, level: 0.25 });
-      const score = cell(`e ${k}`, x, 194, [written(scores[k]!)], "e");
-      const weight = cell(`α ${k}`, x, 122, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
-      const value = cell(`v ${k}`, x, 4, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
+      const x = first + pitch * place, isOwn = isOne && k === row, end = x + wide + (pitch - wide) / 2;
+      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 512, wide, 42), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
+      const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 400, vector(memory, k), "h") : undefined;
+      const key = cell(`k ${k}`, x, 272, vector("key", k, head), "k", { hue: 0, level: 0.25 });
+      const score = cell(`e ${k}`, x, 206, [written(scores[k]!)], "e");
+      const weight = cell(`α ${k}`, x, 140, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
+      const value = cell(`v ${k}`, x, 2, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
-      if (h) line(`v from ${k}`, [at(x + wide, 430), at(x + wide + 5, 430), at(x + wide + 5, 48), at(x + wide, 48)], "v"); // beside the key
+      if (h) line(`v from ${k}`, [at(x + wide, 450), at(end, 450), at(end, 52), at(x + wide, 52)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
       join(`α from ${k}`, score, weight, "α");
-      const low = value[1] + value[3], bus = low + 14 * unit, middle = value[0] + value[2] / 2, end = answer[0] + answer[2] / 2;
-      line(`c from ${k}`, [[middle, low], [middle, bus], [end, bus], [end, answer[1] + answer[3]]], "c");
+      const low = value[1] + value[3], bus = low + 19 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
+      line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
+      if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
+    for (const [stage, x, matrix] of [["q", 136, "W_Q"], ["k", first + wide / 2 + 4, "W_K"]] as const)
+      if (panel.equations[stage === "q" ? "query" : "key"]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 372, 60, 28), stage, { form: "label" });
+    line("e from query", [at(194, 322), at(first - 54, 322), at(first - 54, 228), at(first - 44, 228)], "e", { hue: 1 });
     joined();
-    line("e from query", [at(176, 310), at(first - 60, 310), at(first - 60, 215), at(first - 48, 215)], "e", { hue: 1 });
+    if (isOne && panel.rows.length > 1) products();
   }
 
-  /** The answers of all heads side by side, and the vector that one matrix makes of them. */
+  /** The answers of all heads as one long vector, and the vector that one matrix makes of it. */
   function joined() {
-    const context = values.get("context")!, [heads = 1] = context.shape, pitch = Math.min(190, 1180 / heads), first = (WIDE - pitch * heads) / 2;
-    const out = boxAt(530, 24, 180, 88), matrix = boxAt(first, 200, pitch * heads, 70);
-    put("o out", "", out, "o", { texts: vectorOf("output", 0) });
-    put("o matrix", "W_o", matrix, "o", { hue: 3 });
-    line("o from matrix", [[out[0] + out[2] / 2, matrix[1]], [out[0] + out[2] / 2, out[1] + out[3]]], "o");
+    const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
+    const pitch = Math.min(220, 1000 / heads), left = 200, middle = left + (pitch * heads) / 2, few = size > WRITTEN ? `first 3 of ${size} each` : "";
+    const join = (key: string, from: number, to: number) => line(key, [at(middle, from), at(middle, to)], "o");
+    put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
+    put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
+    put("o word", wide > WRITTEN ? `of “${panel.rows[panel.row]!}”, first 3 of ${wide}` : `of “${panel.rows[panel.row]!}”`, boxAt(middle + 100, 4, 1236 - middle - 100, TALL), "o", { form: "word" });
+    put("o matrix", `W_O, ${size * heads} × ${wide}`, boxAt(left, 180, pitch * heads, 70), "o");
+    join("o from matrix", 180, 104);
+    join("o from heads", 330, 246);
+    put("o joined", "[c^0; …]".replace("…", heads > 2 ? `…; c^${heads - 1}` : "c^1"), boxAt(0, 340, left - 12, TALL), "o", { form: "label" });
     for (let head = 0; head < heads; head++) {
-      const x = first + pitch * head, box = boxAt(x + 8, 350, pitch - 16, 96);
-      put(`o head ${head}`, "", box, "o", { texts: vectorOf("context", head), hue: hueOf(head), level: 0.3 });
-      put(`o chip ${head}`, `head ${head}`, boxAt(x, 460, pitch, 44), "o", { form: "word" });
-      line(`o from ${head}`, [[box[0] + box[2] / 2, box[1]], [box[0] + box[2] / 2, matrix[1] + matrix[3]]], "o", { hue: hueOf(head) });
+      const x = left + pitch * head;
+      put(`o head ${head}`, "", boxAt(x, 330, pitch, 120), "o", { texts: vectorOf("context", head), hue: hueOf(head), level: 0.3 });
+      put(`o chip ${head}`, `head ${head}`, boxAt(x, 458, pitch, 44), "o", { form: "word" });
     }
+    put("o note", few, boxAt(left, 506, pitch * heads, 40), "o", { form: "label" });
+  }
+
+  /** All queries at once: E = Q Kᵀ / √d_k as the product of two matrices, and C = A V. */
+  function products() {
+    const { head, row, rows } = panel, count = Math.min(rows.length, KEYS), few = (stage: string) => Math.min(WRITTEN, values.get(stage)!.shape[2] ?? 1);
+    const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], isTurned = false, hue: number | null = null) => {
+      for (let t = 0; t < size[0]; t++) for (let s = 0; s < size[1]; s++) {
+        const value = rowOf(values.get(of)!, head, isTurned ? s : t)[isTurned ? t : s]!;
+        const level = of === "score" || of === "weights" ? rowOf(values.get("weights")!, head, t)[s]! : 0.25;
+        put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
+      }
+    };
+    const label = (stage: string, key: string, text: string, x: number, y: number, wide: number) => put(`${stage} ${key}`, text, boxAt(x, y, wide, 38), stage, { form: "label" });
+    const words = (stage: string, y: number, tall: number) => rows.slice(0, count).forEach((word, t) =>
+      put(`${stage} word ${t}`, word, boxAt(0, y + tall * t, 124, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
+    const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
+      put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { form: "frame", hue: 1 });
+    const q = few("query"), e = Math.min(110, (1234 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(48, (556 - down) / count);
+    words("E", down, tall);
+    grid("E", "q", "query", 130, down, 80, tall, [count, q], false, 1);
+    grid("E", "k", "key", right, 40, e, 36, [q, count], true, 0);
+    grid("E", "e", "score", right, down, e, tall, [count, count], false, 5);
+    if (row < count) frame("E", 130, down, 80 * q, tall);
+    if (row < count) frame("E", right, down, e * count, tall);
+    rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
+    label("E", "name q", "Q", 130, down - 44, 80 * q);
+    label("E", "name k", "Kᵀ", right - 80, 40 + 18 * q - 19, 60);
+    label("E", "name e", "E", right, down - 44, e * count);
+    const v = few("value"), a = Math.min(82, (1234 - 130 - 2 * (80 * v + 40)) / count), high = Math.min(56, 480 / count), second = 130 + a * count + 40, third = second + 80 * v + 40;
+    words("A", 60, high);
+    grid("A", "a", "weights", 130, 60, a, high, [count, count], false, 5);
+    grid("A", "v", "value", second, 60, 80, high, [count, v], false, 2);
+    grid("A", "c", "context", third, 60, 80, high, [count, v], false, 3);
+    if (row < count) frame("A", 130, 60, a * count, high);
+    if (row < count) frame("A", third, 60, 80 * v, high);
+    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, 80 * v], ["c", "C", third, 80 * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
+      label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 60 + (high * count) / 2 - 19 : 14, wide);
   }
 
   function vectorOf(stage: string, head: number): string[] {
@@ -132,26 +190,31 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */
   function positions() {
-    const stages = [...values.keys()], named = stages.map((stage) => stage.replace(BACK, "")), aside = Math.max(...named.map((name) => 17 * name.length)) + 20;
+    const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
+    const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
     const parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    const hidden = RECTIFIED.find((stage) => values.has(stage)), inner = hidden === undefined ? 0 : values.get(hidden)!.shape[2] ?? 1;
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
     stages.forEach((stage, level) => {
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
-      const rows = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k).slice(0, count));
+      const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
+      const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(hidden)!, count) : [];
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "the most active" : "first"} ${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
-      put(`${own} name`, named[level]!, boxAt(0, y, aside - 12, high), own, { form: "word" });
+      put(`${own} name`, named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
+      if (few) put(`${own} few`, few, boxAt(0, y + high / 2, aside - 12, 36), own, { form: "label" });
       boxes.set(stage, rows.map((row, k) => {
         const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${named[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);
       }));
@@ -176,10 +239,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (let level = 0; level < count; level++) {
       const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), down = HIGH / stages.length;
       stages.forEach((stage, k) => {
-        const box = boxAt(12 + across * level, down * (k + 0.5) - 50, across - 46, 100), isGate = stage.endsWith(" gate");
+        const box = boxAt(12 + across * level, down * (k + 0.5) - 52, across - 46, 104), isGate = stage.endsWith(" gate");
         boxes.set(stage, box);
         const hue = isGate ? 5 : stage === "state" || stage === "cell" ? 2 : level ? 1 : null;
-        put(own(stage), "", box, own(stage), { texts: [stage, Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written).join("  ")], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
+        put(own(stage), "", box, own(stage), { texts: [panel.letters[stage] ?? stage, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
+        const sign = stage === "kept" || stage === "added" || (stage === "state" && columns.has("cell")) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "";
+        if (sign) put(`${own(stage)} sign`, sign, boxAt(12 + across * level - 19, down * (k + 0.5) - 19, 38, 38), own(stage), { form: "plus" });
       });
     }
     for (const [stage, [x, y, , tall]] of boxes)

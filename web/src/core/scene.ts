@@ -7,7 +7,8 @@ import { indexed } from "./text";
 import type { SceneDrawing, SceneEdge, SceneStop } from "./types";
 
 const TYPE = 28, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
-const LINE = 34, ROOMY = 100, FACTS = 3; // of what a box computes: its lines, and from which height and how much
+const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: its lines, from which height and how much of what it computes; words at least
+const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
 type Box = SceneStop["box"];
 
@@ -36,12 +37,14 @@ const write = (element: SVGTextElement, text: string, isPlain = false) => {
   })));
 };
 /** A label cut to the room of its box, in which indices take less. */
-const short = (label: string, room: number) => (widthOf(label.replace(/[_^]/g, ""), TYPE) <= room ? label : fitted(label, room, TYPE));
+const short = (label: string, room: number) => (widthOf(label.replace(/[_^{}]/g, ""), TYPE) <= room ? label : fitted(label, room, TYPE));
+/** What words that stand side by side have in common. */
+const rowIn = ({ box: [, y] }: Inner) => y.toFixed(1);
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const { stops, panels } = drawing, last = stops.length - 1;
-  let at = Math.min((stage.memory.get("scene") as number | undefined) ?? 0, last), camera: Box = stops[at]!.box, frame = 0;
+  let at = Math.min((stage.memory.get("scene") as number | undefined) ?? 0, last), camera: Box = stops[at]!.box, frame = 0, grown = 1;
   const opened = new Set<number>(); // panels
   const drawn = new Map<Inner, { group: SVGGElement; texts: SVGTextElement[] }>(), lines: { edge: SceneEdge; path: SVGPathElement }[] = [];
   const layers = [s("g"), s("g"), s("g")] as const; // groups, edges, boxes
@@ -57,10 +60,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const hue = (number: number | null) => (number === null ? "" : ` fv-hue-${number}`);
   const addNode = (node: Inner) => {
     const [x, y, w, tall] = node.box, isGroup = node.form === "group";
-    const shape = node.form === "word" ? undefined : s("rect", { x, y, width: w, height: tall, rx: isGroup ? 12 : Math.min(w, tall) * (node.form === "plus" ? 0.5 : 0.12) });
+    const isText = node.form === "word" || node.form === "label", shape = isText ? undefined : s("rect", { x, y, width: w, height: tall, rx: isGroup ? 12 : Math.min(w, tall) * (node.form === "plus" ? 0.5 : 0.12) });
     shape?.style.setProperty("--level", String(node.level ?? 0)); // a page may forbid attributes of style
-    const texts = (node.texts ?? [node.label, ...node.detail.slice(0, FACTS)]).map((_, k) => s("text", {
-      x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
+    const texts = (node.texts?.length ? node.texts : [node.label, ...(node.form === "box" ? node.detail.slice(0, FACTS) : [])]).map((_, k) => s("text", {
+      x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts?.length ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
     const group = s("g", { class: `fv-node fv-${node.form}${hue(node.hue)}`, "data-name": node.name, click: () => { tell(node); } }, shape, ...texts);
     drawn.set(node, { group, texts });
     layers[isGroup ? 0 : 2].append(group);
@@ -100,15 +103,24 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   };
   /** Shows and lights what the stop says, with labels that fit their boxes. */
   const paint = () => {
-    const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE;
+    const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE, rows = new Map<string, number>(); // size of the words of a row
+    const roomOf = ({ box, form }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : 6);
+    const sizeOf = (node: Inner, text: string) => {
+      if (node.form === "plus") return 1;
+      const own = Math.min(node.texts?.length ? 1 : grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));
+      return Math.max(SHRUNK, node.form === "word" ? Math.min(own, rows.get(rowIn(node)) ?? own) : own);
+    };
+    for (const node of drawn.keys()) if (node.form === "word" && isShown(stop, node.tag)) rows.set(rowIn(node), sizeOf(node, node.label));
     for (const [node, { group, texts }] of drawn) {
       const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = form !== "group" && (w > 0.9 * wide || tall > 0.9 * high);
-      const told = isAround ? [] : node.texts ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = node.texts ? tall / told.length : LINE * unit;
+      const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit, tall / told.length);
       lighten(group, node);
       group.classList.toggle("fv-around", isAround);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
-        write(text, form === "plus" ? label : short(node.texts ? told[k] ?? "" : (told[k] ?? "").split(";")[0]!, w / unit - (form === "word" ? 0 : 4)), form === "word");
+        const full = k && !numbers ? (told[k] ?? "").split(/; (?![^[]*\])/)[0]! : told[k] ?? "", shrink = sizeOf(node, full);
+        text.style.setProperty("--shrink", String(shrink));
+        write(text, form === "plus" ? full : short(full, roomOf(node) / shrink), form === "word");
       });
     }
     for (const { edge, path } of lines) lighten(path, edge);
@@ -116,6 +128,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const size = () => {
     const room = stage.body.clientWidth || WIDE, slide = tallOf(stage.body, 0), tall = slide ? slide - caption.offsetHeight - 24 : tallOf(stage.body);
     const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), slide ? 99 : (WIDE * LEAST) / TYPE);
+    grown = slide ? Math.max(1, Math.min(GROWN, SMALLEST / ((TYPE * wide) / WIDE))) : 1;
     svg.setAttribute("width", String(wide));
     svg.setAttribute("height", String((wide * HIGH) / WIDE));
   };
@@ -133,8 +146,8 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     caption.replaceChildren(...indexed(stop.caption).map(({ text, tag }) => h(tag, {}, text)));
     svg.setAttribute("aria-label", `${stop.name}: ${stop.caption}`);
     cancelAnimationFrame(frame);
-    paint();
     size();
+    paint();
     stage.changed();
     if (jump || isStill()) { look(stop.box); arrive(); return; }
     const tick = (now: number) => {
@@ -170,7 +183,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       const by = inside ? { ArrowRight: 1, ArrowLeft: -1 }[key] : undefined;
       return by !== undefined && move(by);
     },
-    resize: size,
+    resize: () => { size(); paint(); },
     destroy: () => { cancelAnimationFrame(frame); },
   };
 };

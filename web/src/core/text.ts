@@ -85,6 +85,12 @@ export function variables(text: string, isIndex = false): { text: string; isVari
   return text.normalize("NFD").split(letter).map((part, k) => ({ text: part, isVariable: k % 2 === 1 })).filter((part) => part.text);
 }
 
+const WHOLE = 24; // letters of a remark in brackets that stays on its line
+
+/** An equation that breaks its line neither inside a short bracket nor at the hyphen of a word. Pure. */
+export const unbroken = (text: string): string =>
+  text.replace(/\([^()]*\)/g, (part) => (part.length > WHOLE ? part : part.replaceAll(" ", "\u00a0"))).replace(/(?<=\p{L})-(?=\p{L})/gu, "\u2060-\u2060");
+
 export interface Indexed { text: string; tag: "span" | "sub" | "sup" }
 
 /** An equation as written in plain text, cut at its indices and exponents: x_t, h_{t−1}, W^Q, d^−0.5, 10^(2i/d). */

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 854b9cee23a1611d.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of ee0c67f1a9986de8.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -309,12 +309,13 @@ export interface SceneDrawing {
 /**
  * A box at its place, what it computes (``detail``), and when it is drawn.
  *
- * A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
+ * ``texts`` are the numbers in it, line by line, ``level`` is how strongly it is filled, from 0
+ * to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
  */
 export interface SceneNode {
   name: string;
   label: string;
-  form: "box" | "group" | "word" | "plus";
+  form: "box" | "group" | "word" | "label" | "plus" | "frame";
   /**
    * @minItems 4
    * @maxItems 4
@@ -323,6 +324,8 @@ export interface SceneNode {
   hue: number | null;
   tag: string;
   detail: string[];
+  texts: string[];
+  level: number;
 }
 /**
  * An arrow through points, or a curve as wide as its ``weight`` from 0 to 1.
@@ -339,7 +342,8 @@ export interface SceneEdge {
  *
  * ``rows`` and ``columns`` label queries and keys; other blocks have steps or positions as rows,
  * and no columns. ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is
- * computed from, and ``tokens`` name the numbers of a stage at each position.
+ * computed from, ``letters`` what they are called in the picture, and ``tokens`` name the numbers
+ * of a stage at each position.
  */
 export interface ScenePanel {
   node: string;
@@ -353,6 +357,9 @@ export interface ScenePanel {
   };
   reads: {
     [k: string]: string[];
+  };
+  letters: {
+    [k: string]: string;
   };
   tokens: {
     [k: string]: string[][];

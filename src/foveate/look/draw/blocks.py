@@ -13,7 +13,7 @@ from foveate.config import Config, Configurable
 from foveate.look.draw.parts import DrawingPart, Label, Text
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import LAYERS, block_of
-from foveate.look.stages import Trace, backwards, over_steps, traced
+from foveate.look.stages import Trace, backwards, by_rows, over_steps, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import ResidualBlock
@@ -238,7 +238,7 @@ def equation_of(module: nn.Module) -> str:
         read = ("input", "before", "cell before", "fed")
         return "; ".join(text for name, text in module.equations().items() if name not in read)
     if isinstance(module, BaseAttention):
-        texts = module.equations()
+        texts = {name: by_rows(text) for name, text in module.equations().items()}
         parts = [texts[name] for name in ("output", "context", "weights")]
         inner = [texts[name] for name in ("score", "query features") if name in texts]
         return "; ".join([*parts, *(each for each in inner if each not in texts["weights"])])

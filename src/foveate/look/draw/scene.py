@@ -7,11 +7,12 @@ The browser's renderer, which also draws the insides, is ``web/src/core/scene.ts
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.patches import Circle, FancyBboxPatch, Patch, PathPatch
 from matplotlib.path import Path
 from pydantic import Field
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDE, HIGH, TYPE = 1240.0, 560.0, 28.0  # of a stop, and of its letters, in units of its own
+WIDE, HIGH, TYPE, LINE = 1240.0, 560.0, 28.0, 30.0  # of a stop, its letters, a line of numbers
 INCHES = 6.2  # width of a stop in a figure
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -34,16 +35,19 @@ Box = tuple[float, float, float, float]  # left, top, width, height
 class SceneNode(DrawingPart):
     """A box at its place, what it computes (``detail``), and when it is drawn.
 
-    A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
+    ``texts`` are the numbers in it, line by line, ``level`` is how strongly it is filled, from 0
+    to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
     """
 
     name: str
     label: Label = ""
-    form: Literal["box", "group", "word", "plus"] = "box"
+    form: Literal["box", "group", "word", "label", "plus", "frame"] = "box"
     box: Box
     hue: int | None = None
     tag: str = ""
     detail: list[Text] = Field(default_factory=list)
+    texts: list[Text] = Field(default_factory=list)
+    level: float = 0.0
 
 
 class SceneEdge(DrawingPart):
@@ -61,7 +65,8 @@ class ScenePanel(DrawingPart):
 
     ``rows`` and ``columns`` label queries and keys; other blocks have steps or positions as rows,
     and no columns. ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is
-    computed from, and ``tokens`` name the numbers of a stage at each position.
+    computed from, ``letters`` what they are called in the picture, and ``tokens`` name the numbers
+    of a stage at each position.
     """
 
     node: str
@@ -70,6 +75,7 @@ class ScenePanel(DrawingPart):
     values: dict[str, Numbers]
     equations: dict[str, Text]
     reads: dict[str, list[str]] = Field(default_factory=dict)
+    letters: dict[str, Label] = Field(default_factory=dict)
     tokens: dict[str, list[list[Label]]] = Field(default_factory=dict)
     head: int = 0
     row: int = 0
@@ -139,6 +145,36 @@ class SceneDrawing(Drawing):
         return "\n".join([self.title, "", *("\n".join(each) for each in wrapped)])
 
 
+class SceneMaker:
+    """Collects the nodes, edges, panels and stops of a scene."""
+
+    def __init__(self) -> None:
+        self.nodes: list[SceneNode] = []
+        self.edges: list[SceneEdge] = []
+        self.panels: list[ScenePanel] = []
+        self.stops: list[SceneStop] = []
+        self.notes: list[str] = []
+
+    def node(self, name: str, label: str, box: Box, **more: object) -> None:
+        fields = {"name": name, "label": label, "box": box, **more}
+        self.nodes.append(SceneNode.model_validate(fields))
+
+    def edge(self, name: str, *points: tuple[float, float], **more: object) -> None:
+        fields = {"name": name, "points": points, "tag": "stream", **more}
+        self.edges.append(SceneEdge.model_validate(fields))
+
+    def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
+        fields = {"name": name, "caption": caption, "shows": shows, **more}
+        self.stops.append(SceneStop.model_validate(fields))
+
+    def drawing(self, title: str, stops: list[SceneStop] | None = None) -> SceneDrawing:
+        """Return the drawing, of some of the stops."""
+        return SceneDrawing(
+            title=title, nodes=self.nodes, edges=self.edges, panels=self.panels,
+            stops=self.stops if stops is None else stops, notes=self.notes,
+        )  # fmt: skip
+
+
 class _Still:
     """One stop on a page of matplotlib, whose upper left corner is at a place in inches."""
 
@@ -173,13 +209,17 @@ class _Still:
         (x, y), (w, h) = self.point(*part.box[:2]), [side * self.scale for side in part.box[2:]]
         if part.form == "plus":
             self._add(Circle((x + w / 2, y + h / 2), w / 2, fc="white", ec=color), alpha)
-        elif part.form != "word":
+        elif part.form not in ("word", "label"):
             rounded = "round,pad=0,rounding_size=0.03"
-            self._add(FancyBboxPatch((x, y), w, h, rounded, fc="none", ec=color, lw=1.4), alpha)
+            fill = [1 - 0.65 * part.level * (1 - share) for share in to_rgb(color)]
+            self._add(FancyBboxPatch((x, y), w, h, rounded, fc=fill, ec=color, lw=1.4), alpha)
         size, is_group = 72 * INCHES / WIDE * TYPE, part.form == "group"
         place = (x + 0.06, y + 0.12) if is_group else (x + w / 2, y + h / 2)
-        label = cut(part.label, max(2, int(w * 72 / size / 0.55)))
         side, frame = "left" if is_group else "center", self.frame
-        figures.write(
-            self.ax, *place, label, size=size, alpha=alpha, ha=side, clip_path=frame, clip_on=True
-        )
+        for row, text in enumerate(lines := part.texts or [part.label]):
+            label = cut(text, max(2, int(w * 72 / size / 0.55)))
+            y = place[1] + (row - (len(lines) - 1) / 2) * min(LINE * self.scale, h / len(lines))
+            figures.write(
+                self.ax, place[0], y, label, size=size, alpha=alpha, ha=side, clip_path=frame,
+                clip_on=True,
+            )  # fmt: skip

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
 from math import hypot
 
 import numpy as np
 
-import foveate.look.draw.scene as parts
 from foveate.config import ConfigError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
 from foveate.look.draw.parts import Numbers
-from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing
+from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing, SceneMaker, ScenePanel
 from foveate.look.forward import (
     GRADIENT,
     Array,
@@ -45,20 +44,27 @@ WHOLE = {  # by the parts of the model
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
-SAME = "Each network has one cell: with the same weights, it reads a word and its last state."
+SAME = "One cell with the same weights at each step: it reads a word and the previous state."
+PAIR = "Two cells with weights of their own: the encoder's (h) reads, the decoder's (s) writes. Each is "
+PAIR += "the same at each step, and reads its previous state."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "q of “{row}” and each key give a score e, softmax weights α, and these a mean c."
+WHOLE_QUERY = "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
+WHOLE_QUERY += "and c is the mean of the {values} by weight."
 BUILD = {  # stops inside an attention: what it shows, after these stages
-    "h": "Each word is a vector h (its first numbers). The query is “{row}”.",
-    "s": "At “{row}” the decoder has the vector s, the encoder's words the vectors h.",
+    "h": "Each word is a vector x_i. The query is of “{row}”.",
+    "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
     "q": "Query, what “{row}” asks for: {query}.",
-    "k": "Keys, what each word offers: {key}. The same W_k for all words.",
-    "e": "Scores, query times key: {score}. With “{best}” the score is {e:.2f}.",
+    "k": "Keys, what each word offers: {key}. The matrix is the same for all words.",
+    "e": "Scores, query against key: {score}. With “{best}” the score is {e:.2f}.",
     "α": "Weights: {weights}. “{best}” has {alpha:.2f}.",
     "v": "Values, what each word gives: {value}.",
-    "c": "The answer is the mean of the values, by weight: {context}.",
-    "o": "The c of all heads are joined, and W_o maps them to the size of the stream: {output}.",
+    "c": "The mean of the {values}, by weight: {context}.",
+    "o": "The c of all heads, joined, times one matrix: {output}.",
+    "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. Framed: “{row}”.",
+    "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
+STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
+WIDEST = 24  # letters of an equation beside the numbers that it gives
 
 
 def scene(
@@ -78,16 +84,17 @@ def scene(
     if not stops:
         names = ", ".join(dict.fromkeys(each.name.split(" numbers")[0] for each in made.stops))
         raise ConfigError(f"--stop {stop}: expected the beginning of one of {names}")
-    return SceneDrawing(
-        title=title, nodes=made.nodes, edges=made.edges, panels=made.panels, stops=stops,
-        notes=made.notes,
-    )  # fmt: skip
+    return made.drawing(title, stops)
 
 
-class _Scene:
-    """Collects nodes, edges, panels and stops."""
+AddStop = Callable[[str, str, Sequence[str], Sequence[str]], None]
+
+
+class _Scene(SceneMaker):
+    """Collects the scene of one forced pass."""
 
     def __init__(self, forced: ForcedPass, layer: int, train: bool) -> None:
+        super().__init__()
         trace = traced(forced, train)
         self.film = frames(forced, blocks_of(forced.model), equation_of, train, trace)
         self.parts = parts_of(forced.model, forced, trace)
@@ -99,28 +106,11 @@ class _Scene:
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
-        self.nodes: list[parts.SceneNode] = []
-        self.edges: list[parts.SceneEdge] = []
-        self.panels: list[parts.ScenePanel] = []
-        self.stops: list[parts.SceneStop] = []
-        self.notes: list[str] = []
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
         boxes = {node.name: node.box for node in self.nodes}
         return boxes[name if name in boxes else f"{name} 0"]
-
-    def node(self, name: str, label: str, box: Box, **more: object) -> None:
-        fields = {"name": name, "label": label, "box": box, **more}
-        self.nodes.append(parts.SceneNode.model_validate(fields))
-
-    def edge(self, name: str, *points: tuple[float, float], **more: object) -> None:
-        fields = {"name": name, "points": points, "tag": "stream", **more}
-        self.edges.append(parts.SceneEdge.model_validate(fields))
-
-    def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
-        fields = {"name": name, "caption": caption, "shows": shows, **more}
-        self.stops.append(parts.SceneStop.model_validate(fields))
 
     def build(self, block: str | None, head: int, query: int | None) -> None:
         """Draw the parts side by side, then stop at the whole, in each layer, inside, over time."""
@@ -136,7 +126,7 @@ class _Scene:
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        caption = SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
+        caption = PAIR if recurs and len(sides) > 1 else SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
         caption = caption.replace("what it has written", "the target") if self.train else caption
         self.stop("whole", caption, ALL)
         if self.train:
@@ -159,19 +149,17 @@ class _Scene:
         return None
 
     def _words(self, part: str, left: float, wide: float) -> None:
-        """Write what a part reads below it, and what a decoder writes above, in two rows."""
+        """Write what a part reads below it, and what a decoder writes above."""
         words = self.places[part]
         if len(words) > MOST:
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
-        pitch = wide / min(len(words), MOST)
-        close = pitch < 110
+        recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
         for kind, top, texts in (("reads", WORDS, words), ("writes", 0.0, written)):
-            for k, word in enumerate(texts[:MOST]):
-                y = top + 34 * (k % 2 if close else 0.5)
-                room = pitch * (1 + close)
-                x = max(0.0, min(WIDE - room, left + pitch * (k + 0.5) - room / 2))
-                box = x, y, room - 6, 34.0
+            lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
+            for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
+                start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
+                box = left + start + 2, top + 10, end - start - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
@@ -201,17 +189,32 @@ class _Scene:
         main = next((b for b in group if b.family != "norm"), group[-1])
         stream, x, low, top = left + STREAM, left + 194, y + high - 16, y + 14
         self.edge(f"{main.name} in", (stream, low), (x, low))
-        self.edge(f"{main.name} out", (x, top), (stream + 9, top))
-        plus = stream - 9, top - 9, 18.0, 18.0
+        self.edge(f"{main.name} out", (x, top), (stream + 14, top))
+        plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
-        self._block(main, (x, y, wide - 210, high))
-        if "encoder" in main.reads:
-            memory = STREAM + 20
-            points = (memory, OUTPUT), (memory, OUTPUT - 8), (left - 22, OUTPUT - 8)
-            self.edge(f"{main.name} memory", *points, (left - 22, y + 26), (x, y + 26), hue=0)
+        self._block(main, (x, y, wide - 210, high), "masked " * self._looks_back(main) + _name(main))
+        of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
+        for name, text, place in (("x", "x", (stream - 32, low - 9, 28, 18)),
+                                  ("f", of, (stream + 18, top - 21, x - stream - 20, 18))):  # fmt: skip
+            self.node(f"{main.name} {name}", text, place, form="label", tag="layer")
+        if "encoder" in main.reads:  # its output comes from the other side of the stream
+            memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
+            points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
+            ends = (beside, y + high / 2), (end, y + high / 2)
+            self.edge(f"{main.name} memory", *points, *ends, hue=0)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 440, 42)
+            self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
+
+    def _looks_back(self, block: ModelBlock) -> bool:
+        """Return whether no position attends to a later one."""
+        maps = [f for f in self.film if (f.block, f.name) == (block.name, "weights")]
+        return any(
+            f.rows == f.columns and f.values.shape[1] > 1 and not np.triu(f.values, 1).any()
+            for f in maps
+        )
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -222,20 +225,33 @@ class _Scene:
         attends = next((b for b in part.blocks if b.family == "attention"), None)
         count = min(len(cells[0].steps), MOST)
         pitch, first = wide / count, CELLS - 50 * (attends is not None)
-        top, stacked = first - PITCH * (len(cells) - 1), len(cells) > 1 and not cells[1].backwards
+        stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
         self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", 3)
+        colour: dict[str, object] = {"hue": 3} if letter == "s" else {}
+        stages = {f.name: f.values[0] for f in self.film if f.block == cells[0].name}
+        alone = len(cells) == 1 and len(self.places) == 1 and count < MOST
+        first, tall = (204.0, 104.0) if alone else (first, CELL)
+        top = first - PITCH * (len(cells) - 1)
         fed = (cells[0].name, "fed") in {(f.block, f.name) for f in self.film}
         for k in range(count):
             x, wider = left + pitch * (k + 0.15), pitch * 0.7
             for row, block in enumerate(cells):
                 y, middle = first - PITCH * row, x + wider / 2
+                floor = y + PITCH if row else WORDS
+                if alone:  # first numbers of the vectors
+                    floor, texts = 364.0, [_number(value) for value in stages["input"][k, :2]]
+                    more = {"texts": [f"x_{k + 1}", *texts], "hue": 5, "tag": "stream"}
+                    self.node(f"{part.name} reads {k} vector", "", (x, floor, wider, tall), **more)
+                    self.edge(f"{block.name} {k} embed", (middle, WORDS), (middle, floor + tall))
+                    numbers = [_number(value) for value in stages["state"][k, :2]]
+                    colour = {"texts": [f"{letter}_{k + 1}", *numbers]}
                 label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
-                self._block(block, (x, y, wider, CELL), label, f" {k}")
-                ends = [(x - 0.3 * pitch, y + CELL / 2), (x, y + CELL / 2)]
+                self._block(block, (x, y, wider, tall), label, f" {k}", **colour)
+                ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
                     self.edge(f"{block.name} {k} on", *ends[:: -1 if block.backwards else 1])
-                ends = [(middle, y + PITCH if row else WORDS), (middle, y + CELL)]
+                ends = [(middle, floor), (middle, y + tall)]
                 if block.backwards and row == 1:  # it reads the words as well
                     beside = x + wider + 0.15 * pitch
                     ends = [(beside, WORDS), (beside, y + CELL + 17), (x + wider, y + CELL)]
@@ -246,7 +262,8 @@ class _Scene:
                 middle, end = x + pitch * 0.17, top if fed else OUTPUT + 44
                 self.edge(f"{attends.name} {k} on", (middle, 220 if fed else 176), (middle, end))
             if after:
-                ends = [(x + pitch * 0.58, top), (x + pitch * 0.58, OUTPUT + 44)]
+                across = x + pitch * (0.58 if attends else 0.35)
+                ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
@@ -270,8 +287,11 @@ class _Scene:
             start = (x + w / 2, y) if number else (x + w, y + CELL / 2)
             high, into = y - 24 if number else y + CELL / 2, v + CELL / 2
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
-            self.edge(f"bridge {number}", *points, hue=3)
+            self.edge(f"bridge {number}", *points, hue=0)
         attends = any(b.family == "attention" for b in sides[1].blocks)
+        start = "s_0" if attends else "c = s_0"
+        box = u - 150, v - 52.0, 142.0, 44.0
+        self.node("bridge label", start, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
@@ -285,11 +305,12 @@ class _Scene:
             self.node(f"{part} {label}", label, box, hue=hue, tag="whole", detail=detail)
 
     def _block(
-        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = ""
-    ) -> None:
+        self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = "",
+        **more: object,
+    ) -> None:  # fmt: skip
         amount = f"{block.parameters:,} parameters" if block.parameters else ""
         detail = [text for text in (block.equation, block.output, amount) if text]
-        more = {"hue": block.hue, "tag": tag, "detail": detail}
+        more = {"hue": block.hue, "tag": tag, "detail": detail, **more}
         self.homes[block.name] = block.name
         self.node(block.name + suffix, label or _name(block), box, **more)
 
@@ -347,11 +368,13 @@ class _Scene:
         equations = self.panels[-1].equations
         text = " → ".join(equations[name] for name in own.values() if equations[name])
         text = text if len(text) < LONG else " → ".join(own.values())
-        text = f"{spoken.capitalize()}: {text}."
+        block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
+        layer = "" if block.layer is None else f", layer {block.layer}"
+        text = f"{spoken.capitalize()}{layer}: {text}, the same at each position."
         self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
-            text = f"What the {spoken} reads: its first numbers." if stage == "x" else text
+            text = f"What the {spoken} reads." if stage == "x" else text
             text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
@@ -425,7 +448,11 @@ class _Scene:
         values = {n: f.values for n, f in stages.items() if f.values.ndim == 3}
         read = {"h": stages["query"].reads, "memory": stages["key"].reads}
         values |= {n: self.film[numbers[0]].values for n, numbers in read.items() if numbers}
-        self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row)
+        itself, part = weights.rows == weights.columns, weights.rows
+        writes = self.produced[:count] if part == "decoder" else []
+        more: dict[str, object] = {"letters": self._letters(stages, itself, part)}
+        more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
+        self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
         box = self._inside(name)
         spoken = _spoken([name])
 
@@ -442,31 +469,67 @@ class _Scene:
             text = f"Head {k}: “{rows[row]}” attends most to “{columns[best]}”, α = "
             text += f"{weights.values[k, row, best]:.2f}."
             stop(f" head {k}", text, ["heads", f"head {k}"], [*words, f"chip {k}", every[k]])
-        if not deep or not {"query", "key", "score", "value", "context", "output"} <= set(values):
+        if deep:
+            self._query(name, stages, weights, head, row, stop)
+
+    def _query(
+        self, name: str, stages: dict[str, ForwardFrame], weights: ForwardFrame, head: int,
+        row: int, stop: AddStop,
+    ) -> None:  # fmt: skip
+        """Stop at each stage of one query, and at the products of all of them."""
+        panel = self.panels[-1]
+        values, rows, columns = panel.values, panel.rows, panel.columns
+        if not {"query", "key", "score", "value", "context", "output"} <= set(values):
             return
         best = int(weights.values[head, row].argmax())
-        e = float(values["score"][min(head, len(values["score"]) - 1), row, best])
-        facts = {"row": rows[row], "best": columns[best], "e": e}
-        facts |= {n: f.equation for n, f in stages.items()}
-        facts |= {"alpha": float(weights.values[head, row, best])}
-        own = "h" if rows == columns else "s"
-        few = f" The {SHOWN} with the largest α of {keys} are drawn." * (keys > SHOWN)
-        texts = {"": WHOLE_QUERY + few, "h": BUILD[own]}
+        e = float(stages["score"].values[min(head, len(stages["score"].values) - 1), row, best])
+        itself, letters = rows == columns, panel.letters
+        written = panel.tokens.get("writes")
+        facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
+        numbers = {"e": e, "alpha": float(weights.values[head, row, best])}
+        facts |= {"row": rows[row], "best": columns[best], "own": letters["own"]}
+        facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
+        facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
+        few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
+        texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}
         texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
-        order = [*texts][1:-1]  # all are drawn, first whole, then those that come later dimmed
+        order = list("hqkeαvc")  # all are drawn, first whole, then those that come later dimmed
         for k, (stage, template) in enumerate(texts.items()):
-            shows, done = (["o"], ["o"]) if stage == "o" else (order, order[:k] or order)
+            alone = stage in ("o", "E", "A")
+            if stage in ("E", "A") and (not itself or len(rows) == 1):
+                continue
+            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
-            stop(f" numbers {stage}".rstrip(), template.format(**facts), shows, lit)
+            text = template.format(**facts, **numbers)
+            stop(f" numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit)
+
+    def _letters(self, stages: Mapping[str, ForwardFrame], itself: bool, part: str) -> dict[str, str]:
+        """Return what the picture calls the vectors and numbers of an attention."""
+        letters = {short: stages[n].equation.split(" = ")[0] for short, n in STAGES.items()
+                   if n in stages and " = " in stages[n].equation}  # fmt: skip
+        recurs = any(f.block.startswith(part) and f.name == "state" for f in self.film)
+        letters["own"] = "s_{t−1}" if recurs and not itself else "x"
+        letters["memory"] = letters["h"] = "x_i" if itself else "h_i"
+        if "value" in stages and "W_" not in stages["value"].equation:
+            letters["v"] = letters["memory"]
+        return letters
+
+    @staticmethod
+    def _named_vectors(equation: str, letters: Mapping[str, str]) -> str:
+        """Return an equation of an attention with the letters of what it reads."""
+        own = re.sub(r"\bx\b(?!_)", letters["own"], equation)
+        return re.sub(r"\bx_i\b", letters["memory"], own)
 
     def _panel(
         self, node: str, stages: Mapping[str, ForwardFrame], values: Mapping[str, Array],
         **more: object,
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
+        letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
+        more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
-        self.panels.append(parts.ScenePanel.model_validate(fields))
+        self.panels.append(ScenePanel.model_validate(fields))
 
     def _inside(self, name: str) -> Box:
         """Return the largest rectangle of a stop's proportions in the middle of a node."""
@@ -485,14 +548,15 @@ class _Scene:
         }
         rows, home = self._named(part, count), f"{name} {min(row, MOST - 1)}"
         values = {n: f.values for n, f in stages.items()}
-        self._panel(name, stages, values, rows=rows, row=row, reads=reads)
+        letters = {n: f.equation.split(" = ")[0] for n, f in stages.items() if f.equation}
+        self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         box, panel = self._inside(home), len(self.panels) - 1
         every = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
         text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
         self.stop(f"{part} cell numbers", text, every, lit=every, panel=panel, box=box)
         for k, stage in enumerate(["reads", *later]):
-            text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first numbers."
+            text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
             stop, lit = f"{part} cell numbers {stage}", every[: len(first) + k]
             self.stop(stop, text, every, lit=lit, panel=panel, box=box)
@@ -558,6 +622,10 @@ def _name(block: ModelBlock) -> str:
     """Return the label without the number of the layer."""
     spoken = {"stem": "embedding", "output": "linear → softmax"}
     return spoken.get(block.label, block.label.rstrip("0123456789 "))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
 
 
 def _plain(word: str) -> str:

@@ -16,8 +16,8 @@ from foveate.kinds import load_kinds
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
-from foveate.look.draw.texts import TableDrawing
 from foveate.look.flow import by_distance, influence
 from foveate.look.views.demos import demo
 from foveate.models.classic import BagEncoder, WindowDecoder
@@ -290,12 +290,13 @@ def memory(
 
 
 OUTPUTS = {"linear": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
+ASIDE = 276.0  # width of what is written once, beside the steps
 
 
 @demo
 @torch.no_grad()
 def rnn(
-    inputs: Annotated[tuple[float, ...], Field(min_length=1, description="x; repeat")]
+    inputs: Annotated[tuple[float, ...], Field(min_length=1, max_length=9, description="x; repeat")]
     = (1.0, 0.0, 0.0, -1.0, 0.0),
     w: Annotated[tuple[float, ...], Field(min_length=1, description="input weight, per layer")]
     = (1.5,),
@@ -307,43 +308,70 @@ def rnn(
     output: Annotated[Literal["linear", "sigmoid", "tanh"], Field(description="σ_o, of the output")]
     = "linear",
     head: Annotated[float | None, Field(description="weight of a regression head")] = None,
-) -> TableDrawing:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Draw h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
 
     A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
     """
     if len(w) != len(u):
         raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
-    cells, several = [ElmanCell(ElmanCell.Config(), 1, 1) for _ in w], len(w) > 1
-    for cell, of_input, of_state in zip(cells, w, u, strict=True):
+    xs, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()
+    texts: dict[str, list[str]] = {"x_t": ["x_t"]}
+    values = xs
+    for layer, (of_input, of_state) in enumerate(zip(w, u, strict=True), start=1):
+        cell = ElmanCell(ElmanCell.Config(), 1, 1)
         weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
         for parameter, value in (*weights, (cell.bias_hh, 0.0)):
             parameter.fill_(value)
-    states = [cell.start(torch.zeros(1, 1)) for cell in cells]
-    inner = "V h + c" if c else "V h"
-    names = ["x", "W x", "U h(t−1)", "b", "sum", "h = tanh(sum)"]
-    names += [f"o = {inner if output == 'linear' else f'{output}({inner})'}"]
-    names += [] if head is None else [f"y = {head:g} o"]
-    rows: list[list[str | float | None]] = []
-    for step, x in enumerate(inputs, start=1):
-        for layer, cell in enumerate(cells):
-            before = states[layer][0].item()
-            states[layer] = cell(cell.project(torch.tensor([[x]])), states[layer])
-            after = states[layer][0].item()
-            parts = w[layer] * x, u[layer] * before, b
-            numbers = [x, *parts, sum(parts), after]
-            if layer == len(cells) - 1:
-                result = OUTPUTS[output](torch.tensor(v * after + c)).item()
-                numbers += [result] if head is None else [result, head * result]
-            blanks = [None] * (len(names) - len(numbers))
-            place = [step, layer + 1] if several else [step]
-            rows.append([*place, *(round(number, 4) for number in numbers), *blanks])
-            x = after
-    return TableDrawing(
-        title="A recurrent network with one unit per layer: the same weights at every step"
-        if any(u) else "One unit without recurrence: the same weights at every position",
-        columns=["t", *(["layer"] if several else []), *names], rows=rows,
-        caption="A state depends on all inputs so far: each reaches later steps through "
-        "U h(t−1), and counts less each time." if any(u) else "A state depends only on its own "
-        "input: equal inputs have equal states at every position.",
+        values, _ = cell.run(values, cell.start(values[:, 0]))
+        name = f"h_t^{layer}" if len(w) > 1 else "h_t"
+        written = f"W = {of_input:g}" + f", U = {of_state:g}" * (of_state != 0)
+        rows[name], texts[name] = values.flatten().tolist(), [name, written, f"b = {b:g}, tanh"]
+    outputs = OUTPUTS[output](v * values + c)
+    rows["o_t"] = outputs.flatten().tolist()
+    texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
+    if head is not None:
+        rows["y_t"] = (head * outputs).flatten().tolist()
+        texts["y_t"] = ["y_t", f"linear head: {head:g} o_t"]
+    made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
+    caption = (
+        "The same weights at every step. A state depends on all inputs so far: each reaches later "
+        "steps through U h_{t−1}, and counts less each time." if any(u) else "No arrow from state "
+        "to state: each depends on its own input only. Equal inputs, equal states (same colour)."
     )  # fmt: skip
+    made.stop("whole", caption, ["stream"])
+    for step in range(1, len(inputs) + 1):
+        before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
+        text = f"Step {step}: the state depends on x_{step}{before}."
+        made.stop(f"step {step}", text, ["stream"], lit=[f"step {k}" for k in range(1, step + 1)])
+    return made.drawing("A recurrent network, unrolled")
+
+
+def _unrolled(
+    rows: dict[str, list[float]], texts: dict[str, list[str]], recurs: bool
+) -> SceneMaker:
+    """Draw rows of numbers, a column for each step: arrows go up, and from state to state."""
+    made, across = SceneMaker(), (WIDE - ASIDE) / len(rows["x_t"])
+    wide, apart = min(120.0, across - 40), (HIGH - 16) / len(rows)
+    high = min(64.0, apart - 40)
+    alike: dict[float, int] = {}  # by state
+    for level, (name, values) in enumerate(rows.items()):
+        y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
+        made.node(name, "", (0, y + high / 2 - 48, ASIDE - 30, 96), form="label", texts=texts[name])
+        for step, value in enumerate(values, start=1):
+            x, hue = ASIDE + across * (step - 0.5) - wide / 2, 2 if is_state else None
+            if is_state and not recurs:
+                hue = alike.setdefault(value, len(alike))
+            box, own = (x, y, wide, high), f"step {step} {name}"
+            number = f"{value:.3f}".rstrip("0").rstrip(".") if name == "x_t" else f"{value:.3f}"
+            texts_of = [number.replace("-", "−")]
+            made.node(own, "", box, hue=hue, level=0.3 * is_state, texts=texts_of, tag="stream")
+            if level:
+                middle = x + wide / 2
+                made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
+            if is_state and recurs and step > 1:
+                beside = x - across + wide, x
+                made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=2)
+                between = (beside[0], y + high / 2 - 44, x - beside[0], 40)
+                made.node(f"{own} U", "U", between, form="label", tag="stream")
+    return made

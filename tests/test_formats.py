@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.data.report import report_files
-from foveate.data.text import BILINGUAL, READERS, TextData, read_pairs
+from foveate.data.text import BILINGUAL, READERS, Reading, TextData, read_pairs
 from foveate.errors import is_for_the_user
 from foveate.run.training import train
 from foveate.tasks.draft import TASKS, planned
@@ -195,6 +195,15 @@ def test_several_files_and_folders_are_one_corpus(ending: str, tmp_path: Path) -
         train(config, ONE_STEP, tmp_path / f"run{len(named)}")
     (tmp_path / "empty").mkdir()
     assert "without a file that ends in .po" in said("data", "report", tmp_path / "empty")
+
+
+@pytest.mark.parametrize("ending", ["po", "tmx", "xliff"])
+def test_sides_are_swapped(ending: str, tmp_path: Path) -> None:
+    make = {"po": po, "tmx": tmx, "xliff": xliff}[ending]
+    (tmp_path / f"a.{ending}").write_text(make([(f"house {n}", f"maison {n}") for n in range(15)]))
+    for swap, first in ((False, "house 0"), (True, "maison 0")):
+        reading = Reading(tmp_path / f"a.{ending}", None, "train", TextData(swap_sides=swap))
+        assert next(iter(reading))[1] == first
 
 
 def test_folders_of_valid_and_test_beside_train_are_used(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from foveate.config import ConfigError, kinds, parse_tree
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SPECIALS, UNK, Symbol, Tokenizer
 from foveate.documents.memory import aligner
+from foveate.errors import UserError
 from foveate.run import Run, RunConfig
 from foveate.run.linking import word_maps
 from foveate.run.training import train
@@ -400,6 +401,20 @@ def test_corpora_are_joined_behind_their_tags(tree: dict[str, Any], tmp_path: Pa
     weighted = task(tree, tmp_path)
     plan = weighted.plan(weighted.lengths("train"), 100, 1)
     assert sorted(np.concatenate(plan.epoch(0)).tolist()) in ([0, 2, 2], [1, 2, 2])
+
+
+def test_a_corpus_of_one_file_beside_divided_ones_is_for_training_alone(
+    tree: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "back.tsv").write_text("a bird\tun oiseau\n", encoding="utf-8")
+    tree["corpora"] = [tree["corpora"][0] | {"tag": None}, {"source": str(tmp_path / "back.tsv")}]
+    built = task(tree, tmp_path)
+    assert list(built.corpus("train").sources) == ["a dog", "the cat", "a bird"]
+    for split in ("valid", "test"):
+        assert list(built.corpus(split).sources) == ["a dog", "the cat"]
+    tree["corpora"] = tree["corpora"][1:]
+    with pytest.raises(UserError, match="would be both train and valid"):
+        task(tree, tmp_path).corpus("valid")
 
 
 def test_a_run_translates_to_the_language_that_is_asked_for(tree: dict[str, Any], tmp_path) -> None:

@@ -190,6 +190,7 @@ class TextData(Config):
     """Columns of source and target in TSV and CSV, from 1; in CSV also by name."""
     languages: tuple[str, str] | None = None
     """Of source and target in a TMX, such as ["en", "fr"]; where absent, it has just two."""
+    swap_sides: bool = False  # whether the second side of each pair is the source
     header: bool = True  # whether the first row of a CSV names its columns
     delimiter: Delimiter | None = None  # between the cells of a CSV; detected where absent
     holdout: float = Field(default=0.0, ge=0, lt=0.5)
@@ -855,7 +856,7 @@ def _numbered(
     """Yield the pairs with their lines; note the lines skipped and the pairs left out."""
     for number, row in rows(source, target, config):
         if isinstance(row, tuple):
-            yield (number, *row)
+            yield (number, *(row[::-1] if config.swap_sides else row))
         elif isinstance(row, str):
             left_out[row] += 1
         elif not row:
@@ -932,7 +933,7 @@ class Reading:
 
 
 _READS = (  # the config fields that determine what is read
-    *("format", "on_bad_line", "keys", "columns", "header", "delimiter"),
+    *("format", "on_bad_line", "keys", "columns", "header", "delimiter", "swap_sides"),
     *("holdout", "holdout_seed", "drop_duplicates", "drop_identical"),
 )
 

@@ -48,7 +48,8 @@ class CorpusFiles(Config):
     """One of several corpora; ``source`` and ``target`` as in a task with one.
 
     ``weight`` is its share relative to the others, its number of pairs if absent. ``tag`` is put
-    before its sources, a piece of its own: ``<2fr>`` asks for French (Johnson et al., 2017).
+    before its sources, a piece of its own: ``<2fr>`` asks for French (Johnson et al., 2017). A
+    corpus without ``{split}`` in its name, beside others that have it, is for training alone.
     """
 
     source: str  # file of the sources, or of both sides (TSV, JSONL)
@@ -232,7 +233,10 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         return {"source": self.source_tokenizer, "target": self.target_tokenizer}
 
     def readings(self, split: str) -> list[Reading]:
-        return [Tagged(part, split, self.data) for part in self.config.parts()]
+        parts = self.config.parts()
+        if split != "train" and not self.data.holdout:  # of several, one may be for training alone
+            parts = tuple(part for part in parts if "{split}" in part.source) or parts
+        return [Tagged(part, split, self.data) for part in parts]
 
     @by_split
     def _ids(self, split: str) -> Sides:

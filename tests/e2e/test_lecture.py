@@ -322,15 +322,15 @@ def test_a_slide_is_saved_as_svg_and_png(visit: Callable[..., Any], tmp_path: Pa
             (each, "".join(each.itertext()).strip()) for each in root.iter() if "text" in each.tag
         ]
         heading = next(each for each, text in texts if text == title.replace("-", " ", number - 1))
-        assert float(heading.attrib["font-size"]) == 20
+        assert float(heading.attrib["font-size"]) == 40
         assert not any(
             "foveate" in text or "print" in text for _, text in texts
         )  # no command, no key
-        assert root.attrib["width"] == "656"
+        assert root.attrib["width"] == "1296"
     with page.expect_download() as saved:
         page.get_by_test_id("png-3").click()
     saved.value.save_as(tmp_path / "slide.png")
-    assert struct.unpack(">II", (tmp_path / "slide.png").read_bytes()[16:24]) == (1968, 1248)
+    assert struct.unpack(">II", (tmp_path / "slide.png").read_bytes()[16:24]) == (3888, 2448)
 
 
 def test_keys_are_shown_once(visit: Callable[..., Any]) -> None:

@@ -1,7 +1,11 @@
 """A lecture in the studio: stepped by keys, found by its address, legible from the back row."""
 
+import re
+import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from pages import require_page, served, until, wait
@@ -20,7 +24,7 @@ FETCHED = """command => performance.getEntriesByType('resource')
   .some(({ name }) => new URL(name).searchParams.get('command') === command)"""
 PLACE = "text => document.querySelector('[data-testid=place]').innerText === text"
 MOST_STAGES = 300  # of a walk
-SCREENS = [(1280, 800, 1), (1920, 1080, 1), (960, 540, 2), (360, 740, 2)]  # the last: a phone
+SCREENS = [(1280, 800, 1), (1920, 1080, 1), (1024, 768, 1), (960, 540, 2), (360, 740, 2)]
 
 
 SHORT = """title = "Four steps"
@@ -39,6 +43,36 @@ title = "A run that no package has"
 command = "foveate look attention runs/location --text 'She closes the old window.'"
 """
 
+PAPER = """title = "On paper"
+[[steps]]
+title = "Cross-attention"
+equation = "α_i = softmax_i score(q, k_i)"
+command = "foveate look attention runs/en-fr --text 'She closes the old window.'"
+[[steps]]
+title = "Vanishing gradients"
+command = "foveate demo vanishing"
+[[steps]]
+title = "Inside one attention"
+command = "foveate look scene runs/en-fr --text 'She closes.' --query 1"
+"""
+CONTROLS = """() => [...document.querySelectorAll('button:not(.fv-key), input, select, kbd')]
+  .filter((e) => e.checkVisibility()).map((e) => e.outerHTML.slice(0, 90))
+  .filter((html) => !html.includes('data-testid="place"'))"""
+CUT = """() => [...document.querySelectorAll('.stage')].filter((e) =>
+  e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1).length"""
+WHERE = """slide => {
+  const a = slide.querySelector('.fv-scene-picture').getBoundingClientRect();
+  const b = slide.getBoundingClientRect();
+  return [(a.x - b.x) / b.width, (a.y - b.y) / b.height, a.width / b.width, a.height / b.height];
+}"""
+PAGE = (960, 600)  # points: 1280 × 800 pixels
+
+
+def pages(pdf: bytes) -> list[tuple[int, int]]:
+    """Return the size of each page of a PDF file in points."""
+    boxes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf)
+    return [(round(float(width)), round(float(height))) for width, height in boxes]
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -47,6 +81,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder.rename(folder.parent / "en-fr")
     own = tmp_path_factory.mktemp("own")
     (own / "short.toml").write_text(SHORT, encoding="utf-8")
+    (own / "paper.toml").write_text(PAPER, encoding="utf-8")
     with served(folder.parent, own) as result:
         yield result
 
@@ -212,6 +247,118 @@ def test_the_presenter_moves_the_slides(visit: Callable[..., Any]) -> None:
     until(second, f"location.hash === '#/presenter/romac/{HOPS + 2}'")
 
 
+def test_the_presenter_points_at_the_slide_and_shows_its_stage(visit: Callable[..., Any]) -> None:
+    page = visit("#/lecture/paper/3", width=1024)
+    wait(page, "lecture")
+    page.keyboard.press("ArrowRight")
+    page.get_by_test_id("stage").get_by_text("stage 2 of").wait_for()
+    with page.context.expect_page() as opened:
+        page.keyboard.press("w")
+    second = opened.value
+    shown = wait(second, "now")
+    second.get_by_test_id("at-stage").get_by_text("stage 2 of").wait_for()
+    caption = page.locator(".stage .fv-scene-caption").inner_text()
+    until(second, f"document.querySelector('.now .fv-scene-caption').innerText === {caption!r}")
+    assert shown.evaluate(WHERE) == pytest.approx(page.locator(".slide").evaluate(WHERE), abs=0.01)
+    box = second.get_by_test_id("pointed").bounding_box()
+    assert box["width"] / box["height"] == pytest.approx(1024 / 900, abs=0.02)
+    second.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.6 * box["height"])
+    dot = page.get_by_test_id("point")
+    dot.wait_for()
+    at = dot.bounding_box()
+    assert at["x"] + at["width"] / 2 == pytest.approx(0.3 * 1024, abs=2)
+    assert at["y"] + at["height"] / 2 == pytest.approx(0.6 * 900, abs=2)
+    second.mouse.move(1, 1)
+    dot.wait_for(state="detached")
+    second.keyboard.press("ArrowRight")
+    page.get_by_test_id("stage").get_by_text("stage 3 of").wait_for()
+    second.evaluate("sessionStorage.setItem('foveate.began', Date.now() - 100_000)")
+    second.reload()
+    second.get_by_test_id("spent").get_by_text("01:4").wait_for()
+    second.get_by_test_id("reset").click()
+    second.get_by_test_id("spent").get_by_text("00:0").wait_for()
+    page.goto(page.url.partition("#")[0] + "#/demos")
+    page.reload()
+    wait(second, "presenter", "silent")
+    second.keyboard.press("ArrowLeft")
+    second.get_by_test_id("at-stage").get_by_text("stage 2 of").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_printed_lecture_has_one_slide_a_page(visit: Callable[..., Any], scheme: str) -> None:
+    page = visit("#/lecture/paper/3", scheme=scheme)
+    wait(page, "lecture")
+    assert pages(page.pdf(prefer_css_page_size=True)) == [(960, 675)]  # of the window
+    page.keyboard.press("s")
+    until(page, "location.hash === '#/sheets/paper/3'")
+    wait(page, "sheets")
+    until(page, "document.title === 'Sheets · On paper'")
+    assert pages(page.pdf(prefer_css_page_size=True)) == [PAGE] * 3
+    page.emulate_media(media="print")
+    assert page.evaluate(CONTROLS) == []
+    assert page.evaluate(CUT) == 0
+    sheet = page.locator(".sheet").first
+    assert sheet.evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
+    assert sheet.evaluate("e => getComputedStyle(e).color") == "rgb(27, 29, 34)"
+    page.emulate_media(media="null")
+    page.evaluate("window.print = () => document.body.classList.add('printed')")
+    page.get_by_test_id("pdf-2").click()
+    until(page, "document.body.classList.contains('printed')")
+    assert pages(page.pdf(prefer_css_page_size=True)) == [PAGE]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    until(page, "!document.querySelector('.away')")
+
+
+def test_a_slide_is_saved_as_svg_and_png(visit: Callable[..., Any], tmp_path: Path) -> None:
+    page = visit("#/sheets/paper/1", scheme="dark")
+    wait(page, "sheets")
+    for number, title in [(1, "Cross-attention"), (2, "Vanishing-gradients")]:
+        with page.expect_download() as saved:
+            page.get_by_test_id(f"svg-{number}").click()
+        assert saved.value.suggested_filename == f"{number}-{title}.svg"
+        saved.value.save_as(tmp_path / "slide.svg")
+        root = ElementTree.parse(tmp_path / "slide.svg").getroot()
+        texts = [
+            (each, "".join(each.itertext()).strip()) for each in root.iter() if "text" in each.tag
+        ]
+        heading = next(each for each, text in texts if text == title.replace("-", " ", number - 1))
+        assert float(heading.attrib["font-size"]) == 40
+        assert not any(
+            "foveate" in text or "print" in text for _, text in texts
+        )  # no command, no key
+        assert root.attrib["width"] == "1296"
+    with page.expect_download() as saved:
+        page.get_by_test_id("png-3").click()
+    saved.value.save_as(tmp_path / "slide.png")
+    assert struct.unpack(">II", (tmp_path / "slide.png").read_bytes()[16:24]) == (3888, 2448)
+
+
+def test_keys_are_shown_once(visit: Callable[..., Any]) -> None:
+    page = visit("#/lecture/paper/1")
+    wait(page, "lecture")
+    assert page.get_by_test_id("keys").inner_text().split()[:2] == ["→", "next"]
+    page.keyboard.press("ArrowRight")
+    until(page, "document.title.startsWith('2 · Vanishing gradients · ')")
+    assert page.get_by_test_id("keys").count() == 0
+    page.reload()
+    wait(page, "lecture")
+    assert page.get_by_test_id("keys").count() == 0
+
+
+@pytest.mark.parametrize("width", [1280, 1024])
+def test_what_the_mouse_reads_covers_no_axis(visit: Callable[..., Any], width: int) -> None:
+    page = visit("#/lecture/paper/2", width=width)
+    slide = wait(page, "lecture")
+    slide.locator(".fv-chart").hover()
+    reading = slide.locator(".fv-reading").bounding_box()
+    assert slide.locator(".fv-reading b").count() == 5
+    texts = slide.locator(".fv-chart text").all()
+    assert texts
+    for text in texts:
+        box = text.bounding_box()
+        assert box is None or box["y"] + box["height"] <= reading["y"] + 2
+
+
 def test_my_lecture_is_made_saved_and_opened_again(visit, tmp_path) -> None:
     page = visit(f"#/lecture/romac/{HOPS + 1}")
     wait(page, "lecture")
@@ -304,6 +451,9 @@ def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, sche
     assert box["height"] > height / 4
     assert box["y"] + box["height"] <= stage["y"] + stage["height"] + 1
     assert page.evaluate(SMALLEST) >= 24
+    for control in ("step-back", "place", "step-on"):
+        at = page.get_by_test_id(control).bounding_box()
+        assert at["x"] >= 0 and at["x"] + at["width"] <= width and at["y"] + at["height"] <= height
     canvas = cells.locator("canvas").bounding_box()  # the last cell is where it is pointed at
     page.mouse.move(canvas["x"] + canvas["width"] - 4, canvas["y"] + canvas["height"] - 4)
     until(page, "document.querySelector('.fv-reading').innerText.includes('“</s>” ← “</s>”')")

@@ -42,10 +42,10 @@ describe("the runs of a step", () => {
 
 describe("a drawing on a slide", () => {
   /** Fits until the last is kept; `drawn` says how high and wide a drawing becomes. */
-  const fitted = (drawn: (tall: number) => Pick<Tried, "high" | "used">, room = 300) => {
+  const fitted = (drawn: (tall: number, grow: number) => Pick<Tried, "high" | "used">, room = 300) => {
     const tries: Tried[] = [];
     for (let fit = { tall: 100, grow: 1 }; ; ) {
-      const next = better(tries, { ...fit, ...drawn(fit.tall) }, room, 1);
+      const next = better(tries, { ...fit, ...drawn(fit.tall, fit.grow) }, room, 1);
       if (!next) return fit;
       fit = next;
     }
@@ -58,6 +58,9 @@ describe("a drawing on a slide", () => {
     expect(small.tall).toBe(60);
     expect(small.grow).toBeCloseTo((0.98 * 300) / 310);
     expect(fitted(() => ({ high: 900, used: 1 })).grow).toBe(0.65);
+    const wrapped = (lines: number) => fitted((_, grow) => ({ high: grow > lines ? 450 : 310, used: 1 })).grow; // a long text
+    expect(wrapped(0.95)).toBeCloseTo(0.913); // 0.653 and 0.827 leave room
+    expect(wrapped(0.7)).toBeCloseTo(0.653);
   });
   it("stays below the room where rows grow together", () => {
     const { tall } = fitted((tall) => ({ high: 15 * Math.floor(tall / 15) + 72, used: 1 }));

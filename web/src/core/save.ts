@@ -76,7 +76,7 @@ function copied(svg: SVGSVGElement, at: { x: number; y: number; width: number; h
   const wide = svg.viewBox.baseVal.width || at.width / scale, isEven = svg.getAttribute("preserveAspectRatio") !== "none";
   from.forEach((element, k) => {
     const style = getComputedStyle(element), made = to[k]!;
-    if (style.display === "none") return made.remove();
+    if (style.display === "none" || (style.visibility === "hidden" && !element.childElementCount)) return made.remove();
     for (const name of STYLES) {
       const value = style.getPropertyValue(name);
       if (value) made.setAttribute(name, value);

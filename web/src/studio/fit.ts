@@ -8,7 +8,15 @@ export interface Tried extends Fit { high: number; used: number }
 
 const MOST = 1.6, TURNS = 6, SLACK = 6, LEAST = 60; // of growth; tries; pixels that may stay empty; of a drawing's middle
 const SHORT = 0.94; // of growth after a try that was cut
-const SMALL = 0.65; // of growth where type of the usual size leaves no room for all of a drawing
+const SMALL = 0.65, NEAR = 0.12; // of growth where type of the usual size leaves no room for all of a drawing; of two tries between which no other pays
+
+/** A fit between the largest in which nothing is cut and the smallest in which something is, for drawings whose lines break anew. */
+function between(tries: readonly Tried[], { tall, grow }: Tried, room: number): Fit | undefined {
+  const isCut = (each: Tried) => each.high > room / each.grow + 1, whole = tries.filter((each) => each.grow < 1 && !isCut(each)).map((each) => each.grow);
+  const most = Math.max(...whole), least = Math.min(...tries.filter(isCut).map((each) => each.grow));
+  if (grow >= least) return whole.length ? { tall, grow: most } : undefined;
+  return least - grow > NEAR && tries.length < TURNS ? { tall, grow: (least + grow) / 2 } : undefined;
+}
 
 /** The fit to try next, of so many lines of drawings in so much room; none where the last is kept. `tries` is what was tried. */
 export function better(tries: Tried[], now: Tried, room: number, lines: number): Fit | undefined {
@@ -17,7 +25,7 @@ export function better(tries: Tried[], now: Tried, room: number, lines: number):
   tries.push(now);
   if (tries.length > TURNS) return undefined;
   const free = room / grow - high;
-  if (grow < 1 && free >= 0) return undefined;
+  if (grow < 1) return between(tries, now, room);
   if (grow > 1 && (free < 0 || used > 1)) return { tall, grow: Math.max(1, grow * SHORT) };
   const stretched = { tall: Math.max(LEAST, tall + free / lines), grow };
   const isStiff = free >= 0 && before?.grow === grow && before.tall !== tall && Math.abs(before.high - high) < 1; // another height of the middle changes nothing

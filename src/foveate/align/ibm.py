@@ -410,8 +410,6 @@ class Both(Aligner):
                 raise UserError(f"set lowercase for {self.kind}, not for its aligner")
             return self
 
-    config: Config
-
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         aligner = config.aligner.model_copy(update={"lowercase": config.lowercase})

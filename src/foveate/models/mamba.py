@@ -66,8 +66,6 @@ class MambaEncoder(Encoder):
         state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
         """The state space model of each layer."""
 
-    config: Config
-
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
         self.output_size = size = config.hidden_size
@@ -131,7 +129,6 @@ class MambaDecoder(Decoder):
         """The state space model of each layer."""
         cross_attention: Attention.Config = Attention.Config()  # the attention over the source
 
-    config: Config
     constant_memory = True
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
@@ -174,6 +171,5 @@ class SSRUDecoder(TransformerDecoder):
     class Config(TransformerDecoder.Config, kind="ssru"):
         """``attention`` is that to the memory alone."""
 
-    config: Config
     layer = SSRULayer
     constant_memory = True

@@ -69,7 +69,6 @@ class PrefixTranslation(TextToText[PrefixBatch]):
             return joint
 
     own_outputs = True
-    config: Config
 
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
         return super().sizes(sources, targets).sum(axis=1, keepdims=True).astype(np.int32)

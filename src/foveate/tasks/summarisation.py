@@ -50,7 +50,6 @@ class Summarisation(Translation):
                 raise UserError("summarisation copies words: it needs joint = true")
             return self
 
-    config: Config
     never = (UNK,)
 
     def build(self, model: Model.Config) -> nn.Module:

@@ -31,7 +31,6 @@ class Translation(TextToText[TextBatch], Aligns):
     class Config(TextToText.Config, kind="translation"):
         """The pairs and their tokenizers."""
 
-    config: Config
     own_outputs = True
     never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds
 

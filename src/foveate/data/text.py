@@ -1119,14 +1119,6 @@ class ColumnWriter(AbstractContextManager["ColumnWriter"]):
         self._offsets.close()
 
 
-def lines_of(file: Path) -> MappedTexts:
-    """Return the lines of a file with their ends, its bytes in memory."""
-    flat = np.fromfile(file, dtype=np.uint8)
-    ends = np.flatnonzero(flat == ord("\n")) + 1
-    rest = [len(flat)] if len(flat) > (ends[-1] if len(ends) else 0) else []
-    return MappedTexts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
-
-
 def mapped(file: Path, dtype: np.dtype[Number]) -> NDArray[Number]:
     """Map a file of numbers as an array (N,) that the system reads as needed."""
     if not file.stat().st_size:

@@ -384,7 +384,6 @@ class LocationDecoder(Decoder):
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and outputs
 
     config: Config
-    needs_memory = True
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)

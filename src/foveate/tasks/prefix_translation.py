@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from foveate.data.batches import pad
 from foveate.data.text import portions
 from foveate.data.tokenizer import BOS, EOS, PAD
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import DecodingBatch, token_log_probabilities
+from foveate.decode.search import token_log_probabilities
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.batches import sorted_batches, source_batch
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import DecodingBatch, token_log_probabilities
+from foveate.decode.search import token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.spec import Tokens
 from foveate.tasks.abilities import Aligns

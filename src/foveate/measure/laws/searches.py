@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import Config
-from foveate.decode.constraints import FREE
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search, result_of
 from foveate.measure.laws.trial import ANY, Counterexample, Trial, law, meaning_of, number
@@ -70,7 +70,8 @@ def _find(
 ) -> list[list[Hypothesis]]:
     limits = {"max_ratio": 0.0, "max_extra": trial.sizes.length}
     search: Search = config.model_copy(update=limits).build()
-    return search(Tables(tables), [trial.sizes.rows] * len(tables), START, END, rows)
+    lengths, places = [trial.sizes.rows] * len(tables), rows or range(len(tables))
+    return search(DecodingBatch(places, Tables(tables), lengths), START, END)
 
 
 def _tables(trial: Trial) -> list[Table]:
@@ -191,17 +192,17 @@ def follows_search(trial: Trial) -> None:
     search: Search = trial.config.model_copy(update=limits).build()
     count = trial.sizes.rows
     tables = [without(random_table(trial.sizes.seed + 10 * n, END + 3)) for n in range(count)]
-    inputs = [count] * count, START, END
-    every, short = Tables(tables), Shortlisted(Tables(tables), vocabulary)
-    expected = search(Tables(tables), *inputs)
+
+    def batch(short: bool) -> DecodingBatch:
+        steps, few = Tables(tables), vocabulary if short else None
+        own = Shortlisted(steps, vocabulary) if short else steps
+        return DecodingBatch(range(count), own, [count] * count, few)
+
+    expected = search(batch(False), START, END)
     others = {
-        "followed": result_of(search.positions(every, *inputs)),
-        "with a shortlist": search(
-            Shortlisted(Tables(tables), vocabulary), *inputs, None, FREE, vocabulary
-        ),
-        "with a shortlist, followed": result_of(
-            search.positions(short, *inputs, None, FREE, vocabulary)
-        ),
+        "followed": result_of(search.positions(batch(False), START, END)),
+        "with a shortlist": search(batch(True), START, END),
+        "with a shortlist, followed": result_of(search.positions(batch(True), START, END)),
     }
     for how, outputs in others.items():
         for own, other in zip(expected, outputs, strict=True):

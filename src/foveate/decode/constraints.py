@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.characters import REJECTED, STATES, WHOLE, token_states
 from foveate.decode.engine import Stop, check_stop
@@ -191,11 +191,8 @@ class RequiredPhrases:
     def progress(self, state: PhraseState) -> int:
         """Return how many tokens of phrases are written: the bank of a partial hypothesis."""
         met = state.met | state.pending
-        whole = sum(self._size(phrase) for phrase in met)
+        whole = sum(max(len(spelling.ids) for spelling in self.phrases[p]) for p in met)
         return whole + max((done for p, _, done in state.within if p not in met), default=0)
-
-    def _size(self, phrase: int) -> int:
-        return max(len(spelling.ids) for spelling in self.phrases[phrase])
 
     def done(self, state: PhraseState) -> bool:
         """Return whether an output may end in this state."""
@@ -254,14 +251,11 @@ class Forbids(ABC):
         """Return pairs of a row of ``written``, without start, and a token that may not follow."""
 
 
-class OutputRule(Configurable, Forbids):
+class OutputRule(FromConfig, Forbids):
     """A rule of a config about the outputs of every search."""
 
     class Config(BaseConfig, family="rule"):
         """The kind of rule."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
 
 class NoRepeat(OutputRule):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, cast
 
 import torch
@@ -263,8 +262,9 @@ class RecurrentDecoder(Decoder):
         if memory is not None and isinstance(self.bridge, Bridge):
             embedded = self.bridge.read(embedded, memory, state)
         embedded = self.dropout(embedded)
-        steps = _STEPS[None if self.config.attention is None else self.config.attention.query]
-        outputs: Tensor = steps(self, embedded, memory, state)
+        attention = self.config.attention
+        steps = getattr(self, "without_attention" if attention is None else attention.query)
+        outputs: Tensor = steps(embedded, memory, state)
         state.position += ids.shape[1]
         return outputs
 
@@ -348,13 +348,6 @@ class RecurrentDecoder(Decoder):
         if self.config.readout == "state":
             return self.dropout(parts[0])
         return self.dropout(torch.tanh(self.readout(torch.cat(parts, dim=-1))))
-
-
-_STEPS: dict[str | None, Callable[..., Tensor]] = {
-    None: RecurrentDecoder.without_attention,
-    "previous": RecurrentDecoder.previous,
-    "current": RecurrentDecoder.current,
-}
 
 
 class LocationDecoder(Decoder):

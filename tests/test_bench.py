@@ -17,7 +17,7 @@ from foveate.data import synthetic
 from foveate.decode.engine import SearchRequest
 from foveate.kinds import load_kinds
 from foveate.measure import decoding, machine, memory, training
-from foveate.measure.decoding import Case, batches_of, forced
+from foveate.measure.decoding import batches_of, forced
 from foveate.measure.machine import counting, group_of, shares
 from foveate.measure.training import SHAPES, workload
 from foveate.run import RunEngine
@@ -247,10 +247,6 @@ def test_batches_hold_every_sentence_once() -> None:
     assert sorted(map(len, batches)) == [2, 6, 6, 6]
     assert sorted(len(ids) for batch in batches for ids in batch) == sorted(map(len, sources))
     assert batches == batches_of(sources, 6) and batches_of(sources, None) == [sources]
-
-
-def test_names() -> None:
-    assert Case(1, 32).name() == "greedy, batch 32"
 
 
 # ------------------------------ Time and memory against the length; exponents are fitted, and drawn

@@ -21,6 +21,7 @@ from foveate.decode.constraints import (
     WHOLE,
     ByteTable,
     Constraints,
+    DecodingBatch,
     MinLength,
     NoRepeat,
     RequiredPhrases,
@@ -65,7 +66,7 @@ def tables(size: int, count: int = 2, ending: float = 1.0) -> list[Table]:
 def result(config: Search.Config, pieces: Tokenizer, ending: float = 1.0) -> list[list[Hypothesis]]:
     search, constraints = built(SearchRequest(config.build()), pieces)
     steps = Tables(tables(pieces.vocab_size, 2, ending))
-    return search(steps, [1] * 2, START, END, None, constraints)
+    return search(DecodingBatch(range(2), steps, [1] * 2), START, END, constraints)
 
 
 def broken(outputs: Sequence[Sequence[Hypothesis]], pieces: Tokenizer) -> list[str]:
@@ -124,7 +125,8 @@ def test_terms_and_beginnings_come_among_whole_characters() -> None:
     beam = Beam.Config(beam_size=4, **limit(24)).build()
     request = SearchRequest(beam, pieces.encode_ids(["für", "好"]), [[("猫",)]] * 2)
     search, constraints = built(request, pieces)
-    outputs = search(Tables(tables(260, 2)), [1, 1], START, END, None, constraints)
+    batch = DecodingBatch(range(2), Tables(tables(260, 2)), [1, 1])
+    outputs = search(batch, START, END, constraints)
     assert not broken(outputs, pieces)
     for of_source, begun in zip(outputs, ("für", "好"), strict=True):
         texts = [pieces.decode(h.ids) for h in of_source]
@@ -190,7 +192,8 @@ def searched(
 ) -> list[list[Hypothesis]]:
     search = kind(Beam.Config.parse({"beam_size": beam_size, "max_ratio": 0.0, "max_extra": 25}))
     constraints = Constraints(required=demands)
-    return search(Random(seed), [3] * len(demands), START_ID, END, None, constraints)
+    batch = DecodingBatch(range(len(demands)), Random(seed), [3] * len(demands))
+    return search(batch, START_ID, END, constraints)
 
 
 def demand(*phrases: Sequence[Sequence[int]], goes_on: Sequence[int] = ()) -> RequiredPhrases:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam, DiverseBeam, Greedy, another, with_beam
-from foveate.decode.constraints import Constraints, NoRepeat
+from foveate.decode.constraints import Constraints, DecodingBatch, NoRepeat, Steps
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
 from foveate.decode.search import EnsembleSteps, Followed, Search, log_mean_p
 from foveate.decode.watch import STATES, Watch
@@ -51,10 +51,18 @@ def left(filtered: Tensor) -> list[int]:
     return filtered[0].isfinite().nonzero().flatten().tolist()
 
 
+def fixed(*places: int) -> DecodingBatch:
+    return DecodingBatch(places, Fixed(SCORES[0]), [0] * len(places))
+
+
+def two(steps: Steps) -> DecodingBatch:
+    return DecodingBatch(range(2), steps, [1, 1])
+
+
 def draw(count: int, rows: list[int] | None = None, **fields: object) -> list[list[int]]:
     limits = {"max_ratio": 0.0, "max_extra": 6}
     search = Sample.Config.parse(limits | fields).build()
-    result = search(Fixed(SCORES[0]), [0] * count, 0, END, rows)
+    result = search(fixed(*(rows or range(count))), 0, END)
     return [hypotheses[0].ids for hypotheses in result]
 
 
@@ -127,7 +135,7 @@ def test_top_k_of_one_is_greedy() -> None:
 
 def test_the_log_probability_is_the_models_own() -> None:
     search = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 3, "temperature": 0.3}).build()
-    (result,) = search(Fixed(SCORES[0]), [0], 0, END)[0]
+    (result,) = search(fixed(0), 0, END)[0]
     ids = [*result.ids, END] if result.ended else result.ids
     assert result.log_probability == near(float(SCORES[0, ids].sum()))
 
@@ -136,14 +144,14 @@ def test_several_draws_of_a_source_are_draws_of_their_own() -> None:
     """The first is the one draw there was; the others are as good, and neighbours do not matter."""
     limits = {"max_ratio": 0.0, "max_extra": 6}
     search = Sample.Config.parse(limits | {"num_samples": 5}).build()
-    together = search(Fixed(SCORES[0]), [0, 0, 0], 0, END)
+    together = search(fixed(0, 1, 2), 0, END)
     for row, (result, first) in enumerate(zip(together, draw(3), strict=True)):
         assert len(result) == 5
         assert first in [h.ids for h in result]
         assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
-        assert search(Fixed(SCORES[0]), [0], 0, END, [row]) == [result]
+        assert search(fixed(row), 0, END) == [result]
     many = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 1, "num_samples": 4000}).build()
-    (result,) = many(Fixed(SCORES[0]), [0], 0, END)
+    (result,) = many(fixed(0), 0, END)
     drawn = torch.tensor([h.ids[0] if h.ids else END for h in result])
     torch.testing.assert_close(torch.bincount(drawn) / 4000, ODDS[0], atol=0.03, rtol=0)
     assert many.posterior(result) == [1 / 4000] * 4000
@@ -231,9 +239,9 @@ def test_searching_an_ensemble_is_searching_the_mean(config, seed, count) -> Non
     """Two sources, which leave the batch at different steps, in every member."""
     members = [[random_table(seed + 2 * m + s, ending=2.0) for s in range(2)] for m in range(count)]
     search = config.model_copy(update=limit(4)).build()
-    together = search(EnsembleSteps([Tables(m) for m in members]), [1, 1], START, END)
+    together = search(two(EnsembleSteps([Tables(m) for m in members])), START, END)
     sources = [mean_of(tables) for tables in zip(*members, strict=True)]
-    for result, expected in zip(together, search(Tables(sources), [1, 1], START, END), strict=True):
+    for result, expected in zip(together, search(two(Tables(sources)), START, END), strict=True):
         alike(result, expected)
 
 
@@ -241,8 +249,8 @@ def test_searching_an_ensemble_is_searching_the_mean(config, seed, count) -> Non
 def test_a_model_with_itself_is_the_model(config: Search.Config) -> None:
     tables = [random_table(1), random_table(2)]
     search = config.model_copy(update=limit(5)).build()
-    twice = search(EnsembleSteps([Tables(tables), Tables(tables)]), [1, 1], START, END)
-    for result, expected in zip(twice, search(Tables(tables), [1, 1], START, END), strict=True):
+    twice = search(two(EnsembleSteps([Tables(tables), Tables(tables)])), START, END)
+    for result, expected in zip(twice, search(two(Tables(tables)), START, END), strict=True):
         alike(result, expected)
 
 
@@ -262,9 +270,9 @@ SEARCHES: list[Search.Config] = [
 @pytest.mark.parametrize("config", SEARCHES, ids=lambda c: f"{c.kind}-{c.build().width}")
 def test_what_is_watched_is_what_is_found(config, seed, begun) -> None:
     table, watch = random_table(seed), Watch(top_k=3)
-    search, given = config.build(), ([0], START, END, None, Constraints([begun]))
-    (plain,) = search(Tables([table]), *given)
-    followed = Followed(search.positions(Tables([table]), *given))
+    search, given = config.build(), (START, END, Constraints([begun]))
+    (plain,) = search(DecodingBatch([0], Tables([table]), [0]), *given)
+    followed = Followed(search.positions(DecodingBatch([0], Tables([table]), [0]), *given))
     for position in followed:
         watch.read(position)
     (result,) = followed.outputs
@@ -295,7 +303,7 @@ def test_a_search_goes_no_further_than_its_positions_are_read() -> None:
 
     search: Search = Beam.Config(beam_size=2, **limit(50)).build()
     tables = Tables([never])
-    positions = search.positions(tables, [0], START, END)
+    positions = search.positions(DecodingBatch([0], tables, [0]), START, END)
     assert len([position for position, _ in zip(positions, range(2), strict=False)]) == 2
     assert len(tables.written[0]) == 2, "no fourth position was asked for"
 
@@ -310,7 +318,8 @@ def test_the_worked_step_of_the_spine_is_what_a_beam_does() -> None:
         return after[prefix[-1]] if prefix else (0.6, 0.4, 0.0, 0.0)
 
     search: Search = Beam.Config(beam_size=2, length_penalty=0.6, **limit(9)).build()
-    _, position = itertools.islice(search.positions(Tables([table]), [0], START, END), 2)
+    batch = DecodingBatch([0], Tables([table]), [0])
+    _, position = itertools.islice(search.positions(batch, START, END), 2)
     parts = (position.parent, position.token, position.log_p, position.state)
     found = list(zip(*(part[0].tolist() for part in parts), strict=True))
     assert len(rows) == len(found) == 4
@@ -327,7 +336,8 @@ def test_positions_of_several_sources_name_them() -> None:
     tables = [random_table(seed) for seed in (1, 2, 3)]
     for config in SEARCHES:
         search: Search = config.build()
-        positions = list(search.positions(Tables(tables), [0] * 3, START, END, [7, 8, 9]))
+        batch = DecodingBatch([7, 8, 9], Tables(tables), [0] * 3)
+        positions = list(search.positions(batch, START, END))
         assert positions[0].sources == [7, 8, 9]
         for item, after in itertools.pairwise(positions):
             assert set(after.sources) <= set(item.sources)

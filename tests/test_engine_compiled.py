@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from foveate.decode.beam import Beam
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.search import token_log_probabilities
 from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
 from foveate.engine.program import CannotPack, Program
@@ -139,7 +140,7 @@ def check(model: nn.Module, steps, forced, never: tuple[int, ...], end: tuple[in
         own = CompiledSearch(engine, settings).outputs([[*s, *end] for s in sources], limits)
         beam = Beam(Beam.Config(beam_size=width, length_penalty=penalty, max_ratio=2.0))
         for source, outputs in zip(sources, own, strict=True):
-            [right] = beam(steps(source), [len(source)], START, END)
+            [right] = beam(DecodingBatch([0], steps(source), [len(source)]), START, END)
             near = partial(pytest.approx, rel=2e-4, abs=2e-4)
             assert [o.score for o in outputs] == near([h.score for h in right])
             for output in outputs:  # of equally good ones either stands first, or is the last

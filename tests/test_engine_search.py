@@ -18,6 +18,7 @@ from foveate.decode.constraints import (
     FREE,
     Banned,
     Constraints,
+    DecodingBatch,
     Forbids,
     RequiredPhrases,
     Steps,
@@ -136,8 +137,8 @@ def in_pytorch(
     for n, source in enumerate(SOURCES):
         allowed = torch.tensor(vocabularies[n]) if vocabularies and vocabularies[n] else None
         steps = own.steps(source, **options, **({} if allowed is None else {"tokens": allowed}))
-        lengths = [len(source)]
-        outputs += search(steps, lengths, START, END, [n], constraints, allowed)
+        batch = DecodingBatch([n], steps, [len(source)], allowed)
+        outputs += search(batch, START, END, constraints)
     return outputs
 
 

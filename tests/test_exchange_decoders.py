@@ -157,11 +157,11 @@ def test_ids_are_those_of_transformers(opened: tuple[str, Path, Run]) -> None:
     for line in lines:
         if any(each in line for each in special):
             continue
-        right, ids = theirs(line)["input_ids"], run.task.ids_of(line)
+        right, ids = theirs(line)["input_ids"], run.task.tokenizer.encode_lines(line)
         begun = [] if own.startless else [own.published[BOS]]
         assert begun + [own.published[i] for i in ids] == right, line
     for line in TEXT:
-        assert run.task.text_of(run.task.ids_of(line)) == line
+        assert run.task.text_of(run.task.tokenizer.encode_lines(line)) == line
 
 
 def test_logits_are_those_of_transformers(opened: tuple[str, Path, Run]) -> None:
@@ -170,7 +170,7 @@ def test_logits_are_those_of_transformers(opened: tuple[str, Path, Run]) -> None
     order = torch.tensor(run.task.tokenizer.published)
     real = [i for i in range(len(order)) if i == EOS or order.tolist().count(order[i]) == 1]
     for line in LINES:
-        ids = torch.tensor([[BOS, *run.task.ids_of(line)]])
+        ids = torch.tensor([[BOS, *run.task.tokenizer.encode_lines(line)]])
         with torch.no_grad():
             ours, right = run.model(ids), theirs(input_ids=order[ids]).logits
         np.testing.assert_allclose(ours[..., real], right[..., order[real]], rtol=1e-4, atol=1e-4)
@@ -223,7 +223,8 @@ def test_views_show_the_start_and_the_end_of_a_text(opened: tuple[str, Path, Run
     (columns, *_), (rows, *_) = record.columns.values(), record.rows.values()
     assert columns[0] == "<s>" and rows[-1] == "</s>"
     assert "⏎" not in columns and len(columns) == len(rows)
-    figures = run.task.log_probabilities(run.model, np.array(run.task.ids_of("a dog runs")))
+    ids = run.task.tokenizer.encode_lines("a dog runs")
+    figures = run.task.log_probabilities(run.model, np.array(ids))
     assert np.isfinite(figures).all()
     with pytest.raises(ValueError, match="no token that ends a line; leave out --whole-lines"):
         run.generate(["a"], whole_lines=True)

@@ -389,7 +389,7 @@ def test_a_trained_model_writes_what_it_read(name: str) -> None:
 def test_the_log_probability_is_that_of_the_text() -> None:
     run = trained("lstm")
     result = run.generate(["a cat"], max_length=5, seed=3)[0]
-    ids = run.task.ids_of(str(result))
+    ids = run.task.tokenizer.encode_lines(str(result))
     log_p = run.task.log_probabilities(run.model, np.array(ids, dtype=np.int32))
     assert result.log_probability == pytest.approx(float(log_p[-5:].sum()), abs=0.02)
 
@@ -415,7 +415,7 @@ def test_choices_of_sampling() -> None:
 def test_a_text_is_its_prompt_and_what_follows(tokenizer: Tokenizer.Config) -> None:
     made = task(tokenizer)
     for text in ("the cat sat", "the cat\nsat\n", "", "\n", "a\n\nd"):
-        ids = made.ids_of(text)
+        ids = made.tokenizer.encode_lines(text)
         assert made.text_of(ids) == text
         for cut in range(len(ids)):
             assert made.text_of(ids[:cut]) + made.tokenizer.added(ids[:cut], ids[cut:]) == text
@@ -484,7 +484,7 @@ def test_pieces_make_words_and_what_is_too_long_is_cut_and_said() -> None:
     (name,) = record.maps
     assert record.axes(name)[0] == ["the", "dog", "⏎"]
     cut = explain(made, model, "the dog sat on the log .")
-    length = len(made.ids_of("the dog sat on the log ."))
+    length = len(made.tokenizer.encode_lines("the dog sat on the log ."))
     assert cut.notes == [f"the first 11 of {length} tokens: the model reads no more"]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.constraints import DecodingBatch
 from foveate.look.edits import (
     Change,
     capture_outputs,
@@ -46,8 +47,8 @@ def stepped(model: EncoderDecoder, source: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def result(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
-    steps = DecoderSteps(model, model.encode(SOURCE))
-    best = search.build()(steps, [4, 4], BOS, EOS)
+    batch = DecodingBatch(range(2), DecoderSteps(model, model.encode(SOURCE)), [4, 4])
+    best = search.build()(batch, BOS, EOS)
     return [(h.ids, near(h.log_probability, terms=MODEL)) for item in best for h in item]
 
 

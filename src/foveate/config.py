@@ -182,6 +182,13 @@ class Configurable:
             nested.owner = cls
 
 
+class FromConfig(Configurable):
+    """A class whose objects are made from their config alone."""
+
+    def __init__(self, config: BaseConfig) -> None:
+        self.config = config
+
+
 _FAMILIES: dict[str, dict[str, type[Config]]] = {}
 
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from foveate.decode.constraints import Constraints
+from foveate.decode.constraints import Constraints, DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search
 from foveate.measure.laws.searches import END as END
@@ -40,7 +40,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     built: Search = config.build()
     lengths = lengths or [1] * len(tables)
-    return built(Tables(tables), lengths, START, END, rows, Constraints(prefixes))
+    batch = DecodingBatch(rows or range(len(tables)), Tables(tables), lengths)
+    return built(batch, START, END, Constraints(prefixes))
 
 
 def alike(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:

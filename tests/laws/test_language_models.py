@@ -29,7 +29,7 @@ PLAIN = shrink(RecurrentDecoder.Config(num_layers=2, embedding_size=16, readout=
 
 def _models() -> dict[str, LanguageModel.Config]:
     known = defaults("decoder").items()
-    decoders: dict[str, Any] = {n: c for n, c in known if not c.owner.needs_memory}
+    decoders: dict[str, Any] = {n: c for n, c in known if n != "location"}
     for name, cell in defaults("cell").items():
         size = {"cell": cell, "embedding_size": PLAIN.hidden_size}
         decoders[f"{name}, plain"] = PLAIN.model_copy(update=size)

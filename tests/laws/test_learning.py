@@ -10,6 +10,7 @@ from torch import Tensor
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
 from foveate.decode.search import Search
 from foveate.look.hooks import capture
@@ -79,7 +80,8 @@ def share_right(model: EncoderDecoder, backwards: bool, length: int = LENGTH) ->
     """The share of fresh sequences that greedy search copies, or turns round, exactly."""
     source = words(64, length)
     memory = model.encode(torch.nn.functional.pad(source, (0, 1), value=EOS))
-    result = Greedy.Config().build()(DecoderSteps(model, memory), [length] * 64, BOS, EOS)
+    batch = DecodingBatch(range(64), DecoderSteps(model, memory), [length] * 64)
+    result = Greedy.Config().build()(batch, BOS, EOS)
     expected = (source.flip(1) if backwards else source).tolist()
     return sum(h[0].ids == w for h, w in zip(result, expected, strict=True)) / 64
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from foveate.decode.beam import Greedy
+from foveate.decode.constraints import DecodingBatch
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.feed_forward import GELU, ReLU
@@ -116,7 +117,8 @@ def test_greedy_outputs_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
     search = Greedy.Config(max_ratio=0.0, max_extra=12).build()
 
     def outputs(end: int) -> list[list[int]]:
-        result = search(DecoderSteps(model, model.encode(ids, keys)), lengths, START, end)
+        steps = DecoderSteps(model, model.encode(ids, keys))
+        result = search(DecodingBatch(range(len(lengths)), steps, lengths), START, end)
         return [[*h.ids, *[end] * h.ended] for (h,) in result]
 
     endless = outputs(VOCABULARY)

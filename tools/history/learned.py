@@ -87,7 +87,7 @@ def both_sides(run: Run, before: str, after: str) -> Guess:
 @torch.inference_mode()
 def left_side(run: Run, before: str) -> Guess:
     """What a language model says comes next."""
-    ids = torch.tensor([[EOS, *run.task.ids_of(before)]])
+    ids = torch.tensor([[EOS, *run.task.tokenizer.encode_lines(before)]])
     return best(run.model(ids)[0, -1], run.task.tokenizer)
 
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from foveate.align.ibm import AgreementAligner, Aligner
 from foveate.data.catalogue import DataError
-from foveate.data.text import TextData, at, lines_of
+from foveate.data.text import TextData, at
 from foveate.data.words import CUTS, pieces_of
-from foveate.engine.links import Links, read_pharaoh, write_pharaoh
+from foveate.engine.links import Links, link_lines, read_pharaoh, write_pharaoh
 from foveate.errors import UserError
 from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Model
@@ -95,11 +95,11 @@ class GuidedTranslation(Translation):
         super().prepare(folder, seed)
         made = self._links_of_files() if self.config.links is not None else self._links_of_aligner()
         replace_file(folder / FILE, "".join(write_pharaoh(links) + "\n" for links in made))
-        self._guide = lines_of(folder / FILE)
+        self._guide = link_lines(folder / FILE)
 
     def restore(self, folder: Path) -> None:
         super().restore(folder)
-        self._guide = lines_of(folder / FILE)
+        self._guide = link_lines(folder / FILE)
 
     def _links_of_files(self) -> Iterator[Links]:
         """The links of each pair of the training corpus, from the files."""
@@ -107,7 +107,8 @@ class GuidedTranslation(Translation):
         lines, parts = np.asarray(corpus.lines), corpus.parts
         for number, name in enumerate(self.config.files()):
             path = at(name, "train", self.data.splits)
-            own, lines_of_links = lines if parts is None else lines[parts == number], lines_of(path)
+            own = lines if parts is None else lines[parts == number]
+            lines_of_links = link_lines(path)
             if len(lines_of_links) < max(own, default=0):
                 raise DataError(
                     f"{path} has {len(lines_of_links)} lines; give one for each training pair"

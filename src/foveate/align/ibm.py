@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foveate.align.aer import METHODS, Method
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.engine.links import Links
 from foveate.errors import UserError
 
@@ -114,7 +114,7 @@ class Lexicon:
         self.probability = np.append(np.maximum(upper / lower[self.source], FLOOR), FLOOR)
 
 
-class Aligner(Configurable):
+class Aligner(FromConfig):
     """Learns word translations from pairs by expectation maximisation, and links their words.
 
         p(f, a | e) = Π_j p(a_j | …) · t(f_j | e_{a_j}),   a_j = 0 for NULL (Brown et al., 1993)
@@ -128,9 +128,6 @@ class Aligner(Configurable):
         lowercase: bool = True  # whether words are compared in small letters
 
     config: Config
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
     @abstractmethod
     def train(self, pairs: Sequence[Pair]) -> list[float]:
@@ -409,8 +406,6 @@ class Both(Aligner):
             if self.aligner.lowercase not in (True, self.lowercase):
                 raise UserError(f"set lowercase for {self.kind}, not for its aligner")
             return self
-
-    config: Config
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

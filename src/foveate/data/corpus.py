@@ -227,11 +227,6 @@ class Workers:
                 worker.close()
 
 
-def _made(module: str, name: str, values: Values) -> Work:
-    import_own()
-    return getattr(importlib.import_module(module), name)(values)
-
-
 def serve() -> None:
     """Run as a worker: the first line of standard input is the work, each other line a span."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the process that started this one
@@ -241,7 +236,9 @@ def serve() -> None:
     work: Work | None = None
     for line in sys.stdin.buffer:
         try:
-            work = work or _made(module, name, values)
+            if work is None:
+                import_own()
+                work = getattr(importlib.import_module(module), name)(values)
             arrays: Arrays = work(*json.loads(line))
         except Exception as error:
             answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Configurable, FromConfig
 from foveate.data.catalogue import DataError, find
 from foveate.data.text import decoded_lines
 from foveate.errors import UserError
@@ -299,14 +299,11 @@ def _extracted(tape: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 Size = tuple[int, int]  # height, width
 
 
-class Augmentation(Configurable):
+class Augmentation(FromConfig):
     """Changes an image before a model sees it."""
 
     class Config(BaseConfig, family="augmentation"):
         """The kind of change."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
     def size(self, before: Size) -> Size:
         """Return the height and width of images afterwards."""

@@ -88,8 +88,6 @@ class Published(PublishedPieces):
     class Config(Tokenizer.Config, kind="published"):
         """Nothing to choose: everything comes with the model."""
 
-    config: Config
-
     @classmethod
     def of_json(cls, tree: Tree, names: list[str], order: list[int], **own: object) -> Published:
         """Return the tokenizer of a tokenizer.json: our ids' ``names``, ``order`` of theirs."""

@@ -198,8 +198,6 @@ class SentencePiece(NormalizedPieces):
     class Config(Tokenizer.Config, kind="sentencepiece"):
         """Nothing to choose: everything comes with the model."""
 
-    config: Config
-
     @staticmethod
     def of_model(
         model: SentencePieceModel, ids: Mapping[str, int], order: Sequence[int]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from foveate.config import BaseConfig, Config, Configurable
+from foveate.config import BaseConfig, Config, FromConfig
 from foveate.data.bilingual import Unit, units_of_po, units_of_tmx, units_of_xliff
 from foveate.data.catalogue import DataError, MissingData, find
 from foveate.errors import UserError
@@ -86,7 +86,7 @@ CUT = "longer than the model allows, cut"  # noted of such an input
 SKIPPED = "that cannot be read, skipped"  # noted of a line of the data: it has no output
 
 
-class TextFormat(Configurable, ABC):
+class TextFormat(FromConfig, ABC):
     """Reads lines of a layout that the ending of a file does not tell.
 
     With ``several``, lines with the same source are all correct answers to it: training sees each
@@ -101,9 +101,6 @@ class TextFormat(Configurable, ABC):
             return list(map(self.build().source, lines))
 
     several: ClassVar[bool] = False
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
     @abstractmethod
     def parse(self, line: str) -> tuple[str, str]:
@@ -1118,14 +1115,6 @@ class ColumnWriter(AbstractContextManager["ColumnWriter"]):
     def __exit__(self, *error: object) -> None:
         self._flat.close()
         self._offsets.close()
-
-
-def lines_of(file: Path) -> MappedTexts:
-    """Return the lines of a file with their ends, its bytes in memory."""
-    flat = np.fromfile(file, dtype=np.uint8)
-    ends = np.flatnonzero(flat == ord("\n")) + 1
-    rest = [len(flat)] if len(flat) > (ends[-1] if len(ends) else 0) else []
-    return MappedTexts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
 
 
 def mapped(file: Path, dtype: np.dtype[Number]) -> NDArray[Number]:

@@ -580,8 +580,6 @@ class Unigram(Subword):
     class Config(Subword.Config, kind="unigram"):
         """Pieces are dropped from a large list until ``vocab_size`` are left."""
 
-    config: Config
-
     def _learn(self, lines: Iterator[str]) -> models.Model:
         learner = rust.Tokenizer(models.Unigram())
         trainer = trainers.UnigramTrainer(
@@ -736,7 +734,6 @@ class Character(Listed):
         symbols: str | None = None
         """regular expression of what is one symbol, such as <N>."""
 
-    config: Config
     units = "tokens"
 
     def __init__(self, config: Config) -> None:
@@ -793,7 +790,6 @@ class Symbol(Listed):
         """Tokens at most; all where absent."""
         min_frequency: int = Field(default=1, ge=1)  # rarer symbols become <unk>
 
-    config: Config
     units = "tokens"
 
     def _units(self, text: str) -> list[Span]:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.characters import REJECTED, STATES, WHOLE, token_states
 from foveate.decode.engine import Stop, check_stop
@@ -191,11 +191,8 @@ class RequiredPhrases:
     def progress(self, state: PhraseState) -> int:
         """Return how many tokens of phrases are written: the bank of a partial hypothesis."""
         met = state.met | state.pending
-        whole = sum(self._size(phrase) for phrase in met)
+        whole = sum(max(len(spelling.ids) for spelling in self.phrases[p]) for p in met)
         return whole + max((done for p, _, done in state.within if p not in met), default=0)
-
-    def _size(self, phrase: int) -> int:
-        return max(len(spelling.ids) for spelling in self.phrases[phrase])
 
     def done(self, state: PhraseState) -> bool:
         """Return whether an output may end in this state."""
@@ -254,14 +251,11 @@ class Forbids(ABC):
         """Return pairs of a row of ``written``, without start, and a token that may not follow."""
 
 
-class OutputRule(Configurable, Forbids):
+class OutputRule(FromConfig, Forbids):
     """A rule of a config about the outputs of every search."""
 
     class Config(BaseConfig, family="rule"):
         """The kind of rule."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
 
 class NoRepeat(OutputRule):
@@ -359,6 +353,20 @@ class Steps(Protocol):
 
 
 @dataclass(frozen=True)
+class DecodingBatch:
+    """Sources that are decoded together: their ``places`` among all sources, and their steps.
+
+    The limits of the outputs depend on ``lengths``; ``vocabulary`` are the ids of the tokens that
+    the steps know, None for all.
+    """
+
+    places: Sequence[int]
+    steps: Steps
+    lengths: Sequence[int]
+    vocabulary: Int[Tensor, "W"] | None = None
+
+
+@dataclass(frozen=True)
 class Constraints:
     """The constraints on outputs; ``prefixes`` and ``required`` phrases by source number.
 
@@ -385,36 +393,34 @@ class Constrained:
         log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
 
     ``limits`` are the maximum lengths of each source's outputs, their ends included, ``ends`` the
-    ids of start and end, ``numbers`` those of the sources; ``vocabulary`` are the ids that the
-    steps number by their index, None for all. A prefix takes no part in Z: the score of an output
-    includes what its prefix costs the model, and equals that of the same output without a prefix.
-    Rules begin after the prefix. If rules allow no token, the output ends, with p = 1; inside a
-    character they wait for its end.
+    ids of start and end. A prefix takes no part in Z: the score of an output includes what its
+    prefix costs the model, and equals that of the same output without a prefix. Rules begin after
+    the prefix. If rules allow no token, the output ends, with p = 1; inside a character they wait
+    for its end.
     """
 
     def __init__(
         self,
-        steps: Steps,
+        batch: DecodingBatch,
         limits: Sequence[int],
         ends: tuple[int, int],
-        numbers: Sequence[int],
         constraints: Constraints,
-        vocabulary: Int[Tensor, "W"] | None = None,
     ) -> None:
-        self.steps, self.device, self.vocabulary = steps, steps.device, vocabulary
-        self.limits, self.numbers, (self.start, self.end) = limits, numbers, ends
+        self.steps, self.device, self.vocabulary = batch.steps, batch.steps.device, batch.vocabulary
+        self.limits, self.numbers, (self.start, self.end) = limits, batch.places, ends
         self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
         self.rules, self.stop = constraints.rules, constraints.stop
         self.certain = constraints.certain or 2**31
         # of the sources that are still being decoded
-        self.prefixes = [constraints.prefixes[n] for n in numbers] if constraints.prefixes else []
-        demands = [constraints.required[n] for n in numbers] if constraints.required else []
+        numbers, prefixes, required = batch.places, constraints.prefixes, constraints.required
+        self.prefixes = [prefixes[n] for n in numbers] if prefixes else []
+        demands = [required[n] for n in numbers] if required else []
         self.tracker = PhraseTracker(demands) if any(d.phrases for d in demands) else None
         table = constraints.characters
-        if table is not None and vocabulary is not None:
-            table = table.of(vocabulary)
-        self.characters = None if table is None else CharacterMask(table, limits, steps.device)
+        if table is not None and batch.vocabulary is not None:
+            table = table.of(batch.vocabulary)
+        self.characters = None if table is None else CharacterMask(table, limits, self.device)
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
         """Return the next token of each hypothesis, after reading one more id of each.

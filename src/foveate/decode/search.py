@@ -16,7 +16,15 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, ConfigError, Configurable, merge
 from foveate.decode.choosing import Ending, widened
-from foveate.decode.constraints import FREE, Constrained, Constraints, Next, OutputRule, Steps
+from foveate.decode.constraints import (
+    FREE,
+    Constrained,
+    Constraints,
+    DecodingBatch,
+    Next,
+    OutputRule,
+    Steps,
+)
 from foveate.decode.engine import Hypothesis, Outputs, check_outputs
 
 PRUNED, LIVE, DONE = 0, 1, 2  # states of a hypothesis
@@ -231,52 +239,35 @@ class Search(Configurable):
         return [int(self.config.max_ratio * n) + self.config.max_extra for n in lengths]
 
     def __call__(
-        self,
-        steps: Steps,
-        lengths: Sequence[int],
-        start: int,
-        end: int,
-        numbers: Sequence[int] | None = None,
-        constraints: Constraints = FREE,
-        vocabulary: Int[Tensor, "W"] | None = None,
+        self, batch: DecodingBatch, start: int, end: int, constraints: Constraints = FREE
     ) -> Outputs:
         """Return the hypotheses of each source, best first; ``start`` and ``end`` are ids.
 
-        ``numbers`` are those of the sources (0, 1, … if None): samples and ``constraints`` go by
-        them, so that the outputs of a source do not depend on its batch. Outputs may always have
-        ``max_extra`` tokens after a prefix. ``vocabulary`` are the ids of the tokens that the steps
-        know, None for all. Raises `NoOutputError` for a source without an output.
+        Samples and ``constraints`` go by the places of the sources, so that the outputs of a source
+        do not depend on its batch. Outputs may always have ``max_extra`` tokens after a prefix.
+        Raises `NoOutputError` for a source without an output.
         """
-        positions = self.positions(steps, lengths, start, end, numbers, constraints, vocabulary)
-        return result_of(positions)
+        return result_of(self.positions(batch, start, end, constraints))
 
     @torch.no_grad()
     def positions(
-        self,
-        steps: Steps,
-        lengths: Sequence[int],
-        start: int,
-        end: int,
-        numbers: Sequence[int] | None = None,
-        constraints: Constraints = FREE,
-        vocabulary: Int[Tensor, "W"] | None = None,
+        self, batch: DecodingBatch, start: int, end: int, constraints: Constraints = FREE
     ) -> Positions:
         """Run the same search, yielding position by position; it returns the same outputs."""
-        numbers, limits = range(len(lengths)) if numbers is None else numbers, self.limits(lengths)
+        limits = self.limits(batch.lengths)
         if constraints.prefixes:
-            least = [len(constraints.prefixes[n]) + self.config.max_extra for n in numbers]
+            least = [len(constraints.prefixes[n]) + self.config.max_extra for n in batch.places]
             limits = [max(both) for both in zip(limits, least, strict=True)]
         if constraints.longest is not None:
             limits = [min(limit, constraints.longest) for limit in limits]
         rules = [*(rule.build() for rule in self.config.rules), *constraints.rules]
         characters = constraints.characters if self.config.whole_characters else None
         own = replace(constraints, rules=rules, characters=characters)
-        ruled = Constrained(steps, limits, (start, end), numbers, own, vocabulary)
-        outputs = yield from self.find(ruled)
-        check_outputs(outputs, numbers)
-        if vocabulary is None:
+        outputs = yield from self.find(Constrained(batch, limits, (start, end), own))
+        check_outputs(outputs, batch.places)
+        if batch.vocabulary is None:
             return outputs
-        ids = vocabulary.tolist()
+        ids = batch.vocabulary.tolist()
         return [[replace(h, ids=[ids[i] for i in h.ids]) for h in each] for each in outputs]
 
     def find(self, steps: Constrained) -> Positions:
@@ -425,17 +416,3 @@ def token_log_probabilities(
     """Return log p(y_t | y_<t, x) of each token of the target."""
     picked = logits.gather(-1, target[..., None]).squeeze(-1)
     return picked.float() - logits.float().logsumexp(dim=-1)
-
-
-@dataclass(frozen=True)
-class DecodingBatch:
-    """Sources that are decoded together: their ``places`` among all sources, and their steps.
-
-    The limits of the outputs depend on ``lengths``; ``vocabulary`` are the ids of the tokens that
-    the steps know, None for all.
-    """
-
-    places: Sequence[int]
-    steps: Steps
-    lengths: Sequence[int]
-    vocabulary: Int[Tensor, "W"] | None = None

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from foveate.data.batches import source_batch
 from foveate.data.tokenizer import BOS, EOS
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.search import Search
 from foveate.exchange.base import (
     Checked,
@@ -122,8 +123,9 @@ class Onnx(Export):
             results: list[Ids] = [[] for _ in sources]
             for length, numbers in by_length(sources).items():
                 ids, _ = source_batch([sources[n] for n in numbers])
-                outputs = search(GraphSteps(graphs, ids), [length] * len(numbers), BOS, EOS)
-                for number, (best, *_) in zip(numbers, outputs, strict=True):
+                lengths = [length] * len(numbers)
+                batch = DecodingBatch(range(len(numbers)), GraphSteps(graphs, ids), lengths)
+                for number, (best, *_) in zip(numbers, search(batch, BOS, EOS), strict=True):
                     results[number] = best.ids
             return results
 

@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import cast, get_args
 
 from foveate.config import ConfigError, Tree
@@ -32,21 +31,14 @@ WHOLE = 4096  # source tokens per batch when the whole corpus is decoded
 Ids = list[int]
 
 
-@dataclass(frozen=True)
-class Case:
-    """A decoding setting: the beam size (1: greedy) and the sentences per batch."""
-
-    beam_size: int
-    rows: int | None  # None: the whole corpus at once
-
-    def name(self) -> str:
-        """Return the name used in tables: "beam 5, batch 32"."""
-        how = "greedy" if self.beam_size == 1 else f"beam {self.beam_size}"
-        together = {None: "whole corpus", 1: "one by one"}
-        return f"{how}, {together.get(self.rows, f'batch {self.rows}')}"
-
-
-CASES = (Case(5, 32), Case(1, 32), Case(5, 1), Case(1, 1), Case(5, None))
+# By the names used in tables: the beam size, and the sentences per batch (None: all at once).
+CASES: dict[str, tuple[int, int | None]] = {
+    "beam 5, batch 32": (5, 32),
+    "greedy, batch 32": (1, 32),
+    "beam 5, one by one": (5, 1),
+    "greedy, one by one": (1, 1),
+    "beam 5, whole corpus": (5, None),
+}
 
 
 def measure(
@@ -77,10 +69,10 @@ def measure(
     tested = task.source_tokenizer.encode_ids(task.corpus("test").sources[:sentences])
     sources = [ids[: work.config.data.max_length] for ids in tested]
     speeds = dict[str, float]()
-    for case in CASES:
-        say(f"{case.name()}: {len(sources):,} sentences, for {seconds:g} s or more")
+    for name, case in CASES.items():
+        say(f"{name}: {len(sources):,} sentences, for {seconds:g} s or more")
         with by():
-            speeds[case.name()] = round(speed(engine, sources, case, seconds, numbers), 2)
+            speeds[name] = round(speed(engine, sources, case, seconds, numbers), 2)
     return {
         "what": "decoding",
         **work.summary(),
@@ -96,16 +88,21 @@ def measure(
 
 
 def speed(
-    engine: Engine, sources: Sequence[Ids], case: Case, seconds: float, precision: Precision
+    engine: Engine,
+    sources: Sequence[Ids],
+    case: tuple[int, int | None],
+    seconds: float,
+    precision: Precision,
 ) -> float:
     """Return sentences/s of a case over whole batches, after a warm-up batch."""
     sleep_at_barriers()
-    batches = batches_of(sources, case.rows)
-    budget = WHOLE if case.rows is None else 10**9  # tokens; a single batch is not split
-    request = SearchRequest(forced(case.beam_size), batch_tokens=budget * case.beam_size)
+    beam_size, rows = case
+    batches = batches_of(sources, rows)
+    budget = WHOLE if rows is None else 10**9  # tokens; a single batch is not split
+    request = SearchRequest(forced(beam_size), batch_tokens=budget * beam_size)
     done = 0
     with precision.context():
-        engine.outputs(list(sources[: case.rows or 64]), request)
+        engine.outputs(list(sources[: rows or 64]), request)
         started = time.perf_counter()
         for batch in itertools.cycle(batches):
             engine.outputs(batch, request)

@@ -59,8 +59,6 @@ class BagEncoder(Encoder):
         embedding_size: int = Field(256, gt=0)  # size of the word vectors
         dropout: float = Field(0.1, ge=0, lt=1)  # of the word vectors
 
-    config: Config
-
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
         self.output_size = config.embedding_size

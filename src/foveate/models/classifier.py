@@ -77,8 +77,6 @@ class Attentive(Pooling):
 
         attention: PoolingAttention = PoolingAttention()  # the attention that weights the states
 
-    config: Config
-
     def __init__(self, config: Config, size: int) -> None:
         super().__init__(config, size)
         self.query = nn.Parameter(torch.randn(size) * size**-0.5)

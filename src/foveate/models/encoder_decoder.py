@@ -100,7 +100,6 @@ class Decoder(Configurable, nn.Module):
         """The kind of decoder."""
 
     reads_memory: ClassVar[bool] = True  # False: for language models only, without a source
-    needs_memory: ClassVar[bool] = False  # True: it attends to a source, unlike a language model
     constant_memory: ClassVar[bool] = False  # whether its state has the same size at any length
     parallel: ClassVar[bool] = True  # whether all positions of a sequence are computed at once
     output_size: int

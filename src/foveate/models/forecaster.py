@@ -123,8 +123,6 @@ class Patch(Forecaster):
         """What reads the patches."""
         dropout: float = Field(0.0, ge=0, lt=1)  # before the output layer
 
-    config: Config
-
     def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
         super().__init__(config, series, outlook)
         self.encoder: Encoder = config.encoder.build(Series(1, series.length))
@@ -160,7 +158,6 @@ class Recurrent(Forecaster):
         num_layers: int = Field(1, gt=0)  # layers of cells, one above the other
         dropout: float = Field(0.0, ge=0, lt=1)  # between layers
 
-    config: Config
     feeds_back = True
 
     def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import Config
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.models.transformer import DecoderLayer, TransformerDecoder
 from foveate.nn.attention import Attention
@@ -25,6 +27,29 @@ from foveate.nn.linear import (
 from foveate.nn.positions import Position
 from foveate.nn.spec import Input, Tokens
 from foveate.nn.ssm import SSRU, SelectiveStateSpace
+
+
+class MambaConfig(Config):
+    """The fields that encoder and decoder share."""
+
+    hidden_size: int = Field(256, gt=0)  # size of the states between layers
+    num_layers: int = Field(3, gt=0)  # layers, one above the other
+    dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each layer's output
+    norm: Norm.Config = RMSNorm.Config()  # before each layer
+    stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
+    state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
+    """The state space model of each layer."""
+
+
+class MambaStack(nn.Module):
+    """The parts that encoder and decoder share: embeddings, L layers, a last norm."""
+
+    def _build(self, config: MambaConfig, source: Input, layer: Callable[[], nn.Module]) -> None:
+        self.output_size = size = config.hidden_size
+        self.stem: Stem = config.stem.build(source, size)
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(layer() for _ in range(config.num_layers))
+        self.norm: Norm = config.norm.build(size)
 
 
 class MambaEncoderLayer(nn.Module):
@@ -49,32 +74,19 @@ class MambaEncoderLayer(nn.Module):
         return y + self.backwards(x, source_mask, backwards=True)
 
 
-class MambaEncoder(Encoder):
+class MambaEncoder(MambaStack, Encoder):
     """L layers of selective state spaces; order is in the recurrence, so no positions are added."""
 
     differs = "bidirectional by default; Gu & Dao (2023) read only forwards: bidirectional = false"
 
-    class Config(Encoder.Config, kind="mamba"):
+    class Config(MambaConfig, Encoder.Config, kind="mamba"):
         """``bidirectional`` adds a second state space to each layer, read from the end."""
 
-        hidden_size: int = Field(256, gt=0)  # size of the states between layers
-        num_layers: int = Field(3, gt=0)  # layers, one above the other
         bidirectional: bool = True  # whether it also reads from right to left
-        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each layer's output
-        norm: Norm.Config = RMSNorm.Config()  # before each layer
-        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
-        state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
-        """The state space model of each layer."""
-
-    config: Config
 
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
-        self.output_size = size = config.hidden_size
-        self.stem = config.stem.build(source, size)
-        self.dropout = Dropout(config.dropout)
-        self.layers = nn.ModuleList(MambaEncoderLayer(config) for _ in range(config.num_layers))
-        self.norm = config.norm.build(size)
+        self._build(config, source, lambda: MambaEncoderLayer(config))
 
     def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         x = self.dropout(self.stem(inputs))
@@ -110,7 +122,7 @@ class MambaDecoderLayer(nn.Module):
         return through(self.blocks, sublayers, x, None)
 
 
-class MambaDecoder(Decoder):
+class MambaDecoder(MambaStack, Decoder):
     """L layers of selective state spaces; with a memory, each is followed by attention to it.
 
     It remembers the words written as a window and a state of fixed size in each layer.
@@ -118,31 +130,17 @@ class MambaDecoder(Decoder):
 
     differs = "has cross-attention in an encoder–decoder; Gu & Dao (2023) have no encoder"
 
-    class Config(Decoder.Config, kind="mamba"):
+    class Config(MambaConfig, Decoder.Config, kind="mamba"):
         """``num_heads`` is that of the attention to the memory; a language model has none."""
 
-        hidden_size: int = Field(256, gt=0)  # size of the states between layers
         num_heads: int = Field(4, gt=0)  # heads of the cross-attention
-        num_layers: int = Field(3, gt=0)  # layers, one above the other
-        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each layer's output
-        norm: Norm.Config = RMSNorm.Config()  # before each layer
-        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
-        state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
-        """The state space model of each layer."""
         cross_attention: Attention.Config = Attention.Config()  # the attention over the source
 
-    config: Config
     constant_memory = True
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
-        self.output_size = size = config.hidden_size
-        self.stem = config.stem.build(target, size)
-        self.dropout = Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            MambaDecoderLayer(config, memory_size) for _ in range(config.num_layers)
-        )
-        self.norm = config.norm.build(size)
+        self._build(config, target, lambda: MambaDecoderLayer(config, memory_size))
 
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: DecoderState | None = None
@@ -174,6 +172,5 @@ class SSRUDecoder(TransformerDecoder):
     class Config(TransformerDecoder.Config, kind="ssru"):
         """``attention`` is that to the memory alone."""
 
-    config: Config
     layer = SSRULayer
     constant_memory = True

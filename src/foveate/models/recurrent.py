@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, cast
 
 import torch
@@ -263,8 +262,9 @@ class RecurrentDecoder(Decoder):
         if memory is not None and isinstance(self.bridge, Bridge):
             embedded = self.bridge.read(embedded, memory, state)
         embedded = self.dropout(embedded)
-        steps = _STEPS[None if self.config.attention is None else self.config.attention.query]
-        outputs: Tensor = steps(self, embedded, memory, state)
+        attention = self.config.attention
+        steps = getattr(self, "without_attention" if attention is None else attention.query)
+        outputs: Tensor = steps(embedded, memory, state)
         state.position += ids.shape[1]
         return outputs
 
@@ -350,13 +350,6 @@ class RecurrentDecoder(Decoder):
         return self.dropout(torch.tanh(self.readout(torch.cat(parts, dim=-1))))
 
 
-_STEPS: dict[str | None, Callable[..., Tensor]] = {
-    None: RecurrentDecoder.without_attention,
-    "previous": RecurrentDecoder.previous,
-    "current": RecurrentDecoder.current,
-}
-
-
 class LocationDecoder(Decoder):
     """Location-based attention over L_max positions, mixed into the cell's input by a ReLU.
 
@@ -384,7 +377,6 @@ class LocationDecoder(Decoder):
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and outputs
 
     config: Config
-    needs_memory = True
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)

@@ -43,7 +43,6 @@ class ConvolutionalEncoder(Encoder):
         dropout: float = Field(0.1, ge=0, lt=1)  # of the features
         norm: Norm.Config = LayerNorm.Config()  # of the features
 
-    config: Config
     reads: ClassVar[type] = Pixels
 
     def __init__(self, config: Config, source: Input) -> None:

@@ -172,7 +172,7 @@ def _language_pass(
     of its tokens' rows. Models without attention (recurrent networks, windows of words)
     have no map.
     """
-    ids = task.ids_of(source + (target or ""))
+    ids = task.tokenizer.encode_lines(source + (target or ""))
     limit = task.reach(model)
     notes = []
     if limit is not None and len(ids) >= limit:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, TextSides, Tokenizer
 from foveate.decode.beam import another
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Module, SearchRequest, Source
-from foveate.decode.search import DecodingBatch, Search
+from foveate.decode.search import Search
 from foveate.errors import UserError
 from foveate.tasks.base import AnyTask, Batch, DecoderBatch, Task
 

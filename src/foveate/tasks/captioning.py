@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.tokenizer import PAD, UNK, Tokenizer, WordTokenizer
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Engine, Picture, SearchRequest
-from foveate.decode.search import DecodingBatch, Search, token_log_probabilities
+from foveate.decode.search import Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.normalizers import choices
 from foveate.nn.spec import Tokens

@@ -158,10 +158,7 @@ class TorchEngine(Engine):
         sources = [ids[: room.source] if isinstance(ids, list) else ids for ids in sources]
         for batch in task.decoding_batches(self.model, sources, request):
             constraints = replace(constraints, longest=room.left(max(batch.lengths)))
-            outputs = search(
-                batch.steps, batch.lengths, task.start, end, batch.places, constraints,
-                batch.vocabulary,
-            )  # fmt: skip
+            outputs = search(batch, task.start, end, constraints)
             ranked = [search.decide(each, task.text_of)[: request.num] for each in outputs]
             yield Result(batch.places, ranked)
 
@@ -187,10 +184,7 @@ class TorchEngine(Engine):
         search, constraints = built(request, task.output_tokenizer)
         end = task.end if request.end is None else request.end
         for batch in task.decoding_batches(self.model, [source], request):
-            (outputs,) = yield from search.positions(
-                batch.steps, batch.lengths, task.start, end, batch.places, constraints,
-                batch.vocabulary,
-            )  # fmt: skip
+            (outputs,) = yield from search.positions(batch, task.start, end, constraints)
             return [search.decide(outputs, task.text_of)[: request.num]]
         return [[]]
 

@@ -59,7 +59,6 @@ class PictureTask(Task[Batch]):
         augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
 
     reads = "picture"
-    config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
@@ -179,7 +178,6 @@ class ImageClassification(PictureTask[PictureBatch], Classifies):
 
     figures = FIGURES
     gives = "label"
-    config: Config
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels(folder)

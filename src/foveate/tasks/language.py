@@ -30,9 +30,10 @@ from foveate.data.corpus import (
 from foveate.data.text import portions, taken
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer, lines_of
 from foveate.decode.beam import another
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample as Sampling
-from foveate.decode.search import DecodingBatch, Search, log_mean, token_log_probabilities
+from foveate.decode.search import Search, log_mean, token_log_probabilities
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import DecoderState
@@ -169,21 +170,19 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         lines = []
         for split in SPLITS:
             with contextlib.suppress(DataError):  # a run may do without validation and test
-                lines.append(self._described(split))
+                stream = self.stream_of(split)
+                unknown = np.mean(stream.ids == UNK)
+                lines.append(
+                    f"{split}: {len(stream.text.lines):,} lines, "
+                    f"{stream.text.characters:,} characters, {len(stream):,} tokens with the ends "
+                    f"of lines, {100 * unknown:.2g} % unknown"
+                )
         count, config = len(self.lengths("train")), self.config
         after = f", each after {config.context} of context" if config.context else ""
         lines.append(f"an epoch: {count:,} blocks of {config.block_length} tokens{after}")
         kind, size = config.tokenizer.kind, self.tokenizer.vocab_size
         there = len(self.text("train").lines)
         return [*lines, vocabulary_line(self.data, f"{size:,} {kind}", there, "lines")]
-
-    def _described(self, split: str) -> str:
-        stream = self.stream_of(split)
-        unknown = np.mean(stream.ids == UNK)
-        return (
-            f"{split}: {len(stream.text.lines):,} lines, {stream.text.characters:,} characters, "
-            f"{len(stream):,} tokens with the ends of lines, {100 * unknown:.2g} % unknown"
-        )
 
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.tokenizer.vocab_size))
@@ -247,7 +246,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         return another(own, kind, {"max_ratio": 0.0, "max_extra": LENGTH} | fields)
 
     def prefix_ids(self, text: str) -> list[int]:
-        return self.ids_of(text)
+        return self.tokenizer.encode_lines(text)
 
     def token_text(self, ids: Sequence[int], token: int) -> str:
         return self.tokenizer.line_end if token == EOS else super().token_text(ids, token)
@@ -263,16 +262,12 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         constant = all(each.decoder.constant_memory for each in members_of(model))
         return None if constant else self.config.block_length
 
-    def ids_of(self, text: str) -> list[int]:
-        """The ids of a text of any number of lines, an end of line between each two."""
-        return self.tokenizer.encode_lines(text)
-
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of some ids."""
         return self.tokenizer.decode_lines(ids)
 
     def encode(self, inputs: Sequence[str]) -> list[list[int]]:
-        return [self.ids_of(text) for text in inputs]
+        return list(map(self.tokenizer.encode_lines, inputs))
 
     def decoding_batches(
         self, model: LanguageModel, sources: Sequence[list[int]], request: SearchRequest
@@ -296,7 +291,7 @@ class Language(OneTokenizer, Vocabulary[Tensor], Generates[str]):
         places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
         pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
-        prompts = [self.ids_of(start) for start in starts]
+        prompts = self.encode(starts)
         outputs = TorchEngine(self, model).outputs(prompts, SearchRequest(config.build()))
         added = self.tokenizer.added
         return [

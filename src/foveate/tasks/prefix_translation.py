@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from foveate.data.batches import pad
 from foveate.data.text import portions
 from foveate.data.tokenizer import BOS, EOS, PAD
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import DecodingBatch, token_log_probabilities
+from foveate.decode.search import token_log_probabilities
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
@@ -69,7 +70,6 @@ class PrefixTranslation(TextToText[PrefixBatch]):
             return joint
 
     own_outputs = True
-    config: Config
 
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
         return super().sizes(sources, targets).sum(axis=1, keepdims=True).astype(np.int32)

@@ -50,8 +50,8 @@ class Summarisation(Translation):
                 raise UserError("summarisation copies words: it needs joint = true")
             return self
 
-    config: Config
     never = (UNK,)
+    sides_type = CopyingSides
 
     def build(self, model: Model.Config) -> nn.Module:
         built = super().build(model)
@@ -61,11 +61,6 @@ class Summarisation(Translation):
                 'model = "pointer_generator" or "see-2017", or task = "translation"'
             )
         return built
-
-    @property
-    def sides(self) -> TextSides:
-        source, target = self.tokenizers
-        return CopyingSides(source, target, self.data.format, self.data.max_length)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         if self.source_tokenizer.noisy:  # pieces of words, which lack none

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Memory, Writer
 from foveate.nn.context import DecoderState
@@ -40,7 +40,7 @@ class Predictions:
         return (positions < self.prompt).expand(inputs.shape[:2])
 
 
-class TeacherForcing(Configurable, ABC):
+class TeacherForcing(FromConfig, ABC):
     """Chooses what is read where ``inputs`` (B, T, …) are the true ones.
 
     One choice for all that write: decoders of tokens, and forecasters that read their own rows. The
@@ -50,9 +50,6 @@ class TeacherForcing(Configurable, ABC):
 
     class Config(BaseConfig, family="teacher_forcing"):
         """The kind of choice."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
     @abstractmethod
     def read(self, own: Predictions, inputs: Tensor, step: int) -> Tensor:
@@ -73,14 +70,11 @@ class OwnOutput(TeacherForcing, kind="own"):
         return autoregressive(own, inputs, own.fixed(inputs), "greedy")
 
 
-class SamplingSchedule(Configurable, ABC):
+class SamplingSchedule(FromConfig, ABC):
     """ε(i), the probability that the true token is read at step i."""
 
     class Config(BaseConfig, family="sampling_schedule"):
         """The schedule of ε."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
     @abstractmethod
     def epsilon(self, step: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pydantic
@@ -162,6 +162,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
 
     figures = ("loss", "perplexity", *(name for name in METRICS if name not in SLOW))
     config: Config
+    sides_type: ClassVar[type[TextSides]] = TextSides
     folder = Path()  # of the run, from `prepare` or `restore`
     tokenizers: tuple[Tokenizer, ...] = ()  # of sources and of targets, from there too
 
@@ -227,7 +228,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     @property
     def sides(self) -> TextSides:
         source, target = self.tokenizers
-        return TextSides(source, target, self.data.format, self.data.max_length)
+        return self.sides_type(source, target, self.data.format, self.data.max_length)
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         return {"source": self.source_tokenizer, "target": self.target_tokenizer}

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.batches import sorted_batches, source_batch
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import DecodingBatch, token_log_probabilities
+from foveate.decode.search import token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.spec import Tokens
 from foveate.tasks.abilities import Aligns
@@ -31,7 +32,6 @@ class Translation(TextToText[TextBatch], Aligns):
     class Config(TextToText.Config, kind="translation"):
         """The pairs and their tokenizers."""
 
-    config: Config
     own_outputs = True
     never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds
 

@@ -197,6 +197,6 @@ def reading(run: Run, text: str) -> tuple[Tensor, list[str]]:
     Raises `ConfigError` for a run of another task.
     """
     task = run.need(Language, "read a text as a language model does")
-    ids: list[int] = [task.start, *task.ids_of(text)]
+    ids: list[int] = [task.start, *task.tokenizer.encode_lines(text)]
     labels = [task.name_of(i) if i in (BOS, EOS) else task.tokenizer.decode([i]) for i in ids]
     return torch.tensor([ids], device=run.model.output.weight.device), labels

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from foveate.config import Config
-from foveate.decode.constraints import FREE
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search, result_of
-from foveate.measure.laws.trial import ANY, Counterexample, Trial, law, meaning_of, number
+from foveate.measure.laws.trial import ANY, Trial, law, meaning_of, number, require
 
 START, A, B, C, END = 9, 0, 1, 2, 3
 NAMES = "ABC"
@@ -70,7 +70,8 @@ def _find(
 ) -> list[list[Hypothesis]]:
     limits = {"max_ratio": 0.0, "max_extra": trial.sizes.length}
     search: Search = config.model_copy(update=limits).build()
-    return search(Tables(tables), [trial.sizes.rows] * len(tables), START, END, rows)
+    lengths, places = [trial.sizes.rows] * len(tables), rows or range(len(tables))
+    return search(DecodingBatch(places, Tables(tables), lengths), START, END)
 
 
 def _tables(trial: Trial) -> list[Table]:
@@ -107,15 +108,12 @@ def scores_outputs(trial: Trial) -> None:
         for hypothesis in hypotheses:
             output = _tokens(hypothesis)
             expected, value = log_p(table, output), hypothesis.log_probability
-            if not abs(value - expected) <= 1e-3:
-                raise Counterexample(
-                    f"the log-probability of {_spell(output)} is {number(value)}, but its tokens' "
-                    f"log p sum to {number(expected)}",
-                    shown,
-                )
+            why = f"the log-probability of {_spell(output)} is {number(value)}, but its tokens' "
+            why += f"log p sum to {number(expected)}"
+            require(abs(value - expected) <= 1e-3, why, shown)
         scores = [h.score for h in hypotheses]
-        if scores != sorted(scores, reverse=True):
-            raise Counterexample("the outputs do not stand best first", shown)
+        best_first = scores == sorted(scores, reverse=True)
+        require(best_first, "the outputs do not stand best first", shown)
 
 
 @law("every source has an output, none with an end inside or past the limit", "search")
@@ -124,15 +122,14 @@ def keeps_limits(trial: Trial) -> None:
     tables, limit = _tables(trial), trial.sizes.length
     for table, hypotheses in zip(tables, _find(trial, trial.config, tables), strict=True):
         shown = _shown(table, hypotheses)
-        if not hypotheses:
-            raise Counterexample("a source has no output", shown)
+        require(hypotheses, "a source has no output", shown)
         for hypothesis in hypotheses:
             output = _tokens(hypothesis)
-            if END in hypothesis.ids:
-                raise Counterexample(f"{_spell(output)} goes on after its end", shown)
-            if len(output) > limit or not (hypothesis.ended or len(output) == limit):
-                why = f"{_spell(output)} has {len(output)} tokens; the limit is {limit}"
-                raise Counterexample(why, shown)
+            over = END in hypothesis.ids
+            require(not over, f"{_spell(output)} goes on after its end", shown)
+            fits = len(output) == limit or (hypothesis.ended and len(output) < limit)
+            why = f"{_spell(output)} has {len(output)} tokens; the limit is {limit}"
+            require(fits, why, shown)
 
 
 @law("sources of a batch do not change each other", "search")
@@ -142,10 +139,10 @@ def searches_apart(trial: Trial) -> None:
     together = _find(trial, trial.config, tables)
     for n, table in enumerate(tables):
         (alone,) = _find(trial, trial.config, [table], [n])
-        if [h.ids for h in together[n]] != [h.ids for h in alone]:
-            outputs = "\n".join(_spell(_tokens(h)) for h in alone)
-            shown = _shown(table, together[n]) | {"alone": outputs}
-            raise Counterexample(f"source {n} has another output beside others than alone", shown)
+        same = [h.ids for h in together[n]] == [h.ids for h in alone]
+        outputs = "\n".join(_spell(_tokens(h)) for h in alone)
+        shown = _shown(table, together[n]) | {"alone": outputs}
+        require(same, f"source {n} has another output beside others than alone", shown)
 
 
 class Shortlisted:
@@ -167,12 +164,10 @@ def equals_search(trial: Trial) -> None:
     tables, name = _tables(trial), trial.reference.kind
     results = (_find(trial, config, tables) for config in (trial.config, trial.reference))
     for table, own, other in zip(tables, *results, strict=True):
-        if [_tokens(h) for h in own] != [_tokens(h) for h in other]:
-            expected = "\n".join(
-                f"{_spell(_tokens(h))}: log p {number(h.log_probability)}" for h in other
-            )
-            why = f"other outputs than '{name}': {meaning_of(trial.reference)}"
-            raise Counterexample(why, _shown(table, own) | {f"'{name}' gives": expected})
+        expected = _shown(table, other)["came out"]
+        why = f"other outputs than '{name}': {meaning_of(trial.reference)}"
+        shown = _shown(table, own) | {f"'{name}' gives": expected}
+        require([_tokens(h) for h in own] == [_tokens(h) for h in other], why, shown)
 
 
 @law("outputs are the same followed and not, with and without a shortlist", "search")
@@ -191,20 +186,20 @@ def follows_search(trial: Trial) -> None:
     search: Search = trial.config.model_copy(update=limits).build()
     count = trial.sizes.rows
     tables = [without(random_table(trial.sizes.seed + 10 * n, END + 3)) for n in range(count)]
-    inputs = [count] * count, START, END
-    every, short = Tables(tables), Shortlisted(Tables(tables), vocabulary)
-    expected = search(Tables(tables), *inputs)
+
+    def batch(short: bool) -> DecodingBatch:
+        steps, few = Tables(tables), vocabulary if short else None
+        own = Shortlisted(steps, vocabulary) if short else steps
+        return DecodingBatch(range(count), own, [count] * count, few)
+
+    expected = search(batch(False), START, END)
     others = {
-        "followed": result_of(search.positions(every, *inputs)),
-        "with a shortlist": search(
-            Shortlisted(Tables(tables), vocabulary), *inputs, None, FREE, vocabulary
-        ),
-        "with a shortlist, followed": result_of(
-            search.positions(short, *inputs, None, FREE, vocabulary)
-        ),
+        "followed": result_of(search.positions(batch(False), START, END)),
+        "with a shortlist": search(batch(True), START, END),
+        "with a shortlist, followed": result_of(search.positions(batch(True), START, END)),
     }
     for how, outputs in others.items():
         for own, other in zip(expected, outputs, strict=True):
-            if [_tokens(h) for h in own] != [_tokens(h) for h in other]:
-                shown = {"alone": str([_tokens(h) for h in own])}
-                raise Counterexample(f"other outputs {how}: {[_tokens(h) for h in other]}", shown)
+            alone, tokens = ([_tokens(h) for h in each] for each in (own, other))
+            why = f"other outputs {how}: {tokens}"
+            require(alone == tokens, why, {"alone": str(alone)})

@@ -357,9 +357,9 @@ def signs(
     """Draw which mark a language model would write after each text: a classification."""
     run = load("packaged/lm")
     task, rows = run.need(Language, "read a text as a language model does"), []
-    ends = {sign: task.ids_of(f"{texts[0]}{sign}")[-1] for sign in "?."}
+    ends = {sign: task.tokenizer.encode_lines(f"{texts[0]}{sign}")[-1] for sign in "?."}
     for text in texts:
-        ids = torch.tensor([[EOS, *task.ids_of(text)]])
+        ids = torch.tensor([[EOS, *task.tokenizer.encode_lines(text)]])
         p = run.model.logits(run.model.decode(ids)[:, -1]).softmax(-1)[0]
         rows.append([p[i].item() for i in ends.values()])
     question, statement = np.array(rows).T

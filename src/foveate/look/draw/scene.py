@@ -36,7 +36,8 @@ class SceneNode(DrawingPart):
     """A box at its place, what it computes (``detail``), and when it is drawn.
 
     ``texts`` are the numbers in it, line by line, ``level`` is how strongly it is filled, from 0
-    to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
+    to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn
+    at the stops that show this tag, others at all of them.
     """
 
     name: str

@@ -75,12 +75,14 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts?.length ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
     const group = s("g", { class: `fv-node fv-${node.form}${hue(node.hue)}`, "data-name": node.name, click: () => { tell(node); } }, shape, ...texts);
     drawn.set(node, { group, texts });
+    lighten(group, node); // before it is seen: what is hidden does not fade away
     layers[isGroup ? 0 : 2].append(group);
   };
   const addEdge = (edge: SceneEdge) => {
     const path = s("path", { d: pathOf(edge), class: `fv-edge-line${edge.weight === null ? "" : " fv-arc"}${hue(edge.hue)}`, ...(edge.weight === null ? { "marker-end": `url(#${mark})` } : {}) });
     if (edge.weight !== null) path.style.setProperty("--weight", String(edge.weight));
     lines.push({ edge, path });
+    lighten(path, edge);
     layers[1].append(path);
   };
   const tell = ({ name, label, detail }: Inner) => { if (detail.length) caption.textContent = `${label || name}: ${detail.join(" · ")}`; };

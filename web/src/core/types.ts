@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of f3af5d821de75ad2.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 8d13a303d14d27bc.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 19f0a3415300a780.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of f5161273b6f4f4de.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -41,7 +41,7 @@ class SceneNode(DrawingPart):
     """
 
     name: str
-    label: Label = ""
+    label: Text = ""
     form: Literal["box", "group", "word", "label", "plus", "frame"] = "box"
     box: Box
     hue: int | None = None

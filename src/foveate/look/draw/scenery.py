@@ -161,7 +161,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
-        for kind, top, texts in (("reads", WORDS, words), ("writes", 0.0, written)):
+        for kind, top, texts in (("reads", WORDS, words), ("writes", -6.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
@@ -437,7 +437,8 @@ class _Scene(SceneMaker):
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, h), name = word.box, f"{word.name} loss"
-            self.node(name, f"{loss:.2f}", (x, y + 32, w, 34), form="label", tag="back")
+            box = (x + w / 2 - 34, y + 38, 68, 36)
+            self.node(name, f"{loss:.2f}", box, form="label", tag="back")
             if loss > log(2):
                 box = (x, y + 2, w, h - 4)
                 self.node(f"{name} frame", "", box, form="frame", hue=1, tag="back")

@@ -49,7 +49,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
   if (values.has("state")) cell();
-  else if (!values.has("weights")) positions();
+  else if (!panel.columns.length) positions();
   else {
     heads();
     if (values.has("query") && values.has("key")) numbers();

@@ -65,6 +65,7 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
+POOLED = "value", "weights", "context", "logits", "softmax"
 WIDEST = 24  # letters of an equation beside the numbers that it gives
 
 
@@ -363,6 +364,9 @@ class _Scene(SceneMaker):
             if f.block in blocks and f.values.ndim == 3 and f.name != "residual sum"
         }
         before = self.film[min(own)].reads
+        if pools := "weights" in own.values():  # an attention whose one query is learned
+            pooled = [each for each in own.items() if each[1] in POOLED]
+            own, before = dict(sorted(pooled, key=lambda each: each[1] != "value")), ()
         names = {k: "x" for k in before if len(before) == 1 and k not in own} | own
         stages = {name: self.film[k] for k, name in names.items()}
         values, tokens = {n: f.values for n, f in stages.items()}, dict[str, list[list[str]]]()
@@ -373,6 +377,10 @@ class _Scene(SceneMaker):
                 values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
                 tokens = {output: [[_plain(token(i)) for i in best] for best in order.tolist()]}
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
+        if pools:
+            values["weights"] = values["weights"].swapaxes(1, 2)
+            reads |= {"weights": ["value"], "context": ["weights"]}
+            reads["logits"] = ["context"]
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
@@ -382,7 +390,7 @@ class _Scene(SceneMaker):
         text = text if len(text) < LONG else " → ".join(own.values())
         block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
         layer = "" if block.layer is None else f", layer {block.layer}"
-        text = f"{spoken.capitalize()}{layer}: {text}, the same at each position."
+        text = f"{spoken.capitalize()}{layer}: {text}{', the same at each position' * (not pools)}."
         self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."

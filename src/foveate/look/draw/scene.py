@@ -168,10 +168,12 @@ class SceneMaker:
         fields = {"name": name, "caption": caption, "shows": shows, **more}
         self.stops.append(SceneStop.model_validate(fields))
 
-    def drawing(self, title: str, stops: list[SceneStop] | None = None) -> SceneDrawing:
+    def drawing(
+        self, title: str, stops: list[SceneStop] | None = None, caption: str = ""
+    ) -> SceneDrawing:
         """Return the drawing, of some of the stops."""
         return SceneDrawing(
-            title=title, nodes=self.nodes, edges=self.edges, panels=self.panels,
+            title=title, caption=caption, nodes=self.nodes, edges=self.edges, panels=self.panels,
             stops=self.stops if stops is None else stops, notes=self.notes,
         )  # fmt: skip
 

@@ -125,7 +125,8 @@ def block(
         made.branch(700, "post-norm", "norm(x + f(x))", False)
         text = "Pre-norm: nothing but sums on the way up. Post-norm (2017): each sum is normalised."
         made.stop("order", text, ["stream"])
-    return made.drawing(f"A layer in small numbers: {part}", made.stops[::-1])  # all of it first
+    stops, caption = made.stops[::-1], "Inputs and matrices are random, with one digit."
+    return made.drawing(f"A layer in small numbers: {part}", stops, caption)  # all of it first
 
 
 def _norms(made: Chalkboard, x: Tensor) -> None:

@@ -112,8 +112,11 @@ def _valued(name: str, scope: Scope) -> Values:
 
 
 def _times(left: Values, right: Values) -> Values:
-    """A product without a sign: of a matrix with what follows it, else element by element."""
-    return left @ right if np.ndim(left) == 2 and np.ndim(right) else left * right
+    """A product without a sign: of a matrix with what follows it, of a row with a matrix, else
+    element by element.
+    """
+    of_matrices = np.ndim(left) == 2 and np.ndim(right) or (np.ndim(left), np.ndim(right)) == (1, 2)
+    return left @ right if of_matrices else left * right
 
 
 class Reader:

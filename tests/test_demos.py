@@ -4,7 +4,9 @@ import json
 import math
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,11 +19,12 @@ from foveate.look.draw.charts import LinesDrawing
 from foveate.look.draw.interactive import InteractiveDrawing
 from foveate.look.draw.kinds import groups_of
 from foveate.look.draw.lanes import LanesDrawing
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing
 from foveate.look.draw.sheets import SheetGrid
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.look.views.demos.formulas import SCORES, entmax
-from foveate.look.views.demos.layer import PARTS
+from foveate.look.views.demos.layer import Part
 from foveate.look.views.demos.text import LINEAGE
 from foveate.nn.normalizers import Entmax15, Sparsemax
 from foveate.nn.scores import Softmax
@@ -109,26 +112,65 @@ def test_a_lookup_mixes_picks_and_refuses_a_key_that_does_not_exist() -> None:
         DEMOS["lookup"].draw({"key": 5})
 
 
-def test_a_layer_in_small_numbers_is_the_one_that_the_matrices_give() -> None:
-    def numbers(part: str, **values: object) -> list[np.ndarray]:
-        return [s.values.array for s in sheets("block", part=part, **values).sheets]
+def written(drawn: object, name: str) -> float:
+    """The number in a box of a scene."""
+    assert isinstance(drawn, SceneDrawing)
+    [text] = next(node.texts for node in drawn.nodes if node.name == name)
+    return float(text.replace("−", "-") or 0)
 
-    by_row, by_column = numbers("norm")
-    np.testing.assert_allclose(by_row[:, 3:], [[0, 1]] * 3, atol=1e-3)
-    np.testing.assert_allclose(by_column[3:], [[0] * 3, [1] * 3], atol=1e-3)
-    x, inner, rectified, _ = numbers("feed-forward")
-    np.testing.assert_allclose(rectified, inner.clip(min=0))
-    _, inner, bent, _ = numbers("feed-forward", activation="gelu")
+
+def board(line: int, place: int, rows: int, columns: int, **values: object) -> np.ndarray:
+    """A matrix on the board of `block`, as its boxes say."""
+    drawn, cells = DEMOS["block"].draw(values), np.ndindex(rows, columns)
+    numbers = [written(drawn, f"line {line} {place} {row} {column}") for row, column in cells]
+    return np.reshape(numbers, (rows, columns))
+
+
+def test_a_layer_in_small_numbers_is_the_one_that_the_matrices_give() -> None:
+    x, by_row = (board(0, place, 3, 3, part="norm") for place in (0, 6))
+    expected = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+    np.testing.assert_allclose(by_row, expected, atol=0.006)
+    by_column = board(1, 6, 3, 3, part="norm")
+    np.testing.assert_allclose(by_column, (x - x.mean(0)) / x.std(0), atol=0.006)
     normal = np.vectorize(lambda v: 0.5 * (1 + math.erf(v / 2**0.5)))
-    np.testing.assert_allclose(bent, inner * normal(inner), atol=1e-6)
-    x, added, dropped, total = numbers("dropout")
-    assert {*np.round(dropped / added, 3).ravel().tolist()} == {0, 2}
+    for kind, f in (("relu", lambda z: z.clip(min=0)), ("gelu", lambda z: z * normal(z))):
+        numbers = partial(board, activation=kind)
+        x, weight, bias = numbers(0, 0, 3, 3), numbers(0, 2, 3, 4), numbers(0, 4, 1, 4)
+        z = numbers(0, 6, 3, 4)
+        np.testing.assert_allclose(z, x @ weight + bias, atol=0.006)
+        a, weight, bias = numbers(1, 0, 3, 4), numbers(1, 2, 4, 3), numbers(1, 4, 1, 3)
+        np.testing.assert_allclose(a, f(z), atol=0.01)
+        np.testing.assert_allclose(numbers(1, 6, 3, 3), a @ weight + bias, atol=0.06)
+    changed, dropped = (board(0, place, 3, 3, part="dropout") for place in (0, 2))
+    total, x = (board(1, place, 3, 3, part="dropout") for place in (4, 0))
+    assert {*np.round(dropped[changed != 0] / changed[changed != 0], 3).tolist()} == {0, 2}
     np.testing.assert_allclose(total - dropped, x, atol=1e-6)
+
+
+def test_four_steps_of_attention_can_be_computed_again_from_what_is_written() -> None:
+    numbers = partial(board, part="attention")
+    states, state, score = numbers(0, 0, 3, 2), numbers(0, 2, 1, 2), numbers(0, 4, 3, 1)
+    np.testing.assert_allclose(score, states @ state.T)
+    weights = np.exp(score) / np.exp(score).sum()
+    np.testing.assert_allclose(numbers(1, 0, 3, 1), weights, atol=0.006)
+    np.testing.assert_allclose(numbers(1, 4, 1, 2), weights.T @ states, atol=0.006)
+    np.testing.assert_allclose(numbers(1, 6, 1, 4)[:, 2:], state)
+
+
+@pytest.mark.parametrize("part", get_args(Part))
+def test_a_part_of_a_layer_opens_on_all_of_it_within_the_picture(part: str) -> None:
+    drawn = DEMOS["block"].draw({"part": part})
+    assert isinstance(drawn, SceneDrawing)
+    for node in drawn.nodes:
+        x, y, wide, high = node.box
+        assert x >= 0 and y >= 0 and x + wide <= WIDE + 0.01 and y + high <= HIGH + 0.01, node.name
+    parts = {" ".join(node.name.split()[:2]) for node in drawn.nodes}
+    assert part == "order" or {*drawn.stops[0].lit} == parts
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [*(("block", {"part": part}) for part in PARTS), ("mixing", {}), ("weights", {}), ("leak", {})],
+    [("mixing", {}), ("weights", {}), ("leak", {})],
 )
 def test_sheets_of_numbers_on_one_slide_share_a_colour_scale(name: str, options: dict) -> None:
     assert len({(each.least, each.most) for each in sheets(name, **options).sheets}) == 1
@@ -143,18 +185,19 @@ def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
 
 
 def test_layers_outputs_and_heads_of_an_unrolled_network() -> None:
-    def columns(**values: object) -> dict[str, list[float]]:
-        return {name: x.tolist() for name, x in DEMOS["rnn"].draw(values).arrays().items()}
+    def row(name: str, **values: object) -> list[float]:
+        drawn = DEMOS["rnn"].draw(values)
+        return [written(drawn, f"step {step} {name}") for step in range(1, 6)]
 
-    states = columns()["h = tanh(sum)"]
-    made = columns(c=0.5, output="sigmoid", head=3.0)
-    given = [1 / (1 + math.exp(-(2 * h + 0.5))) for h in states]
-    assert made["o = sigmoid(V h + c)"] == pytest.approx(given, abs=1e-3)
-    assert made["y = 3 o"] == pytest.approx([3 * o for o in given], abs=1e-3)
-    stacked = columns(w=[1.5, 1.0], u=[0.8, 0.5])
-    above, below = ([*zip(*stacked.values(), strict=True)][k::2] for k in (1, 0))
-    assert [row[7] for row in below] == states == [row[2] for row in above]  # h of 1 is x of 2
-    assert above[1][7] == pytest.approx(math.tanh(states[1] + 0.5 * above[0][7]), abs=1e-3)
+    states = row("h_t")
+    made: dict[str, object] = {"c": 0.5, "output": "sigmoid", "head": 3.0}
+    outputs = [1 / (1 + math.exp(-(2 * h + 0.5))) for h in states]
+    assert row("o_t", **made) == pytest.approx(outputs, abs=2e-3)
+    assert row("y_t", **made) == pytest.approx([3 * o for o in outputs], abs=5e-3)
+    stacked: dict[str, object] = {"w": [1.5, 1.0], "u": [0.8, 0.5]}
+    assert row("h_t^1", **stacked) == states
+    above = row("h_t^2", **stacked)
+    assert above[1] == pytest.approx(math.tanh(states[1] + 0.5 * above[0]), abs=2e-3)
     with pytest.raises(ValueError, match="2 --w but 1 --u"):
         DEMOS["rnn"].draw({"w": [1, 2]})
 
@@ -287,8 +330,9 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
     drawn = DEMOS["paths"].draw({"length": 16, "of": ["steps"]})
     assert [each.title for each in drawn.drawings()] == ["serial steps"]
     apart = DEMOS["rnn"].draw({"inputs": [1.0, 0.0, 1.0], "u": [0.0]})
-    assert isinstance(apart, TableDrawing)
-    assert apart.rows[0][1:] == apart.rows[2][1:] and "without recurrence" in apart.title
+    assert isinstance(apart, SceneDrawing) and not any(" on" in edge.name for edge in apart.edges)
+    hues = [node.hue for node in apart.nodes if node.name.endswith("h_t") and node.texts]
+    assert hues[1:] == [0, 1, 0] and "Equal inputs, equal states" in apart.stops[0].caption
 
 
 def test_masks_hide_the_future() -> None:
@@ -378,22 +422,6 @@ def test_help_loads_no_torch() -> None:
     code = "import sys; sys.argv[1:] = ['demo', '--help']; from foveate.cli import main\n"
     code += "try: main()\nexcept SystemExit: sys.exit(int('torch' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
-
-
-def test_a_step_of_a_typed_table(tmp_path: Path) -> None:
-    file = tmp_path / "table.toml"
-    file.write_text(
-        "query = [1.0, 0.0]\nkeys = [[4.0, 0.0], [0.0, 1.0]]\nvalues = [[3.0], [5.0]]\n"
-    )
-    soft = find("step").draw({"file": file, "scaled": False}).arrays()
-    weights = np.exp([4.0, 0.0]) / np.exp([4.0, 0.0]).sum()
-    np.testing.assert_allclose(soft["weights"].ravel(), weights, rtol=1e-6)
-    np.testing.assert_allclose(soft["context"].ravel(), weights @ [3.0, 5.0], rtol=1e-6)
-    hard = find("step").draw({"file": file, "hard": True}).arrays()
-    assert hard["context"].ravel().tolist() == [3.0]
-    file.write_text("query = [1.0]\nkeys = [[1.0]]\nvalues = [[1.0], [2.0]]\n")
-    with pytest.raises(ValueError, match="as many keys as values"):
-        find("step").draw({"file": file})
 
 
 def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.stages import StepsDrawing
+from foveate.look.draw.scene import SceneDrawing, ScenePanel
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.look.views.training import film
@@ -156,39 +156,33 @@ def runs_steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return made(folder, ["captioner", "vit", "forecaster", "rnn_forecaster", "rnn"], steps=1)
 
 
-def steps(run: Run, **asked: Any) -> StepsDrawing:
-    drawing = find("steps").draw([run], Question(**asked))
-    assert isinstance(drawing, StepsDrawing)
-    return drawing
-
-
-def keys(drawing: StepsDrawing) -> list[str]:
-    return next(stage.rows for stage in drawing.stages if stage.title == "key")
+def panel(run: Run, **asked: Any) -> ScenePanel:
+    drawing = find("scene").draw([run], Question(**asked))
+    assert isinstance(drawing, SceneDrawing)
+    stop = next(stop for stop in drawing.stops if stop.name.endswith(" numbers"))
+    assert stop.panel is not None
+    return drawing.panels[stop.panel]
 
 
 def test_keys_are_cells_of_a_picture_patches_or_dates(runs_steps: dict[str, Run]) -> None:
-    caption = steps(runs_steps["captioner"], target="The square is red .")
-    assert keys(caption)[:5] == ["0,0", "0,1", "0,2", "0,3", "1,0"]
-    assert caption.frames[:2] == ["The", "square"]
-    patches = steps(runs_steps["vit"])
-    assert keys(patches)[1:3] == ["0,0", "0,1"] and patches.frames == keys(patches)
-    assert all("-" in date for date in keys(steps(runs_steps["forecaster"])))
+    caption = panel(runs_steps["captioner"], target="The square is red .", block="cross_attention")
+    assert caption.columns[:5] == ["0,0", "0,1", "0,2", "0,3", "1,0"]
+    assert caption.rows[1:3] == ["The", "square"]
+    patches = panel(runs_steps["vit"])
+    assert patches.columns[1:3] == ["0,0", "0,1"] and patches.rows == patches.columns
+    assert all("-" in date for date in panel(runs_steps["forecaster"]).columns)
 
 
 def test_steps_of_a_recurrent_forecaster_are_its_rows(runs_steps: dict[str, Run]) -> None:
-    drawing = steps(runs_steps["rnn_forecaster"])
-    assert len(drawing.frames) == 12 + 6 - 1
-    assert drawing.frames[0].startswith("2") and drawing.frames[0] < drawing.frames[-1]
-    assert drawing.stages[-1].title == "state"
-    one = steps(runs_steps["rnn_forecaster"], query=3)
-    assert drawing.frames[3] in one.text() and one.figure().axes
+    cell = panel(runs_steps["rnn_forecaster"], query=3)
+    assert len(cell.rows) == 12 + 6 - 1 and cell.row == 3 and "state" in cell.values
+    assert cell.rows[0].startswith("2") and cell.rows[0] < cell.rows[-1]
 
 
-def test_steps_of_a_decoder_are_what_it_produces_as_rows_of_maps_are(runs_steps) -> None:
+def test_steps_of_a_decoder_say_what_it_reads_and_what_it_writes(runs_steps) -> None:
     asked: dict[str, str] = {"text": "the dog sat", "target": "le chien"}
-    attention = steps(runs_steps["rnn"], block="cross_attention", **asked)
-    cells = steps(runs_steps["rnn"], block="decoder.cells", **asked)
-    assert attention.frames == cells.frames == [*asked["target"].split(), "</s>"]
-    read = steps(runs_steps["rnn"], block="encoder.stack.cell", **asked).frames
-    assert read == [*asked["text"].split(), "</s>"]
-    assert "labelled with the token that they produce" in " ".join(cells.text().split())
+    attention = panel(runs_steps["rnn"], block="cross_attention", **asked)
+    assert attention.rows == ["<s>", *asked["target"].split()]
+    written = [word for [word] in attention.tokens["writes"]]
+    assert written == [*asked["target"].split(), "</s>"]
+    assert attention.letters["own"] == "s_{t−1}" and attention.letters["v"] == "h_i"

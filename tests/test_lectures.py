@@ -142,9 +142,9 @@ def test_the_studio_draws_what_the_command_draws(lecture, number, step, asked, c
 
 
 def test_a_command_of_a_step_may_have_any_option() -> None:
-    name, _, options = parsed("foveate demo step --hard --no-scaled --temperature 0.5")
-    given = {"hard": True, "scaled": False, "temperature": 0.5}
-    assert name == "step" and options.model_dump(exclude_unset=True) == given
+    name, _, options = parsed("foveate demo block --part dropout --drop 0.25")
+    given = {"part": "dropout", "drop": 0.25}
+    assert name == "block" and options.model_dump(exclude_unset=True) == given
     given = "foveate look picture runs/vit 3 --silence a:0 --silence b:1 --words"
     question = Question(image="3", silence=("a:0", "b:1"), units="words")
     assert parsed(given) == ("picture", ["vit"], question)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import foveate.engine.packed
 from foveate.config import PACKAGED
@@ -22,8 +23,8 @@ from foveate.decode.engine import best
 from foveate.engine.compiled import STAGES, CompiledSearch, Floats, Settings, _map_of
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
-from foveate.look.draw.stages import steps
 from foveate.look.edits import edit, silence
+from foveate.look.stages import attention_stages, capture_stages, joined
 from foveate.run import Run, load
 from foveate.run.pack import pack
 from piece_models import hostile, trained, wrapped
@@ -176,64 +177,67 @@ def test_maps_between_words_are_those_of_python(run: Run, script: Path, tmp_path
             assert np.abs(np.reshape(each["values"], weights.shape) - weights).max() < 1e-5, name
 
 
-def stages_in_node(
+def inside_in_node(
     script: Path, file: Path, head: int, line: str, target: str = ""
-) -> dict[str, dict[str, Any]]:
-    """The stages of a head of each attention by its name, their numbers as arrays."""
+) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """The inside of each attention by its name: its panel, and the stages as arrays."""
     names, ids = model(file).engine.attentions, model(file).tokenizers[-1].encode(target).ids
-    calls = [["steps", name, head, line, ids] for name in names]
+    calls = [["inside", name, head, line, ids] for name in names]
     drawings = in_node(script, "engine-wasm", {str(file): calls})[str(file)]
-    for stage in chain.from_iterable(each["stages"] for each in drawings):
-        numbers = np.frombuffer(base64.b64decode(stage["values"]["data"]), np.float32)
-        stage["values"] = numbers.reshape(stage["values"]["shape"])
-    return dict(zip(names, drawings, strict=True))
+    made = {}
+    for name, drawing in zip(names, drawings, strict=True):
+        [panel] = drawing["panels"]
+        assert (panel["node"], panel["head"]) == (name, head)
+        stages = {
+            stage: np.frombuffer(base64.b64decode(values["data"]), np.float32).reshape(
+                values["shape"]
+            )
+            for stage, values in panel["values"].items()
+        }
+        made[name] = panel, stages
+    return made
 
 
 @pytest.mark.parametrize("name", ["", "rnn", "lm", "kinds-of-sentences"])
-def test_the_steps_of_a_head_are_those_of_pytorch(run, script, tmp_path, name) -> None:
-    """Each stage that both have; what a page hides, −∞, is not compared."""
+def test_the_inside_of_an_attention_is_that_of_pytorch(run, script, tmp_path, name) -> None:
+    """Each stage; what a page hides, −∞, is not compared."""
     own_run = load(PACKAGED / name) if name else run
     line, *target = PAIRS[0][: 1 if name in ("lm", "kinds-of-sentences") else 2]
     head, forced = 0 if name else 1, own_run.forced(line, *target)
     file = pack(own_run, tmp_path / "run.safetensors")
-    for attention, own in stages_in_node(script, file, head, line, *target).items():
-        right = steps(forced, attention, head=head)
-        expected = {stage.title: stage for stage in right.stages}
-        assert (own["title"], own["frames"]) == (right.title, right.frames)
-        missing = set(expected) - {stage["title"] for stage in own["stages"]}
-        assert missing <= {"mask", "masked score", "tanh layer"}
-        for stage in own["stages"]:
-            other, values = expected[stage["title"]], stage["values"]
-            assert values.shape == other.values.array.shape, (attention, stage["title"])
-            seen, largest = np.isfinite(values), max(1, np.abs(other.values.array).max())
-            apart = np.abs(values - other.values.array)[seen].max() / largest
-            assert apart < 1e-5, (attention, stage["title"])
-            labels = other.rows, other.columns, other.across
-            assert (stage["rows"], stage["columns"], stage["across"]) == labels
+    for attention, (panel, own) in inside_in_node(script, file, head, line, *target).items():
+        module = own_run.model.get_submodule(attention)
+        with torch.inference_mode(), capture_stages(module) as calls:
+            forced.run()
+        for number in range(module.num_heads):
+            stages = attention_stages(module, calls, number, forced.row)
+            right = {stage.name: stage.values for stage in stages}
+            for stage, values in own.items():
+                mine, other = values[min(number, len(values) - 1)], right[stage]
+                other = other[: mine.shape[0]]  # no padding
+                seen, largest = np.isfinite(mine), max(1, np.abs(other).max())
+                assert np.abs(mine - other)[seen].max() / largest < 1e-5, (attention, stage)
+        weights = calls["weights"].values
+        labels = forced.label({attention: joined("weights", weights)[forced.row].numpy()}, "tokens")
+        assert (panel["rows"], panel["columns"]) == labels.labels(attention)
 
 
-def test_the_steps_of_int8_are_those_of_the_engine(run: Run, script: Path, tmp_path: Path) -> None:
+def test_the_inside_in_int8_is_that_of_the_engine(run: Run, script: Path, tmp_path: Path) -> None:
     """Whose sums of int8 PyTorch does not have: inputs of a map are rounded too."""
     file = pack(run, tmp_path / "run.safetensors", "int8")
-    drawings, (reads, writes) = stages_in_node(script, file, 0, *PAIRS[0]), model(file).tokenizers
+    drawings, (reads, writes) = inside_in_node(script, file, 0, *PAIRS[0]), model(file).tokenizers
     sides = zip((reads, writes), PAIRS[0], strict=True)
     source, target = ([*tokenizer.encode(text).ids, EOS] for tokenizer, text in sides)
     search = CompiledSearch(model(file).engine.compiled, Settings(BOS, EOS))
     forced = partial(search.log_probabilities, source, target)
-    for number, (name, own) in enumerate(drawings.items()):
-        for stage in own["stages"]:
-            if stage["title"] not in STAGES:
-                assert float(stage["origin"].rpartition(" ")[2]) < 0.02, (name, stage["title"])
-                continue
-            [flat] = search.stages([(number, stage["title"])], forced)
-            if stage["title"] in ("score", "weights"):
-                right = _map_of(name, flat, len(source), len(target))[0][:, None]
+    for number, (name, (_, own)) in enumerate(drawings.items()):
+        for stage, values in own.items():
+            [flat] = search.stages([(number, stage)], forced)
+            if stage in ("score", "weights"):
+                right = _map_of(name, flat, len(source), len(target))
             else:
-                right = flat.reshape(stage["values"].size // stage["values"].shape[-1], -1)[
-                    :, : stage["values"].shape[-1]
-                ]
-            values = stage["values"].reshape(right.shape)
-            assert np.abs(values - right)[np.isfinite(values)].max() < 1e-3, (name, stage["title"])
+                right = flat.reshape(values.shape[1], -1, values.shape[2]).swapaxes(0, 1)
+            assert np.abs(values - right)[np.isfinite(values)].max() < 1e-3, (name, stage)
 
 
 def test_the_likely_tokens_have_the_probabilities_of_python(script: Path) -> None:

@@ -56,7 +56,7 @@ def rows(lecture: Lecture, before: list[Row]) -> list[Row]:
 
 
 def play(page: Any, address: str, row: Row, out: Path, end: str) -> None:
-    """Take the picture of a slide, the stages of a walk all in place, and measure it."""
+    """Take the picture of a slide as it opens, and measure it."""
     width = page.viewport_size["width"]
     page.goto(f"{address}#/lecture/{row['lecture']}/{row['step']}")
     page.wait_for_function(
@@ -66,9 +66,6 @@ def play(page: Any, address: str, row: Row, out: Path, end: str) -> None:
         '[data-testid="lecture"]:is([data-status="done"], [data-status="failed"])',
         timeout=LONGEST,
     )
-    page.wait_for_timeout(200)
-    for _ in range(page.locator(".stage .fv-later").count()):
-        page.keyboard.press("ArrowRight")
     page.wait_for_timeout(200)
     seen = page.evaluate(MEASURES)
     missing = page.get_by_test_id("makes").count() or page.get_by_role("alert").count()

@@ -172,9 +172,6 @@ def check_stage(
         own |= {"x": x[t], "x_": x}
     if stage.name == "weights of mixtures":
         own["k_"], counts = symbols["k̃_"], {"i": counts["r"], "j": counts["r"]}
-    if stage.name == "output of the head":
-        size = attention.value_size
-        own["W_o"] = symbols["W_o"][:, -size:]
     hidden: list[int] = []
     if stage.name == "weights" and "e_" not in symbols and "α̃_" not in symbols:
         keys = visible(attention, t) if causal else range(LENGTH)
@@ -247,7 +244,7 @@ def test_normalizers(normalizer: str, causal: bool) -> None:
 
 def test_temperature() -> None:
     stages = check_attention(full(normalizer={"kind": "softmax", "temperature": 0.5}))
-    assert {"exp", "sum"} <= {stage.name for stage in stages}
+    assert "0.5" in next(stage.equation for stage in stages if stage.name == "weights")
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -373,7 +370,7 @@ def block_weights(module: nn.Module) -> dict[str, Array]:
         layers = {"W₁": "inner", "W₂": "outer", "V": "gate"}
         biases = {"W₁": "b₁", "W₂": "b₂", "V": "c"}
         parts = {s: getattr(module, name) for s, name in layers.items() if hasattr(module, name)}
-        symbols = {symbol: array(part.weight) for symbol, part in parts.items()}
+        symbols = {s: array(part.weight).T for s, part in parts.items()}  # of rows: x W₁
         own = {s: part.bias for s, part in parts.items() if part.bias is not None}
         return symbols | {biases[symbol]: array(bias) for symbol, bias in own.items()}
     if isinstance(module, Norm):

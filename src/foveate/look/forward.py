@@ -38,10 +38,7 @@ GRADIENT = "gradient of "  # prefix of the frames of a backward pass; the last o
 OF_WEIGHTS = f"{GRADIENT}weights"
 MOST = 400_000  # weighted values in a frame; with more they get no frame
 CLOSE = 1e-5  # tolerance by which values between modules are recognised
-LEFT_OUT = {  # stages of attention that only the view `steps` shows
-    *("product", "exp", "sum", "tanh layer", "unit query", "unit key", "query W"),
-    "output of the head",
-}
+LEFT_OUT = {"tanh layer", "unit query", "unit key", "query W"}  # stages of some scores alone
 STAGE_READS = {  # inputs of a stage of attention, where that is not the stage before
     "query": (),
     "key": (),

@@ -9,10 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from inspect import currentframe
-from itertools import islice
-from pathlib import Path
-from traceback import walk_stack
 
 import numpy as np
 import torch
@@ -31,10 +27,9 @@ Gates = dict[str, Tensor]  # of a cell by name, each (B, T, H), from 0 (shut) to
 # The stages of attention and of cells in the order in which they are shown.
 ATTENTION = (
     *("query", "normed query", "rotated query", "unit query", "query W", "query features", "key"),
-    *("normed key", "rotated key", "unit key", "key features", "mixed key", "product"),
-    *("tanh layer", "score", "bias", "mask", "masked score", "exp", "sum", "weights of mixtures"),
-    *("weights", "value", "mixed value", "weighted values", "context", "output of the head"),
-    "output",
+    *("normed key", "rotated key", "unit key", "key features", "mixed key", "tanh layer", "score"),
+    *("bias", "mask", "masked score", "weights of mixtures", "weights", "value", "mixed value"),
+    *("weighted values", "context", "output"),
 )
 CELLS = (
     *("input", "fed", "before", "cell before", "sum", "reset gate", "update gate", "input gate"),
@@ -45,9 +40,8 @@ AXES = {  # axes of stages of attention; "query size" for those not listed
     "key feature": ("key features",),
     "key size": ("key", "normed key", "rotated key", "unit key", "value"),
     "mixture size": ("mixed key", "mixed value"),
-    "query key": ("product", "score", "bias", "mask", "masked score", "exp", "weights"),
+    "query key": ("score", "bias", "mask", "masked score", "weights"),
     "query key size": ("tanh layer", "weighted values"),
-    "query one": ("sum",),
     "query mixture": ("weights of mixtures",),
 }
 
@@ -56,32 +50,22 @@ AXES = {  # axes of stages of attention; "query size" for those not listed
 class Stage:
     """A stage of every step: ``values`` with ``axes``, query or step first if it has one.
 
-    ``place`` is the function and the line that computed it, empty for a derived stage, whose
-    ``error`` is its largest difference from the captured stage ``leads_to``, relative to the
-    largest number there (at least 1).
+    Of a derived stage ``error`` is its largest difference from the captured stage ``leads_to``,
+    relative to the largest number there (at least 1).
     """
 
     name: str
     equation: str
     values: Array
     axes: tuple[str, ...]
-    place: str = ""
     leads_to: str = ""
     error: float = 0.0
-
-    @property
-    def origin(self) -> str:
-        """The origin of the numbers, in words."""
-        if self.place:
-            return f"captured · {self.place}"
-        return f"derived · gives {self.leads_to} to {self.error:.0e}"
 
 
 @dataclass
 class Calls:
-    """A stage's values in each call of its module, where they were computed, and their equation."""
+    """A stage's values in each call of its module, and their equation."""
 
-    place: str
     equation: str
     values: list[Tensor] = field(default_factory=list)
 
@@ -126,9 +110,7 @@ def capture_stages(module: nn.Module) -> Iterator[dict[str, Calls]]:
     stages: dict[str, Calls] = {}
 
     def record(name: str, values: Tensor, equation: str) -> None:
-        frame, line = next(islice(walk_stack(currentframe()), 2, None))  # past here and `_stage`
-        place = f"{frame.f_code.co_qualname} ({Path(frame.f_code.co_filename).name}:{line})"
-        stages.setdefault(name, Calls(place, equation)).values.append(values.detach().float().cpu())
+        stages.setdefault(name, Calls(equation)).values.append(values.detach().float().cpu())
 
     with ExitStack() as stack:
         for part in module.modules():
@@ -152,16 +134,10 @@ def attention_stages(
         axes = _axes(name)
         if axes[:2] == ("query", "key"):
             values = np.broadcast_to(values, (len(captured["query"]), *values.shape[1:]))
-        stages[name] = Stage(name, calls[name].equation, values, axes, calls[name].place)
-    for stage in _derived(module, captured, whole, head, row):
+        stages[name] = Stage(name, calls[name].equation, values, axes)
+    for stage in _derived(module, captured):
         stages[stage.name] = stage
     return _ordered(stages, ATTENTION)
-
-
-def last_of(stages: Mapping[str, Array], name: str) -> Array:
-    """Return the last stage of queries or keys before their product."""
-    names = (f"rotated {name}", f"normed {name}", name)
-    return next(stages[each] for each in names if each in stages)
 
 
 def by_rows(equation: str) -> str:
@@ -194,60 +170,27 @@ def joined(name: str, values: Sequence[Tensor]) -> Tensor:
     return joined if missing is None else joined.unsqueeze(missing)
 
 
-def _derived(
-    module: BaseAttention,
-    captured: Mapping[str, Array],
-    whole: Mapping[str, Tensor],
-    head: int,
-    row: int,
-) -> Iterator[Stage]:
+def _derived(module: BaseAttention, captured: Mapping[str, Array]) -> Iterator[Stage]:
     """Yield the stages between captured ones, each compared with the captured one it leads to."""
     double = {name: values.astype(np.float64) for name, values in captured.items()}
+    terms = {"bias": " + b_i", "mask": " + mask_i"}
+    added = [name for name in terms if name in double]
 
     def derive(name: str, equation: str, values: Array, leads_to: str, result: Array) -> Stage:
         error = _error(result, captured[leads_to])
-        return Stage(name, equation, values, _axes(name), "", leads_to, error)
+        return Stage(name, equation, values, _axes(name), leads_to, error)
 
-    if isinstance(module, Attention) and "score" in double and not module.score.gives_weights:
-        scale, score = module.score.scale, double["score"]
-        if scale is not None and scale != 1:
-            query, key = (last_of(double, name) for name in ("query", "key"))
-            product = query @ key.T
-            yield derive("product", "q · k_i", product, "score", product * scale)
-        terms = {"bias": " + b_i", "mask": " + mask_i"}
-        added = [name for name in terms if name in double]
-        score = sum((double[name] for name in added), score)
+    computes = added and "score" in double
+    if computes and isinstance(module, Attention) and not module.score.gives_weights:
+        score = sum((double[name] for name in added), double["score"])
         blind = double["weights"].max(axis=-1, keepdims=True) == 0  # every key is hidden
         score = np.where(blind, -np.inf, score)
-        if module.config.normalizer.kind == "softmax":
-            temperature: float = module.config.normalizer.tree().get("temperature", 1.0)
-            top = score.max(axis=-1, keepdims=True)
-            exp = np.exp((score - np.where(np.isfinite(top), top, 0)) / temperature)
-            total = exp.sum(axis=-1, keepdims=True)
-            weights = exp / np.where(total == 0, 1, total)
-        else:
-            rows = torch.from_numpy(score).float()
-            weights = np.where(blind, 0, module.normalizer(rows).detach().numpy())
-        if added:
-            equation = "e_i ← e_i" + "".join(terms[name] for name in added)
-            yield derive("masked score", equation, score, "weights", weights)
-        if module.config.normalizer.kind == "softmax":
-            equation = "exp(e_i − max_j e_j)"
-            if temperature != 1:
-                equation = f"exp((e_i − max_j e_j) / {temperature:.6g})"
-            yield derive("exp", equation, exp, "weights", weights)
-            yield derive("sum", f"Σ_i {equation}", total, "weights", weights)
+        rows = torch.from_numpy(score).float()
+        weights = np.where(blind, 0, module.normalizer(rows).detach().numpy())
+        equation = "e_i ← e_i" + "".join(terms[name] for name in added)
+        yield derive("masked score", equation, score, "weights", weights)
     parts = double["weights"][:, :, None] * double["value"][None]
     yield derive("weighted values", "α_i v_i", parts, "context", parts.sum(axis=1))
-    if isinstance(module.output, nn.Linear):
-        weight = module.output.weight.detach().double().cpu().numpy()
-        bias = module.output.bias
-        contexts = whole["context"][row].double().numpy()  # (H, T, V)
-        by_head = weight.reshape(len(weight), len(contexts), -1)
-        outputs = np.einsum("htv,dhv->htd", contexts, by_head)
-        output = outputs.sum(axis=0) + (0 if bias is None else bias.detach().double().cpu().numpy())
-        equation = "W_o c, of this head's columns of W_o"
-        yield derive("output of the head", equation, outputs[head], "output", output)
 
 
 def _error(result: Array, captured: Array) -> float:
@@ -307,7 +250,7 @@ def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[St
         whole = over_steps(call)
         captured[name] = whole[min(row, len(whole) - 1)].numpy()
     stages = {
-        name: Stage(name, calls[name].equation, values, ("step", "size"), calls[name].place)
+        name: Stage(name, calls[name].equation, values, ("step", "size"))
         for name, values in captured.items()
     }
     double = {name: values.astype(np.float64) for name, values in captured.items()}
@@ -325,7 +268,7 @@ def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[St
         whole = np.sum([part for _, part in derived.values()], axis=0)
         error = _error(whole, captured[leads_to])
         for name, (equation, values) in derived.items():
-            stages[name] = Stage(name, equation, values, ("step", "size"), "", leads_to, error)
+            stages[name] = Stage(name, equation, values, ("step", "size"), leads_to, error)
     return _ordered(stages, CELLS)
 
 

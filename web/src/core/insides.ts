@@ -49,7 +49,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
   if (values.has("state")) cell();
-  else if (!values.has("weights")) positions();
+  else if (!panel.columns.length) positions();
   else {
     heads();
     if (values.has("query") && values.has("key")) numbers();
@@ -93,36 +93,36 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     };
     const join = (key: string, from: Box, to: Box, stage: string, more: Partial<SceneEdge> = {}) =>
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
-    const rows: [string, number][] = [["v", 2], ["α", 140], ["e", 206], ["k", 272], ["h", 400]];
+    const rows: [string, number][] = [["v", 2], ["α", 130], ["e", 188], ["k", 246], ["h", 400]];
     for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
-    for (const [stage, y] of [["c", 2], ["q", 272], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
+    for (const [stage, y] of [["c", 2], ["q", 246], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
     put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "word", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
     const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
-    put("h note", "", boxAt(14, 150, 190, 72), "h", { form: "label", texts: note });
+    put("h note", "", boxAt(14, 140, 186, 72), "h", { form: "label", texts: note });
     const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
-    const query = cell("q own", 70, 272, vector("query", row, head), "q", { hue: 1, level: 0.25 });
+    const query = cell("q own", 70, 246, vector("query", row, head), "q", { hue: 1, level: 0.25 });
     const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
     if (own) join("q from", own, query, "q");
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, end = x + wide + (pitch - wide) / 2;
       put(`h word ${k}`, panel.columns[k]!, boxAt(x, 512, wide, 42), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
       const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 400, vector(memory, k), "h") : undefined;
-      const key = cell(`k ${k}`, x, 272, vector("key", k, head), "k", { hue: 0, level: 0.25 });
-      const score = cell(`e ${k}`, x, 206, [written(scores[k]!)], "e");
-      const weight = cell(`α ${k}`, x, 140, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
+      const key = cell(`k ${k}`, x, 246, vector("key", k, head), "k", { hue: 0, level: 0.25 });
+      const score = cell(`e ${k}`, x, 188, [written(scores[k]!)], "e");
+      const weight = cell(`α ${k}`, x, 130, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
       const value = cell(`v ${k}`, x, 2, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
       if (h) line(`v from ${k}`, [at(x + wide, 450), at(end, 450), at(end, 52), at(x + wide, 52)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
       join(`α from ${k}`, score, weight, "α");
-      const low = value[1] + value[3], bus = low + 19 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
+      const low = value[1] + value[3], bus = low + 15 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
       line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
       if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
     for (const [stage, x, matrix] of [["q", 136, "W_Q"], ["k", first + wide / 2 + 4, "W_K"]] as const)
-      if (panel.equations[stage === "q" ? "query" : "key"]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 372, 60, 28), stage, { form: "label" });
-    line("e from query", [at(194, 322), at(first - 54, 322), at(first - 54, 228), at(first - 44, 228)], "e", { hue: 1 });
+      if (panel.equations[stage === "q" ? "query" : "key"]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 354, 60, 40), stage, { form: "label" });
+    line("e from query", [at(194, 296), at(first - 54, 296), at(first - 54, 210), at(first - 44, 210)], "e", { hue: 1 });
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
@@ -149,11 +149,11 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
 
   /** All queries at once: E = Q Kᵀ / √d_k as the product of two matrices, and C = A V. */
   function products() {
-    const { head, row, rows } = panel, count = Math.min(rows.length, KEYS), few = (stage: string) => Math.min(WRITTEN, values.get(stage)!.shape[2] ?? 1);
+    const { head, row, rows } = panel, count = Math.min(rows.length, KEYS), masked = values.has("masked score") ? "masked score" : "score", few = (stage: string) => Math.min(WRITTEN, values.get(stage)!.shape[2] ?? 1);
     const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], isTurned = false, hue: number | null = null) => {
       for (let t = 0; t < size[0]; t++) for (let s = 0; s < size[1]; s++) {
         const value = rowOf(values.get(of)!, head, isTurned ? s : t)[isTurned ? t : s]!;
-        const level = of === "score" || of === "weights" ? rowOf(values.get("weights")!, head, t)[s]! : 0.25;
+        const level = of === masked || of === "weights" ? rowOf(values.get("weights")!, head, t)[s]! : 0.25;
         put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
       }
     };
@@ -166,7 +166,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     words("E", down, tall);
     grid("E", "q", "query", 130, down, 80, tall, [count, q], false, 1);
     grid("E", "k", "key", right, 40, e, 36, [q, count], true, 0);
-    grid("E", "e", "score", right, down, e, tall, [count, count], false, 5);
+    grid("E", "e", masked, right, down, e, tall, [count, count], false, 5);
     if (row < count) frame("E", 130, down, 80 * q, tall);
     if (row < count) frame("E", right, down, e * count, tall);
     rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
@@ -203,7 +203,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(hidden)!, count) : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "the most active" : "first"} ${count} of ${width}` : "";
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "top" : "first"} ${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
       put(`${own} name`, named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });

@@ -12,7 +12,6 @@ import { scene } from "./scene";
 import { Selection } from "./selection";
 import { sheet } from "./sheet";
 import type { Draw, Drawn, Options, Stage } from "./stage";
-import { steps } from "./steps";
 import { adopt } from "./style";
 import { table } from "./table";
 import { twinOf } from "./twin";
@@ -20,7 +19,7 @@ import type { AnyDrawing } from "./types";
 import { words } from "./words";
 
 const KINDS: { [K in AnyDrawing["kind"]]: Draw<Extract<AnyDrawing, { kind: K }>> } = {
-  attention, film, sheet, steps, lines, bars, words, lanes, picture, scene, table, interactive,
+  attention, film, sheet, lines, bars, words, lanes, picture, scene, table, interactive,
 };
 
 export interface Mounted {

@@ -4,7 +4,8 @@ import { HIGH, insideOf, WIDE, type Inner } from "./insides";
 import { decode, type Values } from "./numbers";
 import type { Draw, Twin } from "./stage";
 import { indexed } from "./text";
-import type { SceneDrawing, SceneEdge, SceneStop } from "./types";
+import type { Choice } from "./selection";
+import type { SceneDrawing, SceneEdge, ScenePanel, SceneStop } from "./types";
 
 const TYPE = 28, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
 const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: its lines, from which height and how much of what it computes; words at least
@@ -22,6 +23,12 @@ export function between(from: Box, to: Box, at: number): Box {
 /** Whether a stop lights a name: all that begins with one of its names, everything where it has none. Pure. */
 export const isLit = (stop: Pick<SceneStop, "lit">, name: string): boolean =>
   !stop.lit.length || stop.lit.some((lit) => name === lit || name.startsWith(`${lit} `));
+
+/** The place of the row that is chosen in a map among others that count the same, whose words may be of several pieces. Pure. */
+export function rowOf({ rows = [], walk }: Readonly<Choice>, others: readonly string[]): number | undefined {
+  const row = walk?.row ?? -1, word = rows[row], near = (k: number) => Math.abs(k / others.length - row / rows.length);
+  return others.map((_, k) => k).filter((k) => word?.startsWith(others[k]!.replace(/^[▁Ġ ]+/, "") || " ")).sort((a, b) => near(a) - near(b))[0];
+}
 
 /** Whether something is drawn at a stop. Pure. */
 export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean => !tag || stop.shows.includes(tag);
@@ -45,8 +52,9 @@ const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const { stops, panels } = drawing, last = stops.length - 1;
   let at = Math.min((stage.memory.get("scene") as number | undefined) ?? 0, last), camera: Box = stops[at]!.box, frame = 0, grown = 1;
-  const opened = new Set<number>(); // panels
-  const drawn = new Map<Inner, { group: SVGGElement; texts: SVGTextElement[] }>(), lines: { edge: SceneEdge; path: SVGPathElement }[] = [];
+  const drawn = new Map<Inner, { group: SVGGElement; texts: SVGTextElement[] }>();
+  let lines: { edge: SceneEdge; path: SVGPathElement }[] = [];
+  const opened = new Map<number, [Inner[], typeof lines]>(); // what is drawn of a panel
   const layers = [s("g"), s("g"), s("g")] as const; // groups, edges, boxes
   const mark = `fv-${Math.random().toString(36).slice(2)}`;
   const svg = s("svg", { class: "fv-scene-picture", role: "img", tabindex: 0 },
@@ -55,7 +63,8 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const caption = h("output", { class: "fv-scene-caption", "aria-live": "polite" });
   const go = (text: string, name: string, by: number) => h("button", { type: "button", "aria-label": name, click: () => { move(by); } }, text);
   const chooser = h("select", { "aria-label": "camera stop", change: () => { show(Number(chooser.value)); } }, ...stops.map(({ name }, k) => h("option", { value: k }, `${k + 1} ${name}`)));
-  stage.body.append(view, caption, h("div", { class: "fv-walk", "data-unsaved": true }, go("‹", "before (←)", -1), go("›", "next (→)", 1), chooser));
+  const why = h("p", { class: "fv-quiet" });
+  stage.body.append(why, view, caption, h("div", { class: "fv-walk", "data-unsaved": true }, go("‹", "before (←)", -1), go("›", "next (→)", 1), chooser));
 
   const hue = (number: number | null) => (number === null ? "" : ` fv-hue-${number}`);
   const addNode = (node: Inner) => {
@@ -66,25 +75,48 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts?.length ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
     const group = s("g", { class: `fv-node fv-${node.form}${hue(node.hue)}`, "data-name": node.name, click: () => { tell(node); } }, shape, ...texts);
     drawn.set(node, { group, texts });
+    lighten(group, node); // before it is seen: what is hidden does not fade away
     layers[isGroup ? 0 : 2].append(group);
   };
   const addEdge = (edge: SceneEdge) => {
     const path = s("path", { d: pathOf(edge), class: `fv-edge-line${edge.weight === null ? "" : " fv-arc"}${hue(edge.hue)}`, ...(edge.weight === null ? { "marker-end": `url(#${mark})` } : {}) });
     if (edge.weight !== null) path.style.setProperty("--weight", String(edge.weight));
     lines.push({ edge, path });
+    lighten(path, edge);
     layers[1].append(path);
   };
   const tell = ({ name, label, detail }: Inner) => { if (detail.length) caption.textContent = `${label || name}: ${detail.join(" · ")}`; };
 
+  let asked = stage.selection.now.walk; // the row of a map whose computation is asked for
+  /** A panel of the row that is asked for, whose word may be of several pieces. */
+  const rowed = (number: number): ScenePanel => {
+    const panel = panels[number]!, row = asked && panel.columns.length ? rowOf(stage.selection.now, panel.rows) : undefined;
+    return row === undefined ? panel : { ...panel, row };
+  };
+  const told = ({ caption: text, panel: number }: SceneStop): string => {
+    if (number === null) return text;
+    const own = panels[number]!, { row } = rowed(number);
+    const named = (k: number) => [own.rows[k]!, own.tokens.writes?.[k]?.[0] ?? ""].map((word) => `“${word}”`);
+    return row === own.row ? text : named(row).reduce((made, word, k) => made.replaceAll(named(own.row)[k]!, word), text);
+  };
   const failed = (error: unknown) => { caption.textContent = String(error); };
   /** The inside of a panel, made when the camera first goes there. */
   const open = (number: number) => {
-    opened.add(number);
-    const panel = panels[number]!, box = stops.find((stop) => stop.panel === number)!.box, names = Object.keys(panel.values);
+    const [nodes, edges] = opened.get(number) ?? [[], []]; // of another row
+    for (const node of nodes) {
+      drawn.get(node)?.group.remove();
+      drawn.delete(node);
+    }
+    for (const { path } of edges) path.remove();
+    lines = lines.filter((each) => !edges.includes(each));
+    opened.set(number, [[], []]);
+    const panel = rowed(number), box = stops.find((stop) => stop.panel === number)!.box, names = Object.keys(panel.values);
     const build = (made: Values[]) => {
       const inside = insideOf(panel, new Map(names.map((name, k) => [name, made[k]!])), box);
       inside.nodes.forEach(addNode);
+      const before = lines.length;
       inside.edges.forEach(addEdge);
+      opened.set(number, [inside.nodes, lines.slice(before)]);
     };
     const coming = names.map((name) => decode(panel.values[name]!));
     if (coming.every((each) => !(each instanceof Promise))) build(coming as Values[]);
@@ -143,8 +175,8 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     stage.memory.set("scene", at);
     if (stop.panel !== null && !opened.has(stop.panel)) open(stop.panel);
     chooser.value = String(at);
-    caption.replaceChildren(...indexed(stop.caption).map(({ text, tag }) => h(tag, {}, text)));
-    svg.setAttribute("aria-label", `${stop.name}: ${stop.caption}`);
+    caption.replaceChildren(...indexed(told(stop)).map(({ text, tag }) => h(tag, {}, text)));
+    svg.setAttribute("aria-label", `${stop.name}: ${told(stop)}`);
     cancelAnimationFrame(frame);
     size();
     paint();
@@ -166,11 +198,23 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
 
   drawing.nodes.forEach(addNode);
   drawing.edges.forEach(addEdge);
-  show(at, true);
+  /** Goes to the numbers of the row that is asked for. */
+  const walk = () => {
+    const to = stops.findIndex(({ name }) => name.endsWith(" numbers"));
+    why.hidden = !(why.textContent = asked?.why ?? "");
+    opened.forEach((_, number) => { open(number); });
+    show(asked && to >= 0 ? to : at, true);
+  };
+  const quiet = stage.selection.on(({ walk: next }, changed) => {
+    if (!changed.walk) return;
+    asked = next;
+    walk();
+  });
+  walk();
   const twin = (): Twin => {
     const stop = stops[at]!, nodes = [...drawn.keys()].filter(({ name, tag }) => isShown(stop, tag) && isLit(stop, name));
     return {
-      caption: stop.caption, columns: ["", "numbers", "computes"],
+      caption: told(stop), columns: ["", "numbers", "computes"],
       rows: [...nodes.filter(({ form, tag }) => form !== "plus" && (tag || stop.panel === null)).map(({ name, label, texts = [], detail: computes }) => [label || name, texts.join("  "), computes.join(" · ")]),
         ...(stop.lit.length ? lines : []).filter(({ edge: { weight, tag, name } }) => weight !== null && isShown(stop, tag) && isLit(stop, name)).map(({ edge }) => [edge.name, edge.weight!.toFixed(4), ""])],
     };
@@ -184,6 +228,6 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       return by !== undefined && move(by);
     },
     resize: () => { size(); paint(); },
-    destroy: () => { cancelAnimationFrame(frame); },
+    destroy: () => { cancelAnimationFrame(frame); quiet(); },
   };
 };

@@ -12,7 +12,7 @@ export interface Options {
   onselect?: (choice: Readonly<Choice>, changed: Choice) => void;
   /** A word's alternative was clicked: put it in place of the word. */
   onforce?: (word: number, alternative: number) => void;
-  /** The computation of a block of a model was asked for: the view `steps` of this block, layer and head. */
+  /** The computation of a block of a model was asked for: the view `scene` of this block, layer and head. */
   onwalk?: (block: string, layer: number, head: number) => void;
   /** A slider was let go: what its option is now. */
   ondrag?: (option: string, value: number | number[]) => void;

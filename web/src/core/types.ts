@@ -1,9 +1,8 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of ee0c67f1a9986de8.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 8d13a303d14d27bc.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
   | SheetDrawing
-  | StepsDrawing
   | LinesDrawing
   | BarsDrawing
   | WordsDrawing
@@ -109,37 +108,6 @@ export interface SheetDrawing {
   aspect: number;
   cells: string[][];
   dots: [number, number][];
-}
-/**
- * The stages of each query or step, a frame each; ``frame`` is shown first, by default 0.
- *
- * Pictures and terminals show one of them.
- */
-export interface StepsDrawing {
-  title: string;
-  caption: string;
-  notes: string[];
-  kind: "steps";
-  stages: StageDrawing[];
-  frames: string[];
-  frame: number | null;
-}
-/**
- * A stage of a computation: its numbers (F, R, C) in each frame, or (1, R, C) in all of them.
- *
- * ``origin`` is how the numbers were had, ``shape`` the size of the whole stage.
- */
-export interface StageDrawing {
-  title: string;
-  equation: string;
-  origin: string;
-  shape: number[];
-  values: Numbers;
-  rows: string[];
-  columns: string[];
-  across: string;
-  least: number;
-  most: number;
 }
 /**
  * Lines over one axis ``x`` (N,), with own colours and dashes; NaN for a missing value.
@@ -310,7 +278,8 @@ export interface SceneDrawing {
  * A box at its place, what it computes (``detail``), and when it is drawn.
  *
  * ``texts`` are the numbers in it, line by line, ``level`` is how strongly it is filled, from 0
- * to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
+ * to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn
+ * at the stops that show this tag, others at all of them.
  */
 export interface SceneNode {
   name: string;

@@ -1,6 +1,6 @@
 // The events of an answer, as the server of the studio sends them, from a packed model.
 import { base64Of } from "../core/numbers";
-import type { AttentionDrawing, Block, Node, StepsDrawing, WordsDrawing } from "../core/types";
+import type { AttentionDrawing, Block, Node, SceneDrawing, WordsDrawing } from "../core/types";
 import type { AnswerRequest, AnswerStart, BeamStep, LabelDone, TextDone, Token } from "../studio/api";
 import type { Units } from "./axes";
 import type { Output, Partial as Hypothesis } from "./compiled";
@@ -11,7 +11,7 @@ const LENGTH = 200, SHORT = 20, OTHERS = 8, MOST_MAPPED = 400; // tokens of a co
 const MOST_CHARACTERS = 100_000, MOST_READ = 2000; // of an input, and tokens of a beginning: more would take minutes, or all memory
 export type Request = Partial<AnswerRequest> & { units?: Units };
 /** What is looked at in an answer: the maps between units, or the stages of a head. */
-export type Look = Request & { ids?: readonly number[] } & ({ view: "attention" } | { view: "steps"; block: string; layer: number; head: number });
+export type Look = Request & { ids?: readonly number[] } & ({ view: "attention" } | { view: "scene"; block: string; layer: number; head: number });
 type Done = TextDone | LabelDone;
 
 /** The name of a block of `decoder.layers.1.cross_attention`. */
@@ -48,12 +48,12 @@ function inputOf({ header: { task } }: PackedModel, { text = "" }: Request): str
   return task === "language" ? text : text.split(/\s*\n\s*/).join(" ");
 }
 
-/** A drawing of an answer that is there: of its attention, or of the stages of one head. */
-export function look(model: PackedModel, request: Look): AttentionDrawing | StepsDrawing {
+/** A drawing of an answer that is there: of its attention, or of the inside of one head. */
+export function look(model: PackedModel, request: Look): AttentionDrawing | SceneDrawing {
   const text = inputOf(model, request), { ids = [], to, units } = request, silent = silences(model, request);
   model.silence(silent);
   if (request.view === "attention") return attention(model.maps(text, ids, to ?? undefined, units), silent);
-  return model.steps(attentionOf(model, request.block, request.layer), request.head, text, ids, to ?? undefined);
+  return model.inside(attentionOf(model, request.block, request.layer), request.head, text, ids, to ?? undefined);
 }
 
 /** The ids of an output with its end. */

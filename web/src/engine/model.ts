@@ -1,12 +1,12 @@
 // A packed model with everything that it needs to answer (`foveate.engine.packed.PackedModel`).
 import { axisOf, END, joined, linesAxis, merged, single, START, type Axis, type Units } from "./axes";
 import { tokenStates } from "./characters";
-import { CompiledModel, CompiledSearch, STAGES, type AttentionMap, type Engine, type Output, type Partial, type Settings, type Source, type Stage, type Tensor } from "./compiled";
+import { CompiledModel, CompiledSearch, STAGES, type AttentionMap, type Engine, type Output, type Partial, type Settings, type Source, type Stage } from "./compiled";
 import { read, STOPS, type Header, type Packed, type SearchTree } from "./packed";
-import { placeOf, silenced } from "./silence";
-import { steps } from "./steps";
+import { silenced } from "./silence";
+import { inside } from "./steps";
 import { BOS, EOS, PAD, SILENT, splitWords, Tokenizer, UNK } from "./tokenizer";
-import type { StepsDrawing } from "../core/types";
+import type { SceneDrawing } from "../core/types";
 import type { Token } from "../studio/api";
 
 export interface Choices { beamSize?: number; lengthPenalty?: number; count?: number; to?: string; prefix?: readonly number[] }
@@ -38,7 +38,6 @@ export class PackedModel {
   readonly header: Header;
   readonly #packed: Packed;
   #model: CompiledModel;
-  #weights: readonly Tensor[]; // without those of silenced heads
   #silent: readonly Silence[] = [];
   readonly #reads: Tokenizer;
   readonly #writes: Tokenizer;
@@ -51,7 +50,6 @@ export class PackedModel {
     if (!(target ?? text)) throw new Error("the file lacks a tokenizer");
     this.header = header;
     this.#packed = packed;
-    this.#weights = weights;
     this.#writes = new Tokenizer((target ?? text)!);
     this.#reads = source ? new Tokenizer(source) : this.#writes;
     this.#model = new CompiledModel(engine, header.program, weights);
@@ -85,7 +83,6 @@ export class PackedModel {
     const model = new CompiledModel(this.#model.engine, this.header.program, weights);
     this.#model.free();
     this.#model = model;
-    this.#weights = weights;
     this.#silent = heads;
   }
 
@@ -307,13 +304,12 @@ export class PackedModel {
     });
   }
 
-  /** The stages of a head of an attention, in the same computation. */
-  steps(name: string, head: number, line: string, target: readonly number[] = [], to?: string): StepsDrawing {
+  /** The inside of an attention and a head of it, in the same computation. */
+  inside(name: string, head: number, line: string, target: readonly number[] = [], to?: string): SceneDrawing {
     const number = (this.header.attentions ?? []).indexOf(name), { compute, axes } = this.#pass(line, target, to, "tokens"), [rows, columns] = axes(name);
     if (number < 0) throw new Error(`no attention ${name}`);
     const all = this.#use(this.#plain, (search) => search.stages(STAGES.map((stage) => [number, stage] as const), () => compute(search)));
     const flat = Object.fromEntries(STAGES.map((stage, n) => [stage, all[n]!])) as Record<Stage, Float32Array>;
-    const part = (kind: string): Tensor | undefined => this.#weights[placeOf(this.#packed, name, `output.${kind}`)], weight = part("weight");
-    return steps({ name, flat, rows: rows.labels, columns: columns.labels, equations: this.header.equations?.[number] ?? {}, output: weight && { weight, bias: part("bias") } }, head);
+    return inside({ name, flat, rows: rows.labels, columns: columns.labels, equations: this.header.equations?.[number] ?? {} }, head);
   }
 }

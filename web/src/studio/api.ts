@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 5ab29586ec4dbd2e.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of f5161273b6f4f4de.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -421,7 +421,7 @@ export interface Question {
    */
   layer?: number;
   /**
-   * default: the mean of all; for steps, head 0
+   * default: the mean of all; for scene, head 0
    */
   head?: number | null;
   /**

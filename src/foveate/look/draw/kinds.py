@@ -14,11 +14,10 @@ from foveate.look.draw.page import PageGroup
 from foveate.look.draw.pictures import PictureDrawing
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import SheetDrawing
-from foveate.look.draw.stages import StepsDrawing
 from foveate.look.draw.texts import TableDrawing, WordsDrawing
 
 AnyDrawing = Annotated[
-    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing
+    AttentionDrawing | FilmDrawing | SheetDrawing | LinesDrawing | BarsDrawing
     | WordsDrawing | LanesDrawing | PictureDrawing | SceneDrawing | TableDrawing
     | InteractiveDrawing,
     Field(discriminator="kind"),

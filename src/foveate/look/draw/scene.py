@@ -36,11 +36,12 @@ class SceneNode(DrawingPart):
     """A box at its place, what it computes (``detail``), and when it is drawn.
 
     ``texts`` are the numbers in it, line by line, ``level`` is how strongly it is filled, from 0
-    to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn at the stops that show this tag, others at all of them.
+    to 1. A word is written as it is, a label with its indices low. A node with a ``tag`` is drawn
+    at the stops that show this tag, others at all of them.
     """
 
     name: str
-    label: Label = ""
+    label: Text = ""
     form: Literal["box", "group", "word", "label", "plus", "frame"] = "box"
     box: Box
     hue: int | None = None
@@ -167,10 +168,12 @@ class SceneMaker:
         fields = {"name": name, "caption": caption, "shows": shows, **more}
         self.stops.append(SceneStop.model_validate(fields))
 
-    def drawing(self, title: str, stops: list[SceneStop] | None = None) -> SceneDrawing:
+    def drawing(
+        self, title: str, stops: list[SceneStop] | None = None, caption: str = ""
+    ) -> SceneDrawing:
         """Return the drawing, of some of the stops."""
         return SceneDrawing(
-            title=title, nodes=self.nodes, edges=self.edges, panels=self.panels,
+            title=title, caption=caption, nodes=self.nodes, edges=self.edges, panels=self.panels,
             stops=self.stops if stops is None else stops, notes=self.notes,
         )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
-from math import hypot
+from math import hypot, log
 
 import numpy as np
 
@@ -45,18 +45,19 @@ WHOLE = {  # by the parts of the model
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
-PAIR = "Two cells with weights of their own: the encoder's (h) reads, the decoder's (s) writes. Each is "
-PAIR += "the same at each step, and reads its previous state."
+PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the decoder's (s) writes."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
+WHOLE_QUERY = (
+    "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
+)
 WHOLE_QUERY += "and c is the mean of the {values} by weight."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
     "q": "Query, what “{row}” asks for: {query}.",
     "k": "Keys, what each word offers: {key}. The matrix is the same for all words.",
-    "e": "Scores, query against key: {score}. With “{best}” the score is {e:.2f}.",
-    "α": "Weights: {weights}. “{best}” has {alpha:.2f}.",
+    "e": "Scores, query against key: {score}.",
+    "α": "Weights, which sum to 1: {weights}.",
     "v": "Values, what each word gives: {value}.",
     "c": "The mean of the {values}, by weight: {context}.",
     "o": "The c of all heads, joined, times one matrix: {output}.",
@@ -64,6 +65,7 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
+POOLED = "value", "weights", "context", "logits", "softmax"
 WIDEST = 24  # letters of an equation beside the numbers that it gives
 
 
@@ -126,11 +128,16 @@ class _Scene(SceneMaker):
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        caption = PAIR if recurs and len(sides) > 1 else SAME if recurs else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
-        caption = caption.replace("what it has written", "the target") if self.train else caption
-        self.stop("whole", caption, ALL)
+        caption = (
+            PAIR
+            if recurs and len(sides) > 1
+            else SAME
+            if recurs
+            else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
+        )
         if self.train:
             return self._going_back()
+        self.stop("whole", caption, ALL)
         if recurs and len(sides) > 1:
             self._reading(sides)
         for part in [] if recurs else sides:
@@ -155,7 +162,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
-        for kind, top, texts in (("reads", WORDS, words), ("writes", 0.0, written)):
+        for kind, top, texts in (("reads", WORDS, words), ("writes", -6.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
@@ -192,11 +199,13 @@ class _Scene(SceneMaker):
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
-        self._block(main, (x, y, wide - 210, high), "masked " * self._looks_back(main) + _name(main))
+        self._block(
+            main, (x, y, wide - 210, high), "masked " * self._looks_back(main) + _name(main)
+        )
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
-        for name, text, place in (("x", "x", (stream - 32, low - 9, 28, 18)),
-                                  ("f", of, (stream + 18, top - 21, x - stream - 20, 18))):  # fmt: skip
-            self.node(f"{main.name} {name}", text, place, form="label", tag="layer")
+        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
+        self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
+        self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
             points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
@@ -224,12 +233,12 @@ class _Scene(SceneMaker):
         letter = "s" if part.name == "decoder" and "encoder" in self.places else "h"
         attends = next((b for b in part.blocks if b.family == "attention"), None)
         count = min(len(cells[0].steps), MOST)
-        pitch, first = wide / count, CELLS - 50 * (attends is not None)
+        lone = all(b.family != "attention" for side in self.parts for b in side.blocks)
+        pitch, first = wide / count, CELLS - 50 * (attends is not None) - 70 * lone
         stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
         self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", 3)
-        colour: dict[str, object] = {"hue": 3} if letter == "s" else {}
-        stages = {f.name: f.values[0] for f in self.film if f.block == cells[0].name}
+        more: dict[str, object] = {"hue": 3} if letter == "s" else {}
         alone = len(cells) == 1 and len(self.places) == 1 and count < MOST
         first, tall = (204.0, 104.0) if alone else (first, CELL)
         top = first - PITCH * (len(cells) - 1)
@@ -239,15 +248,11 @@ class _Scene(SceneMaker):
             for row, block in enumerate(cells):
                 y, middle = first - PITCH * row, x + wider / 2
                 floor = y + PITCH if row else WORDS
-                if alone:  # first numbers of the vectors
-                    floor, texts = 364.0, [_number(value) for value in stages["input"][k, :2]]
-                    more = {"texts": [f"x_{k + 1}", *texts], "hue": 5, "tag": "stream"}
-                    self.node(f"{part.name} reads {k} vector", "", (x, floor, wider, tall), **more)
-                    self.edge(f"{block.name} {k} embed", (middle, WORDS), (middle, floor + tall))
-                    numbers = [_number(value) for value in stages["state"][k, :2]]
-                    colour = {"texts": [f"{letter}_{k + 1}", *numbers]}
+                if alone:
+                    floor = 364.0
+                    more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
                 label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
-                self._block(block, (x, y, wider, tall), label, f" {k}", **colour)
+                self._block(block, (x, y, wider, tall), label, f" {k}", more=more)
                 ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
                     self.edge(f"{block.name} {k} on", *ends[:: -1 if block.backwards else 1])
@@ -267,6 +272,15 @@ class _Scene(SceneMaker):
                 self.edge(f"{part.name} output {k}", *ends)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
+
+    def _vectors(self, part: str, cell: str, k: int, box: Box, letter: str) -> dict[str, object]:
+        """Draw the vector of a word with its first numbers, and return those of the state."""
+        stages = {f.name: f.values[0] for f in self.film if f.block == cell}
+        read, state = ([_number(x) for x in stages[n][k, :2]] for n in ("input", "state"))
+        texts, middle = [f"x_{k + 1}", *read], box[0] + box[2] / 2
+        self.node(f"{part} reads {k} vector", "", box, texts=texts, hue=5, tag="stream")
+        self.edge(f"{cell} {k} embed", (middle, WORDS), (middle, box[1] + box[3]))
+        return {"texts": [f"{letter}_{k + 1}", *state]}
 
     def _reading(self, sides: Sequence[ModelPart]) -> None:
         """Stop at each word that the encoder reads, then at what it hands to the decoder."""
@@ -289,9 +303,8 @@ class _Scene(SceneMaker):
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
             self.edge(f"bridge {number}", *points, hue=0)
         attends = any(b.family == "attention" for b in sides[1].blocks)
-        start = "s_0" if attends else "c = s_0"
-        box = u - 150, v - 52.0, 142.0, 44.0
-        self.node("bridge label", start, box, form="label", tag="stream")
+        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0" if attends else "c = s_0"
+        self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
@@ -306,13 +319,13 @@ class _Scene(SceneMaker):
 
     def _block(
         self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = "",
-        **more: object,
+        more: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
         amount = f"{block.parameters:,} parameters" if block.parameters else ""
         detail = [text for text in (block.equation, block.output, amount) if text]
-        more = {"hue": block.hue, "tag": tag, "detail": detail, **more}
+        fields = {"hue": block.hue, "tag": tag, "detail": detail, **(more or {})}
         self.homes[block.name] = block.name
-        self.node(block.name + suffix, label or _name(block), box, **more)
+        self.node(block.name + suffix, label or _name(block), box, **fields)
 
     def _insides(self, block: str | None, head: int, query: int | None) -> None:
         """Stop inside each box, in the order of computation; of cells in one, of norms if chosen.
@@ -351,6 +364,9 @@ class _Scene(SceneMaker):
             if f.block in blocks and f.values.ndim == 3 and f.name != "residual sum"
         }
         before = self.film[min(own)].reads
+        if pools := "weights" in own.values():  # an attention whose one query is learned
+            pooled = [each for each in own.items() if each[1] in POOLED]
+            own, before = dict(sorted(pooled, key=lambda each: each[1] != "value")), ()
         names = {k: "x" for k in before if len(before) == 1 and k not in own} | own
         stages = {name: self.film[k] for k, name in names.items()}
         values, tokens = {n: f.values for n, f in stages.items()}, dict[str, list[list[str]]]()
@@ -361,6 +377,10 @@ class _Scene(SceneMaker):
                 values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
                 tokens = {output: [[_plain(token(i)) for i in best] for best in order.tolist()]}
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
+        if pools:
+            values["weights"] = values["weights"].swapaxes(1, 2)
+            reads |= {"weights": ["value"], "context": ["weights"]}
+            reads["logits"] = ["context"]
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
@@ -370,7 +390,7 @@ class _Scene(SceneMaker):
         text = text if len(text) < LONG else " → ".join(own.values())
         block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
         layer = "" if block.layer is None else f", layer {block.layer}"
-        text = f"{spoken.capitalize()}{layer}: {text}, the same at each position."
+        text = f"{spoken.capitalize()}{layer}: {text}{', the same at each position' * (not pools)}."
         self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
@@ -392,6 +412,7 @@ class _Scene(SceneMaker):
 
     def _going_back(self) -> None:
         """Stop at the loss, at its gradient in each box from the last one back, at the weights'."""
+        self._losses()
         back: dict[str, list[ForwardFrame]] = {}
         for frame in self.film:
             if frame.name.startswith(("loss", GRADIENT)) and frame.block in self.homes:
@@ -417,6 +438,27 @@ class _Scene(SceneMaker):
             text = f"The gradient in the {spoken}: ‖∂L/∂x_t‖ at each position."
             self._enter(home, f"gradient {spoken}", text, [*stages])
         self._of_weights(self.film[-1])
+
+    def _losses(self) -> None:
+        """Write −log p below each target, frame the least likely ones, and stop at the whole."""
+        words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
+        losses = [-log(max(p, 1e-30)) for p in self.chances]
+        for word, loss in zip(words[self.forced.first :], losses, strict=False):
+            (x, y, w, h), name = word.box, f"{word.name} loss"
+            box = (x + w / 2 - 34, y + 38, 68, 36)
+            self.node(name, f"{loss:.2f}", box, form="label", tag="back")
+            if loss > log(2):
+                box = (x, y + 2, w, h - 4)
+                self.node(f"{name} frame", "", box, form="frame", hue=1, tag="back")
+        for part in self.parts:
+            for x in [node.box[0] for node in self.nodes if node.name == part.name]:
+                beside = x + STREAM - 26
+                ends = (beside, OUTPUT + 48), (beside, STEM - 2)
+                self.edge(f"{part.name} back", *ends, hue=1, tag="back")
+        text = "Training: the decoder reads the true words. " * bool(words)
+        text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
+        text += " (framed: p < ½)" * bool(words)
+        self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
 
     def _of_weights(self, frame: ForwardFrame) -> None:
         """Stop at the gradient norm of the weights in each box."""
@@ -481,13 +523,10 @@ class _Scene(SceneMaker):
         values, rows, columns = panel.values, panel.rows, panel.columns
         if not {"query", "key", "score", "value", "context", "output"} <= set(values):
             return
-        best = int(weights.values[head, row].argmax())
-        e = float(stages["score"].values[min(head, len(stages["score"].values) - 1), row, best])
         itself, letters = rows == columns, panel.letters
         written = panel.tokens.get("writes")
         facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
-        numbers = {"e": e, "alpha": float(weights.values[head, row, best])}
-        facts |= {"row": rows[row], "best": columns[best], "own": letters["own"]}
+        facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
@@ -500,10 +539,12 @@ class _Scene(SceneMaker):
                 continue
             shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
-            text = template.format(**facts, **numbers)
+            text = template.format(**facts)
             stop(f" numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit)
 
-    def _letters(self, stages: Mapping[str, ForwardFrame], itself: bool, part: str) -> dict[str, str]:
+    def _letters(
+        self, stages: Mapping[str, ForwardFrame], itself: bool, part: str
+    ) -> dict[str, str]:
         """Return what the picture calls the vectors and numbers of an attention."""
         letters = {short: stages[n].equation.split(" = ")[0] for short, n in STAGES.items()
                    if n in stages and " = " in stages[n].equation}  # fmt: skip

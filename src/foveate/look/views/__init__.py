@@ -189,7 +189,6 @@ VIEWS = ViewEntry.table(
     ("states", "inside", "The path of hidden states over time."),
     ("surface", "inside", "The loss around the weights, over two directions."),
     ("gates", "inside", "The gates of a recurrent network over time."),
-    ("steps", "inside", "The stages of an attention head, or of a cell, in numbers."),
     ("gradients", "inside", "How far back language models can learn."),
     ("scene", "inside", "The model as one picture, down to the numbers of one word."),
     ("exposure", "series", "Errors by position, after the reference and after own output."),

@@ -147,10 +147,6 @@ def gives_probabilities(run: Run) -> str | None:
 attends = has_part(BaseAttention, "its model has no attention")
 crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
 copies = has_part(PointerGenerator, 'its model copies no words (model = "pointer_generator")')
-steps_through = condition(
-    lambda run: any(isinstance(part, BaseAttention | Cell) for part in run.model.modules()),
-    "its model has neither attention nor recurrent cells",
-)
 recurs = has_part(Cell, "its model has no recurrent cells")
 models_language = task_is(Language, "does not model plain text")
 translates = task_is(Scores, "does not map text to text")

@@ -9,7 +9,6 @@ from torch import Tensor
 
 import foveate.look.draw.analyses as analyses
 import foveate.look.draw.scenery as scenery
-import foveate.look.draw.stages as stages
 import foveate.look.perturbations as perturbations
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
@@ -18,10 +17,8 @@ from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid
-from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
-from foveate.look.records import block_of, suffixes
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
@@ -37,8 +34,6 @@ from foveate.look.views.options import (
     Text,
     Train,
 )
-from foveate.nn.attention import BaseAttention
-from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.tasks.language import Language
 
@@ -113,36 +108,6 @@ def _cell(
     states = of_example(captured[name].states)[0].numpy()
     gates = {gate: of_example(values) for gate, values in captured[name].gates.items()}
     return name, states, gates, forced.words(name, len(states))
-
-
-@view(needs.explains, needs.steps_through)
-def steps(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, head: Head = None, query: Query = None,
-) -> StepsDrawing:  # fmt: skip
-    """Draw one query of one head, from query, keys and values to the output; or a cell's step.
-
-    ``block`` selects cells if a model has both.
-    """
-    parts = {
-        name: block_of(name)
-        for name, part in run.model.named_modules()
-        if isinstance(part, BaseAttention | Cell)
-    }
-    first = next((each for each in parts.values() if each.endswith("cross_attention")), None)
-    name = _in_layer(run, [*parts], block or first or next(iter(parts.values())), layer)
-    return stages.steps(ready(run, text, target, image), name, query, head or 0)
-
-
-def _in_layer(run: Run, names: Sequence[str], block: str, layer: int) -> str:
-    """Return the module of a block in a layer; suffixes of the block's name fit too."""
-    fitting = [name for name in names if block in suffixes(block_of(name))]
-    if not fitting:
-        blocks = dict.fromkeys(map(block_of, names))
-        raise ConfigError(f"--block {block}: {run.path} has {', '.join(blocks)}")
-    if not -len(fitting) <= layer < len(fitting):
-        raise ConfigError(f"--layer {layer}: {block} has {len(fitting)}, counting from 0")
-    return fitting[layer]
 
 
 @view(needs.explains)

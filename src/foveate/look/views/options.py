@@ -16,7 +16,7 @@ Image = Annotated[str | None, Field(description="JPEG or PNG, or the number of a
 Split = Annotated[str, Field(description="train, valid or test")]
 Block = Annotated[str | None, Field(description="cross_attention, self_attention, …")]
 Layer = Annotated[int, Field(description="counting from 0; -1 is the last")]
-Head = Annotated[int | None, Field(ge=0, description="default: the mean of all; for steps, head 0")]
+Head = Annotated[int | None, Field(ge=0, description="default: the mean of all; for scene, head 0")]
 Train = Annotated[bool, Field(description="show the loss, and its gradient from the output back")]
 Query = Annotated[
     int | None, Field(ge=0, description="query, or step of a cell, counting from 0; default: all")

@@ -78,7 +78,6 @@ class DemoEntry(Entry["Callable[..., Drawing]"]):
 DEMOS = DemoEntry.table(
     ("beam", "text", "Greedy and beam search in a model that is a small table."),
     ("lookup", "attention", "Attention as a lookup: a query, keys, and a mix of values."),
-    ("step", "attention", "One attention step in numbers, from a small table."),
     ("scaling", "attention", "Why scores are divided by √K: the gradient of softmax."),
     ("reach", "networks", "Which inputs each output depends on, in eleven families."),
     ("vanishing", "networks", "The gradient against distance, by cell and forget gate."),
@@ -103,7 +102,7 @@ DEMOS = DemoEntry.table(
     ("weights", "attention", "Fixed weights against weights computed from the input."),
     ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
     ("bottleneck", "text", "BLEU by source length: three models on the same data, measured."),
-    ("block", "layer", "Norms, feed-forward and dropout of a layer in small numbers."),
+    ("block", "layer", "Attention, feed-forward, norms, dropout in small numbers."),
     ("pixels", "layer", "A picture as patches for a Transformer, or as one glimpse."),
     ("targets", "text", "What a model reads in training, and what it predicts."),
     ("angle", "formulas", "Dot product and cosine of two vectors against their angle."),

@@ -1,8 +1,6 @@
 """Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,15 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import Config, read
 from foveate.errors import UserError
 from foveate.look.draw.charts import LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
-from foveate.look.draw.stages import StepsDrawing, drawn
 from foveate.look.draw.texts import TableDrawing
-from foveate.look.stages import attention_stages, capture_stages
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.layer import numbers
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
@@ -83,66 +78,6 @@ def lookup(
             ],
         ),
     )  # fmt: skip
-
-
-class StepTable(Config):
-    """The table of `step`: a query, equally many keys and values, and their words."""
-
-    query: tuple[float, ...]
-    keys: tuple[list[float], ...]
-    values: tuple[list[float], ...]
-    words: tuple[str, ...] = ()
-
-
-TABLE = StepTable(
-    query=(2.0, 0.0), keys=([1.0, 0.0], [0.0, 1.0], [1.0, 1.0]),
-    values=([10.0, 0.0], [0.0, 10.0], [5.0, 5.0]),
-)  # fmt: skip
-
-
-@demo
-@torch.no_grad()
-def step(
-    file: Annotated[Path | None, Field(description="TOML with query, keys and values")] = None,
-    hard: Annotated[bool, Field(description="hardmax: only the highest score counts")] = False,
-    temperature: Annotated[float, Field(gt=0, description="of softmax")] = 1.0,
-    scaled: Annotated[bool, Field(description="divide by √K")] = True,
-) -> StepsDrawing:
-    """Draw Σ_i α_i v_i, α = softmax(q · k_i / √K), for given numbers, stage by stage.
-
-    Raises `UserError` if keys and values do not fit together.
-    """
-    table = TABLE if file is None else read(StepTable, file)
-    keys, values = table.keys, table.values
-    sizes = {len(row) for row in keys}, {len(row) for row in values}
-    if len(keys) != len(values) or sizes[0] != {len(table.query)} or len(sizes[1]) != 1:
-        raise UserError(
-            "give as many keys as values, keys as long as the query, and values of equal length"
-        )
-    size, value_size = len(table.query), len(values[0])
-    normalizer = Hardmax.Config() if hard else Softmax.Config(temperature=temperature)
-    parts = {
-        "score": ScaledDot.Config() if scaled else Dot.Config(), "normalizer": normalizer,
-        "project": ["key", "value"], "bias": False, "head_size": size, "value_size": value_size,
-    }  # fmt: skip
-    attention: Attention = Attention.Config.parse(parts).build(size, size + value_size).eval()
-    both = torch.eye(size + value_size)  # a row of the memory is a key and its value
-    for part, rows in ((attention.key, both[:size]), (attention.value, both[size:])):
-        assert isinstance(part, nn.Linear)
-        part.weight.copy_(rows)
-    memory = torch.tensor([[[*key, *value] for key, value in zip(keys, values, strict=True)]])
-    with capture_stages(attention) as calls:
-        attention(torch.tensor([[table.query]]), memory)
-    made = {"query": "q, given", "key": "k_i, given", "value": "v_i, given"}
-    stages = [
-        replace(stage, equation=made.get(stage.name, stage.equation))
-        for stage in attention_stages(attention, calls, 0)
-        if stage.name not in ("exp", "sum", "output")
-    ]
-    joined = np.concatenate((stages[-1].values, stages[0].values), axis=-1)  # context and query
-    stages.append(replace(stages[-1], name="output", equation="from [c; q]", values=joined))
-    words = table.words or [f"row {k}" for k in range(1, len(keys) + 1)]
-    return drawn(stages, ["the query"], words, 0, "One attention step")
 
 
 @demo

@@ -7,22 +7,25 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
-from foveate.nn.feed_forward import GELU, ReLU
+from foveate.nn.feed_forward import GELU, FeedForward, ReLU
 from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
 from foveate.nn.spec import Pixels
 
 WORDS, NO = ("the", "cat", "sat"), tuple[str, ...]()
-ACTIVATIONS = {"relu": ReLU, "gelu": GELU}
+ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "dropout", "attention", "order"]
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
-Piece = tuple[str, Tensor | None]  # a matrix under its name, or a sign between two
+Piece = tuple[str, Tensor | None, int]  # a matrix under its name, in a colour; or a sign
+ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
+ARROW: Piece = ("→", None, 0)
+EQUALS: Piece = ("=", None, 0)
 
 
 def numbers(
@@ -38,65 +41,59 @@ def short(*shape: int) -> Tensor:
 
 
 class Chalkboard(SceneMaker):
-    """Lines of matrices with their numbers, as written on a board, from left to right."""
+    """Lines of matrices with their numbers, as written on a board."""
 
-    def line(self, y: float, pieces: Sequence[Piece], hues: Sequence[int | None] = ()) -> None:
-        """Write matrices and signs; rows are words where there are as many."""
-        first, narrow, sign = 92.0, 44.0, 46.0  # for the words, of a row, for a sign
-        count = sum(x.shape[1] for _, x in pieces if x is not None)
-        wide = min(90.0, (WIDE - first - sign * sum(x is None for _, x in pieces) - 4) / count)
-        tall = max(len(x) for _, x in pieces if x is not None)
-        left, number = first, len(self.stops)
+    def line(self, caption: str, *pieces: Piece) -> None:
+        """Write matrices and signs from left to right, and a stop at all lines so far.
+
+        The first rows are words.
+        """
+        first, high, sign, number = 92.0, 44.0, 46.0, len(self.stops)
+        columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
+        signs = sign * sum(x is None for _, x, _ in pieces)
+        wide = min(90.0, (WIDE - first - signs - 4) / columns)
+        y, left = 290.0 * number, first
         for row, word in enumerate(WORDS):
-            box = (0.0, y + narrow * (row + 1), first - 8, narrow)
-            self.node(f"part {number} word {row}", word, box, form="word")
-        for piece, (name, x) in enumerate(pieces):
-            own = f"part {number} {piece}"
-            if x is None:
-                box = (left, y + narrow * (1 + (tall - 1) / 2), sign, narrow)
-                self.node(own, name, box, form="label")
-                left += sign
-                continue
-            room = max(wide * x.shape[1], 17.0 * len(name))
-            box = (left + wide * x.shape[1] / 2 - room / 2, y, room, narrow)
-            self.node(f"{own} name", name, box, form="label")
-            digits = 1 if torch.allclose(x, x.mul(10).round() / 10, atol=1e-6) else 2
-            for (row, column), value in np.ndenumerate(x.numpy()):
-                hue = hues[piece] if piece < len(hues) else None
-                hue = {ROWS: row, COLUMNS: column}.get(hue, hue)
-                box = (left + wide * column, y + narrow * (row + 1), wide, narrow)
-                text = "" if value == 0 and "LU" in name else f"{value:.{digits}f}".replace("-", "−")
-                more = {"texts": [text], "hue": hue, "level": 0.0 if hue is None else 0.25}
-                self.node(f"{own} {row} {column}", "", box, **more)
-            left += wide * x.shape[1]
+            box = (0.0, y + high * (row + 1), first - 8, high)
+            self.node(f"line {number} word {row}", word, box, form="word")
+        for place, (name, x, hue) in enumerate(pieces):
+            own, across = f"line {number} {place}", sign if x is None else wide * x.shape[1]
+            middle, top = left + across / 2, y if x is not None else y + 2 * high
+            room = max(across, 17.0 * len(name))
+            self.node(f"{own} name", name, (middle - room / 2, top, room, high), form="label")
+            for (row, column), value in np.ndenumerate([[]] if x is None else x.numpy()):
+                box = (left + wide * column, y + high * (row + 1), wide, high)
+                by_place = {ROWS: row, COLUMNS: column}.get(hue, hue)
+                text = "" if value == 0 and "LU" in name else f"{value:.{_digits(x)}f}"
+                texts = [text.replace("-", "−")]
+                self.node(f"{own} {row} {column}", "", box, texts=texts, hue=by_place, level=0.25)
+            left += across
+        lit = [f"line {k}" for k in range(number + 1)]
+        self.stop(f"line {number + 1}", caption, [], lit=lit)
 
-    def told(self, name: str, caption: str) -> None:
-        """Stop at the last line, and at those before it."""
-        lit = [f"part {number}" for number in range(len(self.stops) + 1)]
-        self.stop(name, caption, [], lit=lit)
-
-    def branch(self, left: float, title: str, boxes: Sequence[str], place: int) -> None:
-        """Draw x + f(x) from below; the norm is inside the branch, or after the sum."""
-        tops, stream = (330.0, 220.0, 100.0), left + 90
-        self.node(f"{title} name", title, (left, 506, 480, 44), form="label")
-        self.node(f"{title} x", "x", (stream - 30, 446, 60, 44), form="label")
-        self.node(f"{title} y", boxes[2], (stream - 90, 4, 460, 44), form="label")
+    def branch(self, left: float, title: str, result: str, pre: bool) -> None:
+        """Draw a residual branch from below; its norm is inside, or after the sum."""
+        stream, middle = left + 90, left + 300
+        places = {"norm": 330.0 if pre else 100.0, "f": 220.0 if pre else 275.0}
+        low, high = (420.0, 184.0) if pre else (400.0, 220.0)
+        texts = (title, (left, 506, 480, 44)), ("x", (left + 60, 446, 60, 44))
+        for text, box in (*texts, (result, (left, 4, 460, 44))):
+            self.node(f"{title} {text}", text, box, form="label")
         self.edge(f"{title} stream", (stream, 446), (stream, 52))
-        names = ["norm", "f"] if place == 0 else ["f", "norm"]
-        for y, name in zip(tops[:2] if place == 0 else (275.0, 100.0), names, strict=True):
-            x = stream + 120 if name == "f" or place == 0 else stream - 90
-            hue = 1 if name == "f" else 3
-            self.node(f"{title} {name}", name, (x, y, 180, 64), hue=hue, level=0.25)
-        up, low, middle = (184.0, 420.0, stream + 210) if place == 0 else (220.0, 400.0, stream + 210)
-        bottom, top = (394.0, 220.0) if place == 0 else (339.0, 275.0)
-        self.edge(f"{title} in", (stream, low), (middle, low), (middle, bottom))
-        if place == 0:
-            self.edge(f"{title} between", (middle, 330), (middle, 284))
-        self.edge(f"{title} out", (middle, top), (middle, up), (stream + 22, up))
-        self.node(f"{title} plus", "+", (stream - 22, up - 22, 44, 44), form="plus")
+        for name, y in places.items():
+            x, hue = middle if pre or name == "f" else stream, 1 if name == "f" else 3
+            self.node(f"{title} box {name}", name, (x - 90, y, 180, 64), hue=hue, level=0.25)
+        enter = places["norm" if pre else "f"] + 64
+        self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))
+        if pre:
+            self.edge(f"{title} between", (middle, places["norm"]), (middle, places["f"] + 64))
+        self.edge(f"{title} out", (middle, places["f"]), (middle, high), (stream + 22, high))
+        self.node(f"{title} plus", "+", (stream - 22, high - 22, 44, 44), form="plus")
 
 
-ROWS, COLUMNS = -1, -2  # hues: another for each row, for each column
+def _digits(x: Tensor | None) -> int:
+    """Return how many digits after the point the numbers of a matrix need, 2 at most."""
+    return 2 if x is None or not torch.allclose(x, x.mul(10).round() / 10, atol=1e-6) else 1
 
 
 @demo
@@ -113,66 +110,66 @@ def block(
     if part == "feed-forward":
         _feed_forward(made, x, ACTIVATIONS[activation])
     elif part == "norm":
-        norm, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
-        mean, variance = x.mean(1, True), x.var(1, False, keepdim=True)
-        pieces: list[Piece] = [("x", x), ("→", None), ("μ", mean), (",", None), ("σ²", variance)]
-        made.line(0, [*pieces, ("→", None), ("layer norm", norm)], [ROWS] * 7)
-        made.told("layer norm", "Layer norm: μ and σ² of the numbers of one word, each row alone.")
-        mean, variance = x.mean(0, True), x.var(0, False, keepdim=True)
-        pieces = [("x", x), ("→", None), ("μ", mean), (",", None), ("σ²", variance)]
-        made.line(290, [*pieces, ("→", None), ("batch norm", batch)], [COLUMNS] * 7)
-        made.told("batch norm", "Batch norm: μ and σ² of one number over all words of a batch, each "
-                  "column alone.")  # fmt: skip
+        _norms(made, x)
     elif part == "dropout":
         changed = short(3, 3)
-        dropped = Dropout(drop)(changed)
-        share = f" ÷ {1 - drop:g}"
-        pieces = [("f(x)", changed), ("→", None), ("dropout(f(x))", dropped)]
-        made.line(0, pieces, [1, None, 1])
-        made.told("dropout", f"Some numbers of f(x) become 0, the others are{share}.")
-        pieces = [("x", x), ("+", None), ("dropout(f(x))", dropped), ("=", None), ("sum", x + dropped)]
-        made.line(290, pieces, [0, None, 1, None, 2])
-        made.told("sum", f"Some numbers of f(x) become 0, the others are{share}; x is not changed.")
+        dropped, name = Dropout(drop)(changed), "dropout(f(x))"
+        text = f"Some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
+        made.line(text, ("f(x)", changed, 1), ARROW, (name, dropped, 1))
+        pieces: list[Piece] = [("x", x, 0), ("+", None, 0), (name, dropped, 1), EQUALS]
+        made.line(f"{text} x is not changed.", *pieces, (f"x + {name}", x + dropped, 2))
     elif part == "attention":
         _attention(made)
     else:
-        made.branch(60, "pre-norm", ("norm", "f", "x + f(norm(x))"), 0)
-        made.branch(700, "post-norm", ("f", "norm", "norm(x + f(x))"), 1)
-        made.stop("order", "Pre-norm: the sum reaches the top unchanged. Post-norm (2017): each "
-                  "sum is normalised again.", ["stream"])  # fmt: skip
-    made.stops.sort(key=lambda stop: -len(stop.lit))  # all of it first
-    return made.drawing(f"A layer in small numbers: {part}")
+        made.branch(60, "pre-norm", "x + f(norm(x))", True)
+        made.branch(700, "post-norm", "norm(x + f(x))", False)
+        text = "Pre-norm: nothing but sums on the way up. Post-norm (2017): each sum is normalised."
+        made.stop("order", text, ["stream"])
+    stops, caption = made.stops[::-1], "Inputs and matrices are random, with one digit."
+    return made.drawing(f"A layer in small numbers: {part}", stops, caption)  # all of it first
 
 
-def _feed_forward(made: Chalkboard, x: Tensor, kind: type[ReLU] | type[GELU]) -> None:
-    forward = kind(kind.Config(), 3, 4)
+def _norms(made: Chalkboard, x: Tensor) -> None:
+    layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
+    for dim, name, y, hue, text in (
+        (1, "Layer norm", layer, ROWS, "each row, the numbers of one word"),
+        (0, "Batch norm", batch, COLUMNS, "each column, one number of all words of a batch"),
+    ):
+        mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
+        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), (",", None, 0)]
+        pieces += [("σ²", variance, hue), ARROW, (name.lower(), y, hue)]
+        made.line(f"{name}: μ and σ² of {text}.", *pieces)
+
+
+def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
+    forward, name = kind(kind.Config(), 3, 4), kind.__name__
     for weight in forward.parameters():
         weight.copy_(short(*weight.shape))
-    z, y = forward.inner(x), forward(x)
-    biases = [part.bias[None] for part in (forward.inner, forward.outer) if part.bias is not None]
-    pieces: list[Piece] = [("x", x), ("·", None), ("W_1", forward.inner.weight.T), ("+", None)]
-    pieces += [("b_1", biases[0]), ("=", None), ("z", z)]
-    made.line(0, pieces, [0, None, 5, None, 5, None, 1])
-    made.told("inner layer", "Inner layer, wider: z = x W_1 + b_1, the same W_1 for every word.")
-    name, a = kind.__name__, forward.activate(z)
-    pieces = [(f"a = {name}(z)", a), ("·", None), ("W_2", forward.outer.weight.T), ("+", None)]
-    made.line(290, [*pieces, ("b_2", biases[1]), ("=", None), ("y", y)], [1, None, 5, None, 5, None, 2])
-    made.told("outer layer", f"Each row is a word: x W_1 + b_1 = z, a = {name}(z), a W_2 + b_2 = y.")
+    z = forward.inner(x)
+    text = f"Each row is a word, with the same matrices: z = x W_1 + b_1; a = {name}(z)"
+    steps: list[tuple[str, str, Tensor, nn.Linear, str, Tensor]] = [
+        (f"{text}.", "x", x, forward.inner, "z", z),
+        (f"{text}; y = a W_2 + b_2.", f"a = {name}(z)", forward.activate(z), forward.outer, "y",
+         forward(x)),
+    ]  # fmt: skip
+    for number, (caption, of, read, part, to, y) in enumerate(steps, start=1):
+        pieces: list[Piece] = [(of, read, number - 1), ("·", None, 0)]
+        pieces += [(f"W_{number}", part.weight.T, 5), ("+", None, 0)]
+        pieces += [(f"b_{number}", part.bias[None], 5), EQUALS, (to, y, number)]
+        made.line(caption, *pieces)
 
 
 def _attention(made: Chalkboard) -> None:
     """Write e_i = s · h_i, α = softmax(e), a = Σ_i α_i h_i and [a; s] for three states."""
     state, memory = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    score = memory @ state.T
+    score, times = memory @ state.T, ("·", None, 0)
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
-    made.line(0, [("h_i", memory), ("·", None), ("s", state), ("=", None), ("e_i", score)],
-              [0, None, 1, None, 5])  # fmt: skip
-    made.told("scores", "1. A score for each state: e_i = s · h_i.")
-    made.line(290, [("α_i", weights), ("·", None), ("h_i", memory), ("→", None), ("a", mean),
-                    ("→", None), ("[a; s]", torch.cat((mean, state), dim=1))],
-              [5, None, 0, None, 2, None, 3])  # fmt: skip
-    made.told("output", "1. e_i = s · h_i. 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. Joined: [a; s].")
+    text = "1. Scores: e_i = s · h_i."
+    made.line(text, ("h_i", memory, 0), times, ("s", state, 1), EQUALS, ("e_i", score, 5))
+    text += " 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. The output reads [a; s]."
+    pieces: list[Piece] = [("α_i", weights, 5), times, ("h_i", memory, 0), ARROW, ("a", mean, 2)]
+    made.line(text, *pieces, ARROW, ("[a; s]", torch.cat((mean, state), dim=1), 3))
 
 
 @demo
@@ -185,7 +182,7 @@ def mixing(seed: Seed = 2) -> SheetGrid:
     """
     torch.manual_seed(seed)
     state, x, memory = short(1, 2), short(1, 2), short(3, 2)
-    of_places, of_context = torch.nn.Linear(4, 3), torch.nn.Linear(4, 2)
+    of_places, of_context = nn.Linear(4, 3), nn.Linear(4, 2)
     for weight in (*of_places.parameters(), *of_context.parameters()):
         weight.copy_(short(*weight.shape))
     read = torch.cat((state, x), dim=1)

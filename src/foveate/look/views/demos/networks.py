@@ -344,7 +344,8 @@ def rnn(
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
         made.stop(f"step {step}", text, ["stream"], lit=[f"step {k}" for k in range(1, step + 1)])
-    return made.drawing("A recurrent network, unrolled")
+    where = "Inputs are below, states in the middle, outputs above; weights are written once."
+    return made.drawing("A recurrent network, unrolled", caption=where)
 
 
 def _unrolled(

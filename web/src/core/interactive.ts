@@ -8,7 +8,7 @@ import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { InteractiveDrawing, Slider } from "./types";
 
-const AROUND = 96; // pixels around the cells of each part
+const AROUND = 140; // pixels around the cells of each part
 
 /** The values of sliders by option. */
 export function dragged(sliders: readonly Slider[]): Dragged {

@@ -15,6 +15,7 @@ export interface Cells {
   whole?: boolean; // all columns stand in the room there is, however narrow
   texts?: readonly (readonly string[])[]; // in the cells
   dots?: readonly (readonly [number, number])[]; // row, column
+  outlines?: readonly (readonly [number, number, number, number])[]; // top, left, height, width, in cells
   down?: string; // what rows and columns are
   across?: string;
 }
@@ -179,12 +180,13 @@ export class Grid {
   }
 
   /** True links as dots, and texts where cells have room for them. */
-  private inside({ left, top, across, down }: Place, { texts, dots, levels, width, colours }: Cells): SVGElement[] {
+  private inside({ left, top, across, down }: Place, { texts, dots, outlines, levels, width, colours }: Cells): SVGElement[] {
     const middle = (row: number, column: number) => ({ x: left + (column + 0.5) * across, y: top + (row + 0.5) * down });
     const made: SVGElement[] = (dots ?? []).map(([row, column]) => {
       const { x, y } = middle(row, column);
       return s("circle", { class: "fv-dot", cx: x, cy: y, r: Math.max(1.5, Math.min(5, across / 5)) });
     });
+    made.push(...(outlines ?? []).map(([y, x, high, wide]) => s("rect", { class: "fv-outline", x: left + x * across, y: top + y * down, width: wide * across, height: high * down })));
     if (!texts?.length || down < 13) return made;
     texts.forEach((line, row) => line.forEach((text, column) => {
       const { x, y } = middle(row, column), level = levels[row * width + column]!;

@@ -55,7 +55,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     values = floats(made);
     grid.show({
       height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows: along, columns: aloft,
-      aspect: drawing.aspect, whole: Number.isFinite(tallOf(body, Infinity)), texts: drawing.cells, dots: drawing.dots, down: drawing.down, across: drawing.across,
+      aspect: drawing.aspect, whole: Number.isFinite(tallOf(body, Infinity)), texts: drawing.cells, dots: drawing.dots, outlines: drawing.outlines, down: drawing.down, across: drawing.across,
     });
     fitted();
     scale.classList.toggle("fv-plain", values.every((value) => !(value < drawing.most))); // filled or empty: no scale

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 854b9cee23a1611d.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of dc1e0f930fc5c9db.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -91,7 +91,8 @@ export interface Snapshot {
  *
  * NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
  * where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
- * places (row, column) that are marked, between cells unless they are whole numbers.
+ * places (row, column) that are marked, between cells unless they are whole numbers; ``outlines``
+ * are rectangles around cells: top, left, height, width.
  */
 export interface SheetDrawing {
   title: string;
@@ -109,6 +110,7 @@ export interface SheetDrawing {
   aspect: number;
   cells: string[][];
   dots: [number, number][];
+  outlines: [number, number, number, number][];
 }
 /**
  * The stages of each query or step, a frame each; ``frame`` is shown first, by default 0.

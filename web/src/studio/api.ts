@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of ec47ff414e939aa2.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 0cf23818e73f21cd.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

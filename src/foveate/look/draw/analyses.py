@@ -266,7 +266,7 @@ def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
         title, vectors.numpy(), rows, columns, "position t", "dimension",
         aspect=0.5 if few else size / length, written=few,
     )  # fmt: skip
-    name = f"similarity of two positions (dot product ÷ {most:.3g})"
+    name = f"similarity (dot product ÷ {most:.3g})"
     return [table, _pairs(name, products / most)]
 
 

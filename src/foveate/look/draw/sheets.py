@@ -33,7 +33,8 @@ class SheetDrawing(Drawing):
 
     NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
     where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
-    places (row, column) that are marked, between cells unless they are whole numbers.
+    places (row, column) that are marked, between cells unless they are whole numbers; ``outlines``
+    are rectangles around cells: top, left, height, width.
     """
 
     kind: Literal["sheet"] = "sheet"
@@ -48,6 +49,7 @@ class SheetDrawing(Drawing):
     aspect: float = 1.0
     cells: list[list[Text]] = Field([])
     dots: list[tuple[float, float]] = Field([])
+    outlines: list[tuple[float, float, float, float]] = Field([])
 
     @property
     def legend(self) -> str:
@@ -89,6 +91,10 @@ class SheetDrawing(Drawing):
                 figures.write(ax, s + 0.5, t + 0.5, word, ink, size=size, ha="center")
         for y, x in self.dots:
             ax.plot(x + 0.5, y + 0.5, "o", color="white", markeredgecolor="black")
+        for top, left, height_of, width_of in self.outlines:
+            right, bottom = left + width_of, top + height_of
+            x, y = [left, right, right, left, left], [top, top, bottom, bottom, top]
+            ax.plot(x, y, color=figures.OUTLINE, linewidth=1.5)
         if not self.marked:
             ax.set(xticks=[], yticks=[])
         if self.columns or self.rows:
@@ -131,6 +137,7 @@ def sheet(
     title: str, values: Floats, rows: Sequence[str] = (), columns: Sequence[str] = (),
     down: str = "", across: str = "", scale: ColorScale = ColorScale(), aspect: float = 1.0,
     written: bool = False, cells: Sequence[list[str]] = (),
+    outlines: Sequence[tuple[float, float, float, float]] = (),
 ) -> SheetDrawing:  # fmt: skip
     """A sheet of numbers (T, S).
 
@@ -148,7 +155,7 @@ def sheet(
     return SheetDrawing(
         title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
         down=down, across=across, least=least, most=most, aspect=aspect,
-        scale_label=scale.label, cells=list(cells),
+        scale_label=scale.label, cells=list(cells), outlines=list(outlines),
     )  # fmt: skip
 
 

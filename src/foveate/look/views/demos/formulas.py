@@ -1,6 +1,6 @@
 """Demos of equations: scores, normalizers, positions, learning rates, path lengths."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,7 +16,9 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneEdge, SceneNode, SceneStop
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
+from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
@@ -27,10 +29,14 @@ from foveate.train.optim import Noam
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
-SCORES: dict[str, type[kinds.Score]] = {
-    "cosine": kinds.CosineScore, "additive": kinds.Additive, "location: no key": kinds.Location,
-    "general": kinds.General, "dot": kinds.Dot, "scaled dot": kinds.ScaledDot,
-}  # fmt: skip
+SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
+    "cosine": (kinds.CosineScore, "qᵀk / |q| |k|", "none", "Graves et al. (2014)"),
+    "additive": (kinds.Additive, "vᵀ tanh(W q + U k)", "v, W, U", "Bahdanau et al. (2015)"),
+    "location": (kinds.Location, "(W q)_i, without a key", "W", "Luong et al. (2015)"),
+    "general": (kinds.General, "qᵀ W k", "W", "Luong et al. (2015)"),
+    "dot": (kinds.Dot, "qᵀk", "none", "Luong et al. (2015)"),
+    "scaled dot": (kinds.ScaledDot, "qᵀk / √n", "none", "Vaswani et al. (2017)"),
+}
 
 
 def small_score(kind: type[kinds.Score]) -> kinds.Score:
@@ -59,15 +65,25 @@ def scores(
     y: Annotated[float, Field(description="of the query")] = 0.5,
     reach: Annotated[float, Field(gt=0, description="half the width of the plane")] = 3.0,
     points: Annotated[int, Field(ge=3, le=201, description="keys per side of the plane")] = 25,
-) -> SheetGrid:
-    """Draw the score of one query with keys anywhere in the plane."""
-    query = torch.tensor([x, y])
+    of: Annotated[Literal["planes", "table"], Field(description="maps, or formulas")] = "planes",
+) -> SheetGrid | TableDrawing:
+    """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
+    if of == "table":
+        rows: list[list[str | float | None]] = [[name, *row[1:]] for name, row in SCORES.items()]
+        return TableDrawing(
+            title="Scores of a query q and a key k of n numbers",
+            columns=["score", "formula", "learned", "paper"], rows=rows,
+            caption="The location score reads no key: it scores positions.",
+        )  # fmt: skip
+    query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
+    across = [f"{ends[k]:g}".replace("-", "−") if k in ends else "" for k in range(points)]
     dot = (1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1)
-    drawn = [sheet("", landscape(kind, query, reach, points).numpy()) for kind in SCORES.values()]
+    drawn = [
+        sheet(f"{name}: {formula}", landscape(kind, query, reach, points).numpy(), across[::-1],
+              across, "key, y", "key, x").model_copy(update={"dots": [dot]})
+        for name, (kind, formula, *_) in SCORES.items()
+    ]  # fmt: skip
     drawn = alike(drawn[:3]) + alike(drawn[3:])
-    for k, (name, kind) in enumerate(SCORES.items()):
-        title = f"{name}, ±{drawn[k].most:.2g}" if kind.reads_keys else name
-        drawn[k] = drawn[k].model_copy(update={"title": title, "dots": [dot]})
     weights = {
         name: Numbers.exact(next(small_score(kind).parameters()).detach().flatten().numpy())
         for name, kind in (("additive", kinds.Additive), ("general", kinds.General))
@@ -88,27 +104,55 @@ def scores(
     )  # fmt: skip
 
 
+def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[list[str]],
+           title: str, caption: str) -> SceneDrawing:  # fmt: skip
+    """Draw q (blue) and k (orange, ``length`` times as long) at angles in degrees, side by side.
+
+    ``below`` are the lines under each pair.
+    """
+    nodes, edges, wide = list[SceneNode](), list[SceneEdge](), WIDE / len(pairs)
+    unit, middle = min(0.46 * wide / max(1.0, length), 190.0), 0.44 * HIGH
+    for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
+        left = wide * (number - 1)
+        origin = np.array([left + wide / 2, middle])
+        for name, hue, degrees, size in zip("kq", (1, 0), angles[::-1], (length, 1), strict=True):
+            turn = np.array([np.cos(np.radians(degrees)), -np.sin(np.radians(degrees))])
+            end, at = origin + unit * size * turn, origin + (unit * size * 0.75) * turn
+            points = [tuple(origin.tolist()), tuple(end.tolist())]
+            edges.append(SceneEdge(name=f"{name} {number}", points=points, hue=hue))
+            x, y = at + np.array([-14 * turn[1], 26 * turn[0]]) * (-1) ** (name == "k") * [-1, 1]
+            box = x - 20, y - 20, 40.0, 40.0
+            nodes.append(SceneNode(name=f"{name} {number}", label=name, form="word", box=box))
+        for row, line in enumerate(lines):
+            box = left, 0.74 * HIGH + 44 * row, wide, 40.0
+            nodes.append(SceneNode(name=f"pair {number}, {row}", label=line, form="word", box=box))
+    told = "; ".join(", ".join(lines) for lines in below)
+    stop = SceneStop(name="vectors", caption=told)
+    return SceneDrawing(
+        title=title, caption=caption, nodes=nodes, edges=edges, panels=[], stops=[stop]
+    )
+
+
 @demo
 @torch.no_grad()
 def angle(
-    lengths: Annotated[tuple[float, ...], Field(min_length=1, description="of the key; repeat")]
-    = (0.5, 1.0, 2.0),
-) -> LinesDrawing:  # fmt: skip
-    """Draw the score of a query of length 1 with keys at every angle to it."""
-    degrees, query = torch.linspace(0, 180, 37), torch.tensor([[[[1.0, 0.0]]]])
-    turned = torch.stack((degrees.deg2rad().cos(), degrees.deg2rad().sin()), dim=-1)
-    dot, cosine = kinds.Dot.Config(), kinds.CosineScore.Config.parse({"sharpness": 1.0})
-    curves = {
-        f"q · k, |k| = {length:g}": kinds.Dot(dot, 1, 2)(query, length * turned)
-        for length in lengths
-    }
-    curves["cosine, any length"] = kinds.CosineScore(cosine, 1, 2)(query, max(lengths) * turned)
-    return line_chart(
-        degrees.numpy(), {name: scores.flatten().numpy() for name, scores in curves.items()},
-        "angle between query and key, degrees", "score", "Similarity as an angle",
-        marks={"right angle": 90.0},
-        caption="q · k = |q| |k| cos θ: 0 at a right angle, negative beyond it. The cosine divides "
-        "by the lengths, so only the angle remains.",
+    degrees: Annotated[tuple[float, ...], Field(min_length=1, max_length=6, description="repeat")]
+    = (0.0, 45.0, 90.0, 135.0, 180.0),
+    length: Annotated[float, Field(gt=0, le=4, description="of the key")] = 1.5,
+) -> SceneDrawing:  # fmt: skip
+    """Draw a query of length 1 and a key at some angles to it, with their dot product."""
+    query, below = torch.tensor([[[[1.0, 0.0]]]]), []
+    for theta in degrees:
+        turn = torch.tensor(theta).deg2rad()
+        key = length * torch.stack((turn.cos(), turn.sin())).view(1, 1, 1, 2)
+        score = float(kinds.Dot(kinds.Dot.Config(), 1, 2)(query, key)) + 0.0
+        cosine = round(float(turn.cos()), 2) + 0.0
+        below.append([f"θ = {theta:g}°", f"cos θ = {cosine:.2f}", f"q · k = {score:.2f}"])
+    below = [[line.replace("-", "−").replace("−0.00", "0.00") for line in b] for b in below]
+    return arrows(
+        [(0.0, theta) for theta in degrees], length, below, f"|q| = 1, |k| = {length:g}",
+        "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle, negative "
+        "beyond it. It grows with the length of the key; the cosine does not.",
     )  # fmt: skip
 
 
@@ -163,8 +207,21 @@ def normalizers(
     = (2.0, 1.6, 1.1, 0.3, -0.4, -1.5),
     temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
     alpha: Annotated[float, Field(ge=1, le=4, description="of entmax")] = 1.5,
-) -> SheetGrid:  # fmt: skip
+    choice: Annotated[bool, Field(description="softmax and hardmax of two keys")] = False,
+) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the weights that each normalizer gives to the same scores."""
+    if choice:
+        first = np.linspace(-4, 4, 161)
+        both = torch.tensor(np.stack((first, 0 * first), axis=1))
+        made = {"softmax: smooth, it has a gradient": kinds.Softmax.Config().build()(both)[:, 0],
+                "hardmax: flat, then a jump": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
+        return line_chart(
+            first, {name: weight.numpy() for name, weight in made.items()},
+            "difference of the scores, s_1 − s_2".replace("_1", "₁").replace("_2", "₂"),
+            "weight of key 1, of two", "A hard choice or a soft one",
+            caption="A small change in a score changes nothing in hardmax: its slope is 0, and "
+            "nothing is learned from it.",
+        )  # fmt: skip
     softmax, tau = kinds.Softmax.Config(), kinds.Softmax.Config(temperature=temperature)
     rows = {
         name: config.build()(torch.tensor(scores)).double().numpy()
@@ -207,14 +264,54 @@ def position_sliders(length: int, option: str, size: int, base: float) -> list[S
     ]
 
 
+def sinusoid_sheets(position: Sinusoidal, length: int, size: int) -> list[SheetDrawing]:
+    """Return the sines, the cosines and the products of sinusoidal positions."""
+    vectors, products = sheets(position, length, size, 1)
+    halves = [
+        sheet(f"{name}(t / 10000^(2i/d))".replace("10000", f"{position.config.base:g}"),
+              vectors.values.array[:, first::2], down="position t", across="i",
+              aspect=size / 2 / length, scale=ColorScale(-1.0, 1.0))
+        for first, name in enumerate(("sin", "cos"))
+    ]  # fmt: skip
+    return [*halves, products]
+
+
 @demo
-def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
+def sinusoids(
+    length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0,
+    waves: Annotated[tuple[int, ...], Field(description="sines i to draw as waves; repeat")] = (),
+    text: Annotated[str, Field(description="words, the vectors of whose positions to write")] = "",
+) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the vector of each position, sines and cosines, and the products of two positions."""
     position = Sinusoidal(Sinusoidal.Config(base=base), hidden_size, 1)
+    rates = base ** (-2 * np.arange(hidden_size // 2) / hidden_size)
+    if wrong := [i for i in waves if not 0 <= i < len(rates)]:
+        raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
+    if waves:
+        t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
+        return line_chart(
+            t, {f"i = {i}: wavelength {turn[i]:.4g}": np.sin(t * rates[i]) for i in waves},
+            "position t", f"sin(t / {base:g}^(2i/d)), d = {hidden_size}",
+            "Waves of sinusoidal positions", marks={"one wavelength": turn[waves[-1]]}
+            if turn[waves[-1]] <= length else None,
+            caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
+        )  # fmt: skip
+    if words := text.split():
+        vectors = position.embed(torch.zeros(1, len(words), hidden_size), torch.arange(len(words)))
+        names = [f"{('sin', 'cos')[d % 2]}, i = {d // 2}" for d in range(hidden_size)]
+        table = sheet("", vectors[0].numpy(), [f"{t}: {word}" for t, word in enumerate(words)],
+                      names, "t: word", written=True)  # fmt: skip
+        return SheetGrid(
+            sheets=[table],
+            across=1,
+            title="The vector added to each word",
+            caption="The vector depends on the position alone, so the same words in another order "
+            "are different inputs.",
+        )
     return SheetGrid(
-        sheets=sheets(position, length, hidden_size, 1), title="Sinusoidal positions",
-        caption="Waves become longer along the dimensions; the product of two positions depends "
-        "only on their distance.",
+        sheets=sinusoid_sheets(position, length, hidden_size), title="Sinusoidal positions",
+        caption="Waves become longer along i; the product of two positions depends only on their "
+        "distance.",
         controls=Controls(
             formula="sinusoids",
             sliders=position_sliders(length, "hidden_size", hidden_size, base),
@@ -223,15 +320,38 @@ def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0
 
 
 @demo
-def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
+def rotary(
+    length: Length = 64,
+    head_size: Size = 64,
+    base: Base = 10_000.0,
+    vectors: Annotated[bool, Field(description="one pair as arrows, at five positions")] = False,
+) -> SheetGrid | SceneDrawing:
     """Draw the angles of pairs of dimensions at each position, and products of two positions."""
+    if vectors:
+        both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 6, 2)
+        q, k = Rotary(Rotary.Config(base=base), 2, 1).rotate(both, torch.arange(6))[0]
+        turned = torch.stack([q[:5], k[1:]]).double()
+        degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().T.tolist()
+        products = (turned[0] * turned[1]).sum(dim=-1).tolist()
+        below = [
+            [f"t = {t}, s = {t + 1}", "s − t = 1", f"q · k = {product:.2f}"]
+            for t, product in enumerate(products)
+        ]
+        return arrows(
+            [(a, b) for a, b in degrees],
+            1.0,
+            below,
+            "A pair of numbers, rotated by its position",
+            "Both vectors turn by the same angle from position to position: the angle between "
+            "them, and so their product, depends only on the distance s − t.",
+        )
     position = Rotary(Rotary.Config(base=base), head_size, 1)
-    places, pairs = torch.arange(length), head_size // 2
-    first = torch.cat((torch.ones(pairs), torch.zeros(pairs))).expand(1, 1, length, -1)
+    places, pairs_of = torch.arange(length), head_size // 2
+    first = torch.cat((torch.ones(pairs_of), torch.zeros(pairs_of))).expand(1, 1, length, -1)
     cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of the rotated (1, 0)
     turns = sheet(
         "angle of each pair", torch.atan2(sin, cos).numpy(), down="position t", across="pair i",
-        scale=ColorScale(-np.pi, np.pi, "−π … π"), aspect=pairs / length,
+        scale=ColorScale(-np.pi, np.pi, "radians, from −π to π"), aspect=pairs_of / length,
     )  # fmt: skip
     return SheetGrid(
         sheets=[turns, sheets(position, length, head_size, 1)[1]], title="Rotary positions",
@@ -246,22 +366,23 @@ def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> 
 @demo
 def alibi(
     length: Length = 24, num_heads: Annotated[int, Field(ge=1, description="heads")] = 4
-) -> SheetGrid:
+) -> LinesDrawing:
     """Draw what ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
     position = ALiBi(ALiBi.Config(), 8 * num_heads, num_heads)
-    farthest = -float(position.slopes.max()) * (length - 1)
-    slopes = position.slopes.tolist()
-    drawn = [
-        each.model_copy(update={"title": f"head {h}, m = 1/{1 / slope:.4g}", "least": farthest})
-        for h, (each, slope) in enumerate(
-            zip(sheets(position, length, 8 * num_heads, num_heads), slopes, strict=False), start=1
-        )
-    ]
-    return SheetGrid(
-        sheets=drawn, title="Added to the score of a query (down) and a key (across)",
-        caption="Nothing is learned: distant keys have lower scores, with a different slope in "
-        "each head; the first heads look nearby, the last far away.",
-    )  # fmt: skip
+    bias = position.bias(torch.tensor([0]), torch.arange(length))
+    assert bias is not None
+    curves = {
+        f"head {h}, m = 1/{1 / slope:.4g}": row[0].numpy() + 0.0
+        for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True), start=1)
+    }
+    return line_chart(
+        range(length),
+        curves,
+        "distance |t − s| of query and key",
+        "added to the score",
+        "A penalty for distance, with a slope of its own in each head",
+        caption="Nothing is learned: the first heads look nearby, the last far away.",
+    )
 
 
 @demo
@@ -277,8 +398,8 @@ def noam(
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"{pair}, peak {rate(int(warmup)):.5f}"] = rate
-    drawn = schedule(rates, steps, title="Learning rates with warm-up, D:steps")
+        rates[f"d = {size}, warm-up {warmup}: peak {rate(int(warmup)):.5f}"] = rate
+    drawn = schedule(rates, steps, title="Learning rates with warm-up")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
     return drawn.model_copy(update={"caption": caption})
 
@@ -346,33 +467,36 @@ def averaging(
 @demo
 def paths(
     hidden_size: Size = 512,
-    kernel: Annotated[int, Field(ge=2, description="width of a convolution")] = 3,
-    window: Annotated[int, Field(ge=1, description="keys each way of local attention")] = 64,
-    length: Annotated[int, Field(ge=2, description="maximum length")] = 4096,
+    length: Annotated[int, Field(ge=2, description="maximum length")] = 1024,
     of: Annotated[
         tuple[Literal["path", "steps", "operations"], ...],
         Field(min_length=1, strict=False, description="path, serial steps, operations; repeat"),
     ] = ("path", "steps", "operations"),
+    projections: Annotated[bool, Field(description="the operations of q, k, v, o too")] = False,
 ) -> PanelGrid:
     """Draw path length, serial steps and operations per layer (Vaswani et al., 2017, table 1)."""
-    n = 2.0 ** np.arange(1, np.log2(length) + 1)
-    d, at_once, logarithm = hidden_size, np.ones_like(n), np.ceil(np.log(n) / np.log(kernel))
-    layers = {  # longest path, serial steps, multiplications
-        "recurrent": (n - 1, n, n * d * d),
-        "convolutions, dilated": (logarithm, at_once, kernel * n * d * d),
-        "local attention": (np.ceil(n / window), at_once, n * np.minimum(2 * window + 1, n) * d),
-        "self-attention": (at_once, at_once, n * n * d),
-    }
-    titles = {"path": "longest path between two positions", "steps": "serial steps",
-              "operations": "multiplications per layer, projections left out"}  # fmt: skip
+    n = np.unique(np.linspace(1, length, 65).round())
+    one, last = np.ones_like(n), f"at n = {length:,}"
+    drawn = {
+        "path": ("steps between the first and the last word",
+                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": one}),
+        "steps": ("serial steps of a layer",
+                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": one}),
+        "operations": ("multiplications in a layer",
+                       {"recurrent, W x and U h: 2 n D²": 2 * n * hidden_size**2,
+                        "self-attention, scores and sums: 2 n² D": 2 * n**2 * hidden_size}),
+    }  # fmt: skip
+    if projections:
+        drawn["operations"][1]["its projections: 4 n D²"] = 4 * n * hidden_size**2
+    mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
     panels = [
-        line_chart(n, {name: f[k] for name, f in layers.items()}, "length n", title, log="xy",
-                   marks={f"n = D = {d}": d} if part == "operations" else None)
-        for k, (part, title) in enumerate(titles.items())
+        line_chart(n, curves, "length n", up, marks=mark if part == "operations" else None)
+        for part, (up, curves) in drawn.items()
         if part in of
-    ]  # fmt: skip
+    ]
     return PanelGrid(
         panels=panels, across=1, title=f"Cost against length n, D = {hidden_size}",
-        caption="Self-attention connects any two positions in one step, but its n² D operations "
-        "exceed those of recurrence above n = D. Its projections, 4 n D², are left out.",
+        caption="Self-attention connects any two positions in one step, but its scores and sums "
+        "take 2 n² D multiplications, more than a recurrent layer above n = D. Its projections of "
+        "queries, keys, values and outputs, 4 n D², grow with n only.",
     )  # fmt: skip

@@ -25,7 +25,7 @@ const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
 const LOWEST = 8.5; // pixels of a cell below which only every k-th word is written, and a dot for each of the others
 const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
-const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
+const MOST = 44, LARGEST = 64, NAMED = 80, BRIEF = 17; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright; of a sign
 
 /** Every how many words beside cells so high one is written. */
 export const everyWord = (cell: number): number => every(cell, LOWEST);
@@ -37,7 +37,10 @@ const isSparse = (words: readonly string[]): boolean => words.includes("");
 const signed = (text: string) => text.replace(/^-(?=[\d.])/, "−");
 
 /** Pixels that a cell with the longest of these texts is wide at least. */
-export const roomOf = (texts: readonly (readonly string[])[]): number => Math.max(WRITTEN, Math.min(ROOMY, Math.max(...texts.flat().map((text) => widthOf(text, 12))) + 12));
+export const roomOf = (texts: readonly (readonly string[])[]): number => {
+  const widest = Math.max(...texts.flat().map((text) => widthOf(text, 12)));
+  return widest <= BRIEF ? BRIEF + 2 : Math.max(WRITTEN, Math.min(ROOMY, widest + 12));
+};
 
 /** Where things lie, in pixels. */
 interface Place { left: number; top: number; across: number; down: number; turn: number; limit: number; width: number; height: number; foot?: number }
@@ -46,7 +49,7 @@ interface Place { left: number; top: number; across: number; down: number; turn:
 export function place(cells: Cells, room: number, tall: number): Place {
   const told = cells.texts?.length ? cells.texts.flat() : undefined, short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
   const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10), ...cells.columns.map((word) => Math.min(NAMED, widthOf(word) + 8))) : LARGEST;
-  const least = told ? (cells.whole ? Math.max(WRITTEN, ...told.map((text) => Math.min(ROOMY, widthOf(signed(text), 12) + 5))) : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole && !isSparse(cells.rows) ? 12 : 0;
+  const least = told ? (cells.whole ? Math.max(roomOf(cells.texts!) < WRITTEN ? BRIEF + 2 : WRITTEN, ...told.map((text) => Math.min(ROOMY, widthOf(signed(text), 12) + 5))) : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole && !isSparse(cells.rows) ? 12 : 0;
   const limit = Math.min(told ? 220 : 150, Math.max(room * (cells.whole ? 0.38 : 0.3), told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const isTight = told && cells.whole && widthOf(cells.down ?? "", 12) + 14 + cells.width * least > room; // numbers come before the name
@@ -54,7 +57,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + (cells.down && isSparse(cells.rows) ? 28 : 8) : cells.down ? 20 : 2;
   const aspect = cells.aspect ?? 1, bound = told || cells.high ? most : Math.min(most, Math.max(4 / Math.max(1, aspect), tall / cells.height / aspect));
   const flat = ruled || cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, bound) - 6);
-  const turn = flat ? 0 : room - left < 20 * cells.width ? -90 : room < 30 * cells.width ? -75 : -55; // upright where the lines would touch
+  const turn = flat ? 0 : room - left < (cells.whole ? 34 : 20) * cells.width ? -90 : room < 30 * cells.width ? -75 : -55; // upright where the lines would touch
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const wide = (room - left - right) / cells.width;

@@ -28,7 +28,7 @@ const TITLES = ["train times", "weather", "recipes", "news"];
 function lookup(dragged: Dragged, { values = [] }: Data, [part]: readonly Part[]): Part[] {
   const { key, blend } = dragged as { key: number; blend: number }, count = values.length;
   const scores = values.map((_, k) => (k === key - 1 ? 1 - blend : 0) + (k === key % count ? blend : 0));
-  const soft = (dragged.temperature as number[]).map((tau) => [`softmax, τ = ${plain(tau)}`, softmax(scores, tau)] as const);
+  const soft = (dragged.temperature as number[]).map((tau) => [tau === 1 ? "softmax" : `softmax, τ = ${plain(tau)}`, softmax(scores, tau)] as const);
   const columns = [["Q · K", scores] as const, ...soft, ["hardmax", hardmax(scores)] as const];
   const titles = range(count).map((k) => TITLES[k] ?? `key ${k + 1}`), result = columns.map(([, weights], k) => (k ? dot(weights, values).toFixed(1) : ""));
   const rows = values.map((_, i) => [...columns.map(([, column]) => column[i]!), NaN]);

@@ -68,7 +68,7 @@ export function marked(values: readonly number[]): string[] {
   const sizes = values.map(Math.abs).filter((size) => size > 0), most = Math.max(...sizes), least = Math.min(...sizes);
   const isPower = (size: number) => Math.abs(Math.log10(size) - Math.round(Math.log10(size))) < 1e-9;
   if (sizes.every(isPower) && (most >= 1e5 || least <= 1e-4)) return values.map((value) => (value === 0 ? "0" : Math.abs(value) === 1 ? tick(value) : `${value < 0 ? "−" : ""}${raised(Math.round(Math.log10(Math.abs(value))))}`));
-  const [unit, name] = most >= 1e9 || most < 1e4 ? [1, ""] : most >= 1e6 ? [1e6, "M"] : [1e3, "k"];
+  const [unit, name] = most < 1e4 || most >= 1e12 ? [1, ""] : most >= 1e9 ? [1e9, "·10⁹"] : most >= 1e6 ? [1e6, "M"] : [1e3, "k"];
   return values.map((value) => (unit === 1 || value === 0 ? tick(value) : `${value < 0 ? "−" : ""}${Number((Math.abs(value) / unit).toPrecision(4))}${name}`));
 }
 

@@ -64,7 +64,7 @@ def lookup(
     columns = {"Q · K": scores.flatten()}
     for tau in temperature:
         normalizer = Softmax.Config.parse({"temperature": tau}).build()
-        columns[f"softmax, τ = {tau:g}"] = normalizer(scores).flatten()
+        columns["softmax" if tau == 1 else f"softmax, τ = {tau:g}"] = normalizer(scores).flatten()
     columns["hardmax"] = Hardmax.Config().build()(scores).flatten()
     numbers = torch.stack([*columns.values()], dim=1)  # a row for each key
     results = ["", *(f"{float(column @ mixed):.1f}" for column in numbers.T[1:]), ""]
@@ -239,9 +239,9 @@ def masks(
     """Draw which position may attend to which, in the three families, for one sentence."""
     read, written = words_of(source), words_of(target)
     both, split = [*read, *written], len(read)
-    within = [
-        f"{word}  {x}" for word, x in zip(both, "x" * split + "y" * len(written), strict=True)
-    ]
+    sides = "x" * split + "y" * len(written)
+    within = [f"{x}: {word}" for word, x in zip(both, sides, strict=True)]
+    within = within if len(families) == 1 else both
     places = range(len(both))
     causal = Mask(causal=True).dense(places, places)
     assert causal is not None
@@ -281,7 +281,7 @@ def leak(text: Words = "[START] The chef who was") -> SheetGrid:
     drawn = [
         sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), steps, words,
               "reads → writes", "may read",
-              scale=ColorScale(0.0, 1.0, "dependence: 0 none, 1 most; outlined: of the future"),
+              scale=ColorScale(0.0, 1.0, "0: none, 1: most"),
               outlines=[(t, s, 1, 1) for t, s in zip(*np.triu_indices(len(words), 1), strict=True)
                         if norm[t, s]])
         for name, norm in norms.items()

@@ -32,10 +32,10 @@ Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
     "cosine": (kinds.CosineScore, "qᵀk / |q| |k|", "none", "Graves et al. (2014)"),
     "additive": (kinds.Additive, "vᵀ tanh(W q + U k)", "v, W, U", "Bahdanau et al. (2015)"),
-    "location": (kinds.Location, "(W q)_i, without a key", "W", "Luong et al. (2015)"),
+    "location": (kinds.Location, "(W q)ᵢ, without a key", "W", "Luong et al. (2015)"),
     "general": (kinds.General, "qᵀ W k", "W", "Luong et al. (2015)"),
     "dot": (kinds.Dot, "qᵀk", "none", "Luong et al. (2015)"),
-    "scaled dot": (kinds.ScaledDot, "qᵀk / √n", "none", "Vaswani et al. (2017)"),
+    "scaled dot": (kinds.ScaledDot, "qᵀk / √K", "none", "Vaswani et al. (2017)"),
 }
 
 
@@ -71,7 +71,7 @@ def scores(
     if of == "table":
         rows: list[list[str | float | None]] = [[name, *row[1:]] for name, row in SCORES.items()]
         return TableDrawing(
-            title="Scores of a query q and a key k of n numbers",
+            title="Scores of a query q and a key k of K numbers",
             columns=["score", "formula", "learned", "paper"], rows=rows,
             caption="The location score reads no key: it scores positions.",
         )  # fmt: skip
@@ -111,23 +111,23 @@ def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[
     ``below`` are the lines under each pair.
     """
     nodes, edges, wide = list[SceneNode](), list[SceneEdge](), WIDE / len(pairs)
-    unit, middle = min(0.46 * wide / max(1.0, length), 190.0), 0.44 * HIGH
+    unit = min(0.9 * wide / (1 + length), 0.32 * HIGH / max(1.0, length))
     for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
-        left = wide * (number - 1)
-        origin = np.array([left + wide / 2, middle])
-        for name, hue, degrees, size in zip("kq", (1, 0), angles[::-1], (length, 1), strict=True):
-            turn = np.array([np.cos(np.radians(degrees)), -np.sin(np.radians(degrees))])
-            end, at = origin + unit * size * turn, origin + (unit * size * 0.75) * turn
-            points = [tuple(origin.tolist()), tuple(end.tolist())]
-            edges.append(SceneEdge(name=f"{name} {number}", points=points, hue=hue))
-            x, y = at + np.array([-14 * turn[1], 26 * turn[0]]) * (-1) ** (name == "k") * [-1, 1]
+        left, turns = wide * (number - 1), np.radians(angles)
+        ends = unit * np.stack([np.cos(turns), -np.sin(turns)], axis=1) * [[1], [length]]
+        around = np.stack([ends.min(axis=0), ends.max(axis=0)]).clip([[-1e9], [0]], [[0], [1e9]])
+        origin = np.array([left + wide / 2, 0.4 * HIGH]) - around.mean(axis=0)
+        for name, end, across in zip("kq", ends[::-1], (-1, 1), strict=True):
+            points = [tuple(origin.tolist()), tuple((origin + end).tolist())]
+            edges.append(SceneEdge(name=f"{name} {number}", points=points, hue=int(name == "k")))
+            x, y = origin + 0.7 * end + 24 * across * np.array([-end[1], end[0]]) / np.hypot(*end)
             box = x - 20, y - 20, 40.0, 40.0
             nodes.append(SceneNode(name=f"{name} {number}", label=name, form="word", box=box))
         for row, line in enumerate(lines):
             box = left, 0.74 * HIGH + 44 * row, wide, 40.0
             nodes.append(SceneNode(name=f"pair {number}, {row}", label=line, form="word", box=box))
-    told = "; ".join(", ".join(lines) for lines in below)
-    stop = SceneStop(name="vectors", caption=told)
+        nodes[-1] = nodes[-1].model_copy(update={"detail": lines})
+    stop = SceneStop(name="vectors", caption="blue: q, orange: k")
     return SceneDrawing(
         title=title, caption=caption, nodes=nodes, edges=edges, panels=[], stops=[stop]
     )
@@ -290,10 +290,10 @@ def sinusoids(
     if waves:
         t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
         return line_chart(
-            t, {f"i = {i}: wavelength {turn[i]:.4g}": np.sin(t * rates[i]) for i in waves},
+            t, {f"i = {i}: wavelength {turn[i]:.1f}": np.sin(t * rates[i]) for i in waves},
             "position t", f"sin(t / {base:g}^(2i/d)), d = {hidden_size}",
-            "Waves of sinusoidal positions", marks={"one wavelength": turn[waves[-1]]}
-            if turn[waves[-1]] <= length else None,
+            "Waves of sinusoidal positions",
+            marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     if words := text.split():
@@ -483,11 +483,11 @@ def paths(
         "steps": ("serial steps of a layer",
                   {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": one}),
         "operations": ("multiplications in a layer",
-                       {"recurrent, W x and U h: 2 n D²": 2 * n * hidden_size**2,
-                        "self-attention, scores and sums: 2 n² D": 2 * n**2 * hidden_size}),
+                       {"recurrent: 2nD²": 2 * n * hidden_size**2,
+                        "self-attention: 2n²D": 2 * n**2 * hidden_size}),
     }  # fmt: skip
     if projections:
-        drawn["operations"][1]["its projections: 4 n D²"] = 4 * n * hidden_size**2
+        drawn["operations"][1]["projections: 4nD²"] = 4 * n * hidden_size**2
     mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
     panels = [
         line_chart(n, curves, "length n", up, marks=mark if part == "operations" else None)

@@ -155,7 +155,7 @@ def reach(
             s = np.log10(norm / norm.max())
         rows = [f"output {k + 1}" for k in range(len(words))] if family in TRANSLATORS else words
         s = np.where(np.isfinite(s), s, np.nan)
-        scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence: 0 strongest, empty: none")
+        scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence")
         drawn.append(sheet(FAMILIES[family], s, rows, words, "output", "input", scale))
     return SheetGrid(
         sheets=drawn, across=3, title="Which inputs an output depends on, before training",
@@ -256,7 +256,7 @@ def parameters(
     some = np.stack([*counts.values()]).max(axis=0) >= 0.1
     return bar_chart(
         [label for label, is_some in zip(labels, some, strict=True) if is_some],
-        {name: sizes[some] for name, sizes in counts.items()},
+        {name: np.where(sizes < 0.05, np.nan, sizes)[some] for name, sizes in counts.items()},
         "millions of parameters", f"Parameters: {'; '.join(counts)}",
         f"Tokens: {vocab_size or 'as published'}. The output counts as an embedding; a shared "
         "matrix counts once. The last bar has recurrent cells, positions, norms, and maps between "

@@ -85,11 +85,10 @@ function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Pa
   return [{ ...chart, title: `The window p − D … p + D, p = ${plain(p)}, D = ${plain(d)}, σ = D/2`, series: chart.series.map((each, k) => ({ ...each, values: weights[k]! })) }];
 }
 
-/** The vectors and the products of two of them by the largest, as the sheets of an encoding. */
+/** The cosines of two vectors each. */
 function products(part: Part, vectors: readonly (readonly number[])[]): SheetDrawing {
-  const all = vectors.map((a) => vectors.map((b) => dot(a, b))), most = Math.max(...all.flat().map(Math.abs));
-  const title = `${part.title.split(" · ")[0]} · similarity (dot product ÷ ${plain(most, 3)})`;
-  return sheetOf(part, all.map((row) => row.map((value) => value / most)), { title });
+  const all = vectors.map((a) => vectors.map((b) => cosine(a, b)));
+  return sheetOf(part, all);
 }
 
 function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {

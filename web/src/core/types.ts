@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of dc1e0f930fc5c9db.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 590eaa909306f253.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -214,6 +214,8 @@ export interface BarSeries {
 }
 /**
  * A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0.
+ *
+ * With a ``total``, values are probabilities, written below their words: it is their product.
  */
 export interface WordsDrawing {
   title: string;
@@ -224,6 +226,7 @@ export interface WordsDrawing {
   told: string;
   least: number;
   most: number;
+  total: string;
 }
 /**
  * A word or piece; ``value`` colours it, ``alternatives`` are shown when it is chosen.
@@ -247,7 +250,7 @@ export interface Choice {
 /**
  * A beam search: a column for each step, in it the partial hypotheses, best first.
  *
- * ``best`` are the nodes of the answer.
+ * ``best`` are the nodes of the answer; ``scored`` is how a score is computed, where it is not p.
  */
 export interface LanesDrawing {
   title: string;
@@ -256,6 +259,7 @@ export interface LanesDrawing {
   kind: "lanes";
   steps: Node[][];
   best: number[];
+  scored: string;
 }
 /**
  * A partial hypothesis of a beam at one step: its last token, and the one that it extends.

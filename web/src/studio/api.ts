@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 0cf23818e73f21cd.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 4b2ba646dfe5a6ee.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

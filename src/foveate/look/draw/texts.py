@@ -43,13 +43,17 @@ class Word(DrawingPart):
 
 
 class WordsDrawing(Drawing):
-    """A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0."""
+    """A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0.
+
+    With a ``total``, values are probabilities, written below their words: it is their product.
+    """
 
     kind: Literal["words"] = "words"
     words: list[Word]
     legend: str = Field("", alias="told")
     least: float = 0.0
     most: float = 1.0
+    total: Text = ""
 
     def arrays(self) -> Arrays:
         values = [np.nan if word.value is None else word.value for word in self.words]
@@ -95,6 +99,13 @@ class WordsDrawing(Drawing):
             pad = " " * (left - cell_len(label))
             lines.append(f"{pad}{label} {value:>7}  {shown(word.note)}   {others}".rstrip())
         return "\n".join([*lines, self.caption_in(width)] if self.caption else lines)
+
+
+def total_of(log_p: float) -> str:
+    """Return a product of probabilities, and its logarithm, as written behind its factors."""
+    digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"= {digits} · 10{raised}; Σ log p = {log_p:.1f}".replace("-", "−")
 
 
 def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float) -> None:

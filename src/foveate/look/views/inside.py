@@ -24,7 +24,7 @@ from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.records import block_of, suffixes
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
-from foveate.look.views.examples import ready, text_of
+from foveate.look.views.examples import described, ready, text_of
 from foveate.look.views.options import (
     Block,
     Head,
@@ -182,12 +182,12 @@ def _loss(forced: ForcedPass) -> float:
 def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
     """Draw the gradient's norm against distance, for language models that read a text."""
     text, norms = text_of(runs[0], text), {}
-    for run in runs:
+    for name, run in zip(described(runs), runs, strict=True):
         ids, _ = reading(run, text)
         if ids.shape[1] > LONGEST:
             raise ConfigError(f"--text has {ids.shape[1]:,} tokens: expected {LONGEST:,} at most")
         decoder = run.model.decoder
-        norms[run.path.name] = influence(partial(decoder, ids, None), decoder.stem)
+        norms[name] = influence(partial(decoder, ids, None), decoder.stem)
     return analyses.gradients(norms)
 
 

@@ -187,15 +187,16 @@ def masks(
     """Draw a sheet for each block: filled where a query sees a key in any layer and head.
 
     Weights of exactly 0 show the most common faults at once: a decoder that sees the
-    future, attention to padding. A translator reads the text beside a longer one, so that it is
-    padded.
+    future, attention to padding. Without a block, a translator reads the text beside a longer one,
+    so that it is padded. ``encoder`` and ``decoder`` are all blocks of that side.
     """
-    if isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores):
+    if block is None and isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores):
         record = padded(run, text, target)
     else:
         record = ready(run, text, target, image, "tokens").record()
     sheets = []
-    for name in [block] if block else record.blocks():
+    side = [name for name in record.blocks() if name.startswith(f"{block}.")]
+    for name in side or ([block] if block else record.blocks()):
         names = record.layers(name)
         seen = np.stack([(record.drawn(each) > 0).any(axis=0) for each in names]).any(axis=0)
         rows, columns = record.axes(names[0])
@@ -210,7 +211,7 @@ def masks(
             )
         )  # fmt: skip
     title = f"Who can attend to whom: {run.path.name}"
-    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=1)
+    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)
 
 
 @torch.inference_mode()

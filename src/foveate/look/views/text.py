@@ -1,6 +1,7 @@
 """Views of what a model writes: probabilities, the n best, the beam, scores by length."""
 
 import difflib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.parts import Cell, visible
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
-from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
+from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.hooks import calls_of
 from foveate.look.views import view
-from foveate.look.views.examples import decoder_of, example_of, ready, text_of
+from foveate.look.views.examples import decoder_of, described, example_of, ready, text_of
 from foveate.look.views.options import (
     BeamSize,
     Image,
@@ -165,7 +166,7 @@ def probabilities(
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,
         legend="p of each token, entropy of the distribution, and the most probable tokens",
-        caption=f"total log p: {sum(log_p):.2f} nats",
+        caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(sum(log_p)),
     )  # fmt: skip
 
 
@@ -274,11 +275,12 @@ def growing(
     caption = f"source: {source}; reference: {reference}"
     right = [f"{sum(in_order(rows[-1], expected)):.0f} of {len(expected)}" for rows in outputs]
     if len(runs) > 1:
-        rows: list[list[Cell]] = [
-            [run.path.name, " ".join(texts[-1]), number]
-            for run, texts, number in zip(runs, outputs, right, strict=True)
+        rows: list[list[Cell]] = [["source", source, ""], ["reference", reference, ""]]
+        rows += [
+            [name, bracketed(texts[-1], expected), number]
+            for name, texts, number in zip(described(runs), outputs, right, strict=True)
         ]
-        names = ["run", "output", "right"]
+        names = ["", "text; [ ]: not in the reference", "words right"]
         return TableDrawing(title=source, caption=caption, columns=names, rows=rows)
     width = max(1, min(max(map(len, outputs[0])), 2 * len(expected)))  # the rest is cut off
     values, cells = np.full((len(ends), width), np.nan), []
@@ -292,6 +294,15 @@ def growing(
         scale=ColorScale(0.0, 1.0, "1: in the reference, in order; 0: not"), aspect=0.5,
     )  # fmt: skip
     return SheetGrid(sheets=[drawn], title="A growing source", caption=caption, across=1)
+
+
+def bracketed(output: Texts, reference: Texts) -> str:
+    """Return a text with brackets around the words that are not in the reference, in order."""
+    groups = itertools.groupby(
+        zip(output, in_order(output, reference), strict=True), lambda p: p[1]
+    )
+    parts = [(right, " ".join(word for word, _ in pairs)) for right, pairs in groups]
+    return " ".join(text if right else f"[{text}]" for right, text in parts)
 
 
 def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:

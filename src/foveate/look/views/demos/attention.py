@@ -239,9 +239,9 @@ def masks(
     """Draw which position may attend to which, in the three families, for one sentence."""
     read, written = words_of(source), words_of(target)
     both, split = [*read, *written], len(read)
-    sides = "x" * split + "y" * len(written)
-    within = [f"{x}: {word}" for word, x in zip(both, sides, strict=True)]
-    within = within if len(families) == 1 else both
+    within, after = both, [*both[1:], "</s>"]
+    if families == ("decoder",):
+        within = [f"{'xy'[t >= split]}: {word} → {after[t]}" for t, word in enumerate(both)]
     places = range(len(both))
     causal = Mask(causal=True).dense(places, places)
     assert causal is not None
@@ -250,10 +250,11 @@ def masks(
     seen["encoder-decoder"][:split, :split] = True
     names = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
              "encoder-decoder": "encoder–decoder: T5"}  # fmt: skip
+    down = "reads" if within is both else "reads → writes"
     parts = np.array([["E" if s < split else "D" for s in places] for _ in places])
     parts[split:, :split] = "C"
     drawn = [
-        sheet(names[each], np.where(seen[each], 1.0, np.nan), within, both, "reads", scale=SHARES,
+        sheet(names[each], np.where(seen[each], 1.0, np.nan), within, both, down, scale=SHARES,
               cells=np.where(seen[each], parts if "-" in each else "0", "−∞").tolist())
         for each in families
     ]  # fmt: skip

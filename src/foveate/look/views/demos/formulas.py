@@ -410,7 +410,7 @@ def smoothing(
     = ("elle", "il", "ferme", "fenêtre", "</s>"),
     right: Annotated[int, Field(ge=1, description="index of the correct word, from 1")] = 3,
     alpha: Annotated[float, Field(ge=0, lt=1, description="share spread over all words")] = 0.1,
-) -> SheetGrid:  # fmt: skip
+) -> BarsDrawing:  # fmt: skip
     """Draw y = (1 − α) y_hot + α / K, computed as softmax(e) minus the loss's gradient in e.
 
     Raises `UserError` for an unknown word.
@@ -424,14 +424,14 @@ def smoothing(
         loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
         [gradient] = torch.autograd.grad(loss, logits)
         rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
-    table = sheet(
-        "", torch.stack([*rows.values()]).numpy(), [*rows], words, scale=SHARES, written=True
+    return bar_chart(
+        words,
+        {name: row.double().numpy() for name, row in rows.items()},
+        "target probability",
+        f"The target distribution over K = {count} words",
+        "Label smoothing takes α from the correct word and gives every word α / K, so no score has "
+        "to grow without bound (Szegedy et al., 2016).",
     )
-    return SheetGrid(
-        sheets=[table], across=1, title=f"The target distribution over K = {count} words",
-        caption="Label smoothing takes α from the correct word and gives every word α / K, so no "
-        "score has to grow without bound (Szegedy et al., 2016).",
-    )  # fmt: skip
 
 
 @demo
@@ -452,10 +452,12 @@ def averaging(
         weights = weights - rate * x[rows].T @ (x[rows] @ weights - y[rows]) / 4
         checkpoints |= {f"step {step}": weights} if step % 10 == 0 else {}
     names = [*checkpoints][-last:]
-    checkpoints["mean"] = torch.stack([checkpoints[name] for name in names]).mean(dim=0)
+    checkpoints["mean weights"] = torch.stack([checkpoints[name] for name in names]).mean(dim=0)
     least = (x @ torch.linalg.lstsq(x, y[:, None]).solution[:, 0] - y).square().mean()
-    losses = {n: float((x @ checkpoints[n] - y).square().mean() - least) for n in (*names, "mean")}
-    each, mean = np.mean([losses[name] for name in names]), losses["mean"]
+    losses = {
+        n: float((x @ checkpoints[n] - y).square().mean() - least) for n in (*names, "mean weights")
+    }
+    each, mean = np.mean([losses[name] for name in names]), losses["mean weights"]
     return bar_chart(
         [*losses], {"loss": np.array([*losses.values()])}, "loss above the minimum",
         f"Checkpoints: {each:.3f} on average; averaged weights: {mean:.3f}",

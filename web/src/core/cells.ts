@@ -25,7 +25,7 @@ const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
 const LOWEST = 8.5; // pixels of a cell below which only every k-th word is written, and a dot for each of the others
 const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
-const MOST = 44, LARGEST = 64, NAMED = 80, BRIEF = 17; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright; of a sign
+const MOST = 44, LARGEST = 64, NAMED = 80, BRIEF = 20; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright; of a sign
 
 /** Every how many words beside cells so high one is written. */
 export const everyWord = (cell: number): number => every(cell, LOWEST);
@@ -68,7 +68,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
     : Math.max(across * aspect, cells.whole && cells.rows.length && !isSparse(cells.rows) ? Math.min(LINE, tall / cells.height) : 0)); // high enough for its word
   return {
     left, top, across, down, turn, limit, ...(ruled ? { foot: top + down * cells.height + 15 } : {}),
-    width: left + across * cells.width + right, height: top + down * cells.height + (cells.across ? 22 : 2) + (ruled ? 16 : 0),
+    width: Math.max(left + across * cells.width + right, left + (across * cells.width + widthOf(cells.across ?? "", 12)) / 2), height: top + down * cells.height + (cells.across ? 22 : 2) + (ruled ? 16 : 0),
   };
 }
 

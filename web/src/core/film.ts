@@ -50,7 +50,7 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
     scrub.max = String(last);
     line.setAttribute("points", lossPoints(frames));
     const told = frames.map(({ loss }) => loss ?? NaN).filter(Number.isFinite), [first, final] = [told[0], told.at(-1)];
-    ends.textContent = first === undefined || final === undefined ? "" : `−log p of this example over the steps: from ${first.toFixed(1)} at step ${frames[0]!.step.toLocaleString("en-US")} to ${final.toFixed(2)} at step ${frames[last]!.step.toLocaleString("en-US")}`;
+    ends.textContent = first === undefined || final === undefined ? "" : `loss: ${first.toFixed(1)} at step ${frames[0]!.step.toLocaleString("en-US")}, ${final.toFixed(2)} at step ${frames[last]!.step.toLocaleString("en-US")}`;
     show(follows ? last : at);
   };
   const toggle = () => {

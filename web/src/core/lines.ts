@@ -182,7 +182,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         ...(curve.low.length && drawing.joined ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),
         s("path", { class: `fv-curve ${look(k)}`, d: drawing.joined ? pathOf(xs, curve.y, x, y, width) : whiskers(curve), "stroke-dasharray": dash(k) }),
         ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
-          [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: POINT })] : []),
+          [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: drawing.joined ? POINT : 1.6 * POINT })] : []),
       ])))), cross,
       ...names.flatMap((lines, k) => lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }, line))),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));

@@ -47,7 +47,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
   });
   const text = h("p", { class: "fv-text-line", tabindex: 0, role: "application", "aria-roledescription": "words" },
     ...spans.flatMap((span, k) => (isProduct && k ? [h("span", { class: "fv-times" }, " · "), span] : list[k]!.space && k ? [" ", span] : [span])),
-    ...(drawing.total && isProduct ? [h("span", { class: "fv-total" }, ` ${drawing.total}`)] : []));
+    ...(drawing.total && isProduct ? [...drawing.total.split("; ").flatMap((part) => [" ", h("span", { class: "fv-total" }, part)])] : []));
   body.append(text, others);
   if (coloured && !isProduct) {
     const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];

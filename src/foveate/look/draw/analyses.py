@@ -216,9 +216,9 @@ FEW = 64  # how many numbers may be written into their cells
 def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
     """Return the sheets of an encoding; none if it does not distinguish positions.
 
-    ``embed``: the vector of each position, (T, D), and the cosines of all pairs, (T, S). ``rotate``: the same for a vector of ones that is
-    rotated. ``bias``: what each head adds to the score of a pair, (T, S), for some heads from first
-    to last.
+    ``embed``: the vector of each position, (T, D), and the cosines of all pairs, (T, S).
+    ``rotate``: the same for a vector of ones that is rotated. ``bias``: what each head adds to the
+    score of a pair, (T, S), for some heads from first to last.
     """
     at = torch.arange(length)
     drawn: list[SheetDrawing] = []

@@ -15,7 +15,7 @@ from rich.table import Table
 
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.parts import Arrays, Floats, Label, Numbers, Text
+from foveate.look.draw.parts import Arrays, Floats, Numbers, Text
 from foveate.look.draw.terminal import LONGEST_TOKEN, SHADES, cut, lines_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class SheetDrawing(Drawing):
 
     kind: Literal["sheet"] = "sheet"
     values: Numbers
-    rows: list[Label] = Field([])
-    columns: list[Label] = Field([])
+    rows: list[Text] = Field([])  # some may be empty
+    columns: list[Text] = Field([])
     down: str = ""  # what the rows are
     across: str = ""  # what the columns are
     least: float

@@ -15,6 +15,7 @@ from foveate.config import ConfigError
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import Next
 from foveate.decode.search import Search
 from foveate.decode.watch import alternatives
@@ -69,7 +70,11 @@ def beam(
     outputs = watched.write(example, search)
     if not outputs:
         raise ConfigError(f"{run.path} gave no answer to {example!r}")
-    return watched.lanes(outputs[0], outputs[0].text)
+    drawn, divided = watched.lanes(outputs[0], outputs[0].text), ""
+    if isinstance(search, Beam) and search.config.length_penalty:
+        offset, alpha = search.config.length_offset, search.config.length_penalty
+        divided = f" ÷ (({offset:g} + n) / {offset + 1:g})^{alpha:g} for n tokens"
+    return drawn.model_copy(update={"scored": f"log p{divided}"})
 
 
 @view(needs.translates, silence=True)
@@ -280,7 +285,7 @@ def growing(
             [name, bracketed(texts[-1], expected), number]
             for name, texts, number in zip(described(runs), outputs, right, strict=True)
         ]
-        names = ["", "text; [ ]: not in the reference", "words right"]
+        names = ["", "text; [ ]: not in the reference", "right"]
         return TableDrawing(title=source, caption=caption, columns=names, rows=rows)
     width = max(1, min(max(map(len, outputs[0])), 2 * len(expected)))  # the rest is cut off
     values, cells = np.full((len(ends), width), np.nan), []

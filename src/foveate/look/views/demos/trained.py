@@ -285,12 +285,13 @@ def coreference(anew: Anew = False) -> SheetGrid:
     drawn = []
     for text, heads in result["maps"].items():
         words, noun = text.split(), result["nouns"][text]
-        values = np.array([*heads.values()], float)
+        last = {name: weights for name, weights in heads.items() if name[0] == max(heads)[0]}
         title = f"too {words[-1]}: it → {noun}"
-        rows = ["layer {}, head {}".format(*name.split(".")) for name in heads]
+        rows = [f"head {name[-1]}" for name in last]
+        values = np.array([*last.values()], float)
         drawn.append(sheet(title, values, rows, words, scale=SHARES, written=True))
     return SheetGrid(
-        sheets=drawn, across=1, title='Weights of the query at "it", bright: 1',
+        sheets=drawn, across=1, title='Weights of the query at "it" in the last layer',
         caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
         'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
         f"{result['right']:.0%} of {result['held']} are correct.",
@@ -303,7 +304,7 @@ def sampling(
     text: Annotated[str, Field(min_length=1, description="source")]
     = "The old woman closes the window.",
     target: Annotated[str, Field(min_length=1, description="training target")]
-    = "La vieille dame ferme cette fenêtre.",
+    = "Cette vieille femme ferme cette fenêtre.",
     keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
     seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
     network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]

@@ -29,7 +29,7 @@ const isWord = (text: string) => /\p{L}/u.test(text);
 function story(kind: string, { values, width }: Matrix, rows: readonly string[], columns: readonly string[]): string {
   if (kind && kind !== UNCLEAR) return kind;
   const best = largest(Array.from(values, (weight, k) => (isWord(rows[Math.floor(k / width)]!) && isWord(columns[k % width]!) ? weight : 0)));
-  return `${rows[Math.floor(best / width)]} ← ${columns[best % width]} ${values[best]!.toFixed(2).replace(/^0/, "")}`;
+  return `${rows[Math.floor(best / width)]} ← ${columns[best % width]}`;
 }
 
 /** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights. */

@@ -4,7 +4,7 @@ import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
-const LARGE = 40, DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels on a slide, from rank to rank, where there is little room, between nodes, above the first; of the beginning
+const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
 const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 14; // pixels of a node, from step to step, where all have to fit
 
@@ -52,17 +52,19 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const steps = isBare ? drawing.steps.map((step) => step.filter(({ state }) => state !== "pruned")) : drawing.steps, greedy = greedyOf(drawing.steps);
   const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
-  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(boxed(node)) + 22)));
+  const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)); // of its token
+  const told = (node: Node) => `${boxed(node)} ${p(node) < 0.005 ? "0" : p(node).toFixed(2).replace(/^0/, "")}`;
+  const written = (node: Node, room: number) => (node.score <= 0 && widthOf(told(node)) <= room ? told(node) : boxedIn(node, room));
+  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(node.score <= 0 ? told(node) : boxed(node)) + 12)));
   const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
-  const down = Math.max(TIGHT, Math.min(isWhole ? LARGE : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
-  const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)), isTold = tall >= 29; // of its token
+  const down = Math.max(TIGHT, Math.min(DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
   steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [START + t * across + 2, TOP + rank * down])));
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  body.append(reading, box, h("p", { class: "fv-quiet" }, `each step keeps the ${kept} best prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? " · dropped prefixes are not drawn" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
+  body.append(reading, box, h("p", { class: "fv-quiet" }, `number: p of the token · each step keeps the ${kept} best prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? " · dropped prefixes are not drawn" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
@@ -90,8 +92,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + (isTold && node.score <= 0 ? 12 : tall / 2 + 4), "text-anchor": "middle" }, fitted(boxedIn(node, wide - 4), wide - 4)),
-      ...(isTold && node.score <= 0 ? [s("text", { class: "fv-p", x: x + wide / 2, y: y + tall - 3, "text-anchor": "middle" }, p(node) < 0.005 ? "<.01" : p(node).toFixed(2).replace(/^0/, ""))] : [])));
+      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(written(node, wide - 4), wide - 4))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     s("circle", { class: "fv-point", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());

@@ -264,7 +264,7 @@ def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
         title, vectors.numpy(), rows, columns, "position t", "dimension",
         aspect=0.5 if few else size / length, written=few,
     )  # fmt: skip
-    return [table, _pairs("similarity of two positions (cosine)", units @ units.mT)]
+    return [table, _pairs("similarity (cosine)", units @ units.mT)]
 
 
 def _pairs(title: str, values: Tensor) -> SheetDrawing:

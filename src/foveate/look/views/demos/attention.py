@@ -449,8 +449,8 @@ def heads(
         sheets=[
             sheet("weights of the query “ate”", torch.cat(weights, 1)[0, :, 0].numpy(),
                   ["one head", *halves], words, scale=SHARES, written=True),
-            sheet("output: 10 is the whole word", output.numpy(), ["one head", "two heads"],
-                  ["man, half 1", "apple, half 1", "man, half 2", "apple, half 2"],
+            sheet("output, half: word", output.numpy(), ["one head", "two heads"],
+                  ["1: man", "1: apple", "2: man", "2: apple"],
                   scale=ColorScale(0.0, 10.0, " "),
                   cells=[[f"{x:.1f}" for x in row] for row in output]),
         ],

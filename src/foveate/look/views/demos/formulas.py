@@ -260,7 +260,7 @@ def position_sliders(length: int, option: str, size: int, base: float) -> list[S
     return [
         Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
         Slider.of(option, size, np.arange(8.0, 129, 4), label=option.replace("_", " ")),
-        Slider.of("base", base, geometric(2, 1e6), label="base of the wavelengths"),
+        Slider.of("base", base, geometric(2, 1e6), label="base"),
     ]
 
 

@@ -118,16 +118,14 @@ def mixing(seed: Seed = 2) -> SheetGrid:
     both = torch.cat((x, context), dim=1)
     made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
         ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
-        ("W_a", of_places.weight, WORDS, ("s", "s", "x", "x")),
         ("→ W_a h′ + b_a", affine, NO, WORDS),
         ("→ α = softmax(…)", weights, NO, WORDS),
         ("H, the encoder's states", memory, WORDS, NO),
         ("→ c = Hᵀ α", context, NO, NO),
-        ("W_c", of_context.weight, NO, ("x", "x", "c", "c")),
         ("→ z = ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
     ]
     return SheetGrid(
-        sheets=alike([numbers(*each) for each in made]), across=4,
+        sheets=alike([numbers(*each) for each in made]), across=3,
         title="Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",

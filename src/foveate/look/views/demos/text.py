@@ -340,10 +340,10 @@ def bpe(
         split = ["·".join(f"[{learnt.name(i)}]" if count and i == size - 1 else learnt.name(i)
                           for i in learnt.encode(word).ids) for word in words]  # fmt: skip
         seen = sum(learnt.encode(line).ids.count(size - 1) for line in lines) if count else None
-        rows.append([count, learnt.name(size - 1) if count else "", seen, *split])
+        rows.append([count, seen, *split])
     times = [f"{word}, {' '.join(lines).split().count(word)} ×" for word in words]
     return TableDrawing(
-        title="Byte pair encoding", columns=["merge", "new token", "count", *times], rows=rows,
+        title="Byte pair encoding", columns=["merge", "count", *times], rows=rows,
         caption="Brackets: the pair that was just merged. Frequent endings and words become "
         "tokens first; a rare word stays split.",
     )  # fmt: skip
@@ -371,11 +371,11 @@ def bag(
     if len(names) > 1 and (counts.table == counts.table[:, :1]).all():
         shape = {"num_layers": 1, "num_heads": 4, **SMALL}
         no_positions = TransformerEncoder.Config.parse({"position": "none", **shape})
-        configs["attention, no positions"] = no_positions
-        configs["attention, positions"] = TransformerEncoder.Config.parse(shape)
+        configs["attention alone"] = no_positions
+        configs["with positions"] = TransformerEncoder.Config.parse(shape)
         tables, shown = [], documents
     else:
-        configs["recurrent network"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
+        configs["RNN"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
     orders = [[counts.terms.index(word) for word in words] for words in shown]
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
     apart = sheet("Does the vector of the text change?", np.stack(moved, axis=1),

@@ -6,7 +6,7 @@ import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 14; // pixels of a node, from step to step, where all have to fit
+const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10; // pixels of a node, from step to step, where all have to fit
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -49,7 +49,8 @@ export function columnsOf(wish: number, steps: number, room: number): { wide: nu
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const isWhole = Number.isFinite(tallOf(body, Infinity)), isBare = isWhole && drawing.steps.length > FEW; // on a slide
-  const steps = isBare ? drawing.steps.map((step) => step.filter(({ state }) => state !== "pruned")) : drawing.steps, greedy = greedyOf(drawing.steps);
+  const end = drawing.steps.findLastIndex((step) => step.some(({ id }) => drawing.best.includes(id))) + 1 || undefined; // of the answer
+  const steps = isBare ? drawing.steps.slice(0, end).map((step) => step.filter(({ state }) => state !== "pruned")) : drawing.steps, greedy = greedyOf(drawing.steps);
   const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
   const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)); // of its token

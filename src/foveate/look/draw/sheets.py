@@ -110,14 +110,16 @@ class SheetDrawing(Drawing):
             return "\n".join([f"{self.title} ({legend})", *_shaded(self, width or 100)])
         names = self.rows or [""] * len(self.cells)
         left = max(map(len, names))
-        wide = max(map(len, [*self.columns, "-0.00"])) + 2
         lines = [self.title]
         if not self.columns:  # continuous words, or numbers
             rows = (" ".join(f"{c:>{5 * c[-1:].isdigit()}}" for c in row) for row in self.cells)
             pairs = zip(names, rows, strict=True)
             return "\n".join([*lines, *(f"{name:>{left}}  {row}".rstrip() for name, row in pairs)])
-        for name, row in zip(["", *names], [self.columns, *self.cells], strict=True):
-            lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
+        table = [self.columns, *self.cells]
+        wide = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
+        for name, row in zip(["", *names], table, strict=True):
+            cells = (f"{cell:>{room}}" for cell, room in zip(row, wide, strict=True))
+            lines.append(f"{name:>{left}}" + "".join(cells))
         return "\n".join(lines)
 
 

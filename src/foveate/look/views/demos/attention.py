@@ -214,7 +214,7 @@ def local(
         [str(s) for s in range(20)],
         {"align: softmax in the window (local-m)": weights,
          "align × Gaussian (local-p)": weights * bell},
-        "weight of position s, for random scores",
+        "weight, random scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
         "its weights sum to less than 1.",
@@ -474,7 +474,7 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
               "output, with fixed weights": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
     return line_chart(
         x.numpy(), {name: y.numpy() for name, y in curves.items()}, "a in the inputs x₁ + a x₂",
-        "first score, first number of the output", "Quadratic inside the softmax, linear outside",
+        "score, or first number of the output", "Quadratic inside, linear outside",
         caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It appears once in the "
         "output: a straight line.",
     )  # fmt: skip

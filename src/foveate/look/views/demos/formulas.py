@@ -380,7 +380,7 @@ def alibi(
         curves,
         "distance |t − s| of query and key",
         "added to the score",
-        "A penalty for distance, with a slope of its own in each head",
+        "Distance penalties, with a slope for each head",
         caption="Nothing is learned: the first heads look nearby, the last far away.",
     )
 

@@ -191,7 +191,7 @@ def vanishing(
     tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
-        "The gradient against distance in time, before training", "y",
+        "The gradient against distance, before training", "y",
         caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
         "large. An open forget gate keeps it, and attention is one step from every position.",
     ).model_copy(update={"controls": Controls(

@@ -289,7 +289,8 @@ def coreference(anew: Anew = False) -> SheetGrid:
         title = f"too {words[-1]}: it → {noun}"
         rows = [f"head {name[-1]}" for name in last]
         values = np.array([*last.values()], float)
-        drawn.append(sheet(title, values, rows, words, scale=SHARES, written=True))
+        cells = [[f"{w:.2f}" if w >= 0.005 else "" for w in row] for row in values]
+        drawn.append(sheet(title, values, rows, words, scale=SHARES, cells=cells))
     return SheetGrid(
         sheets=drawn, across=1, title='Weights of the query at "it" in the last layer',
         caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
@@ -304,7 +305,7 @@ def sampling(
     text: Annotated[str, Field(min_length=1, description="source")]
     = "The old woman closes the window.",
     target: Annotated[str, Field(min_length=1, description="training target")]
-    = "Cette vieille femme ferme cette fenêtre.",
+    = "La vieille femme ouvre cette porte.",
     keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
     seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
     network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]

@@ -191,7 +191,7 @@ def edges_of(drawn: SceneDrawing) -> dict[str, list[tuple[float, float]]]:
 
 
 def test_a_product_of_rotated_vectors_depends_on_their_distance() -> None:
-    drawn = DEMOS["rotary"].draw({"vectors": True})
+    drawn = DEMOS["rotary"].draw()
     assert isinstance(drawn, SceneDrawing)
     products = [node.detail[-1] for node in drawn.nodes if node.detail]
     assert len(products) == 5 and len({*products}) == 1

@@ -184,9 +184,7 @@ def positioned(position: Position.Config) -> EncoderDecoder:
 
 def test_without_positions_an_encoder_reads_a_bag_of_words() -> None:
     result = shuffled(translating(positioned(NoPosition.Config()), SOURCE, TARGET))
-    assert result.attention is not None
     assert result.outputs.max() < rounding()
-    assert result.attention.max() < rounding()
     assert abs(result.lost) < rounding()
 
 

@@ -101,13 +101,6 @@ function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
   return [...halves, products(parts[2]!, vectors)];
 }
 
-function rotary(dragged: Dragged, _: Data, [first, second]: readonly Part[]): Part[] {
-  const { length, head_size: size, base } = dragged as { length: number; head_size: number; base: number };
-  const turns = range(length).map((t) => range(size / 2).map((i) => { const at = angle(t, i, size, base); return Math.atan2(Math.sin(at), Math.cos(at)); }));
-  const ones = range(length).map((t) => rotated(Array<number>(size).fill(1), t, base));
-  return [sheetOf(first!, turns, { least: -Math.PI, most: Math.PI, aspect: size / 2 / length }), products(second!, ones)];
-}
-
 function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lstm = [] }: Data, [part]: readonly Part[]): Part[] {
   const chart = part as LinesDrawing, u = dragged.recurrence as number, forget = dragged.forget as number[], count = chart.x.length;
   const row = (table: readonly number[], place: number) => table.slice(place * count, (place + 1) * count);
@@ -116,4 +109,4 @@ function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lst
   return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k]![0], y: turned[k]![1] } : curve)) }];
 }
 
-export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, rotary, vanishing };
+export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, vanishing };

@@ -14,7 +14,6 @@ from foveate.look.draw.charts import (
     BarsDrawing,
     Curve,
     LinesDrawing,
-    StatesDrawing,
     bar_chart,
     line_chart,
 )
@@ -77,8 +76,8 @@ def principal(states: Floats) -> tuple[Figures, Figures]:
 SHOWN = 3  # components
 
 
-def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawing:
-    """Draw states (T, H) over the words that were read; a large dot marks the first.
+def states(hidden: Floats, words: Sequence[str], title: str = "") -> LinesDrawing:
+    """Draw the principal components of states (T, H) over the words that were read.
 
     Raises `UserError` for fewer than two steps, or unless there is one word for each.
     """
@@ -87,10 +86,10 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawi
     path, shares = principal(hidden)
     percent = ", ".join(f"{share:.0%}" for share in shares[:SHOWN])
     count = min(SHOWN, path.shape[1])
-    return StatesDrawing(
+    return LinesDrawing(
         title=title, x=np.arange(len(path), dtype=float), across="read", up="coordinate",
         curves=[Curve(name=f"component {k + 1}", y=path[:, k]) for k in range(count)],
-        labels=list(words), path=path, shares=shares,
+        labels=list(words),
         caption=f"principal components of the hidden state; shares of variance: {percent}",
     )  # fmt: skip
 

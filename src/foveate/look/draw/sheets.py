@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from rich.align import Align
-from rich.cells import cell_len
-from rich.table import Table
 
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, Floats, Numbers, Text
-from foveate.look.draw.terminal import LONGEST_TOKEN, SHADES, cut, lines_of
+from foveate.look.draw.terminal import SHADES, cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 
 LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
 MOST_SHEET_ROWS = 40
-LEAST_TITLE = 14  # letters in a line of a title
-GAP = 3  # spaces between sheets that are side by side
 
 
 class SheetDrawing(Drawing):
@@ -93,8 +88,8 @@ class SheetDrawing(Drawing):
             ax.plot(x + 0.5, y + 0.5, "o", color="white", markeredgecolor="black")
         for top, left, height_of, width_of in self.outlines:
             right, bottom = left + width_of, top + height_of
-            x, y = [left, right, right, left, left], [top, top, bottom, bottom, top]
-            ax.plot(x, y, color=figures.OUTLINE, linewidth=1.5)
+            around = [left, right, right, left, left], [top, top, bottom, bottom, top]
+            ax.plot(*around, color=figures.OUTLINE, linewidth=1.5)
         if not self.marked:
             ax.set(xticks=[], yticks=[])
         if self.columns or self.rows:
@@ -189,20 +184,6 @@ class LensDrawing(SheetDrawing):
         size = max(LENS_CELL[0] * width + 1.2, 5.0), LENS_CELL[1] * height + 1.6
         return self.own_figure(*size, self.caption)
 
-    def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """Return a line for each position: the top token after each layer."""
-        wide, p = LONGEST_TOKEN + 2, self.values.array
-        layers = ["input", *(f"layer {n}" for n in range(len(p) - 1))]
-        heading = f"{'produced':<{wide}}" + "".join(f"{name:<{wide + 2}}" for name in layers)
-        lines = [self.title, heading]
-        for t, produced in enumerate(self.columns):
-            cells = (
-                f"{cut(row[t]):<{LONGEST_TOKEN}} {p[n, t]:<{wide - LONGEST_TOKEN}.2f} "
-                for n, row in enumerate(self.tokens)
-            )
-            lines.append(f"{cut(produced):<{wide}}" + "".join(cells).rstrip())
-        return "\n".join([*lines, self.caption_in(width)])
-
 
 class SheetGrid(Drawing):
     """Sheets in rows of ``across``, each with its own colour scale."""
@@ -236,14 +217,7 @@ class SheetGrid(Drawing):
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        rows: list[list[list[str]]] = [[]]
-        for each in self.sheets:
-            block, row = each.text(width, color).splitlines(), rows[-1]
-            total = sum(_body_width(lines) + GAP for lines in (*row, block)) - GAP
-            if row and (len(row) == self.across or total > (width or 0)):
-                rows.append([])
-            rows[-1].append(block)
-        lines = [line for row in rows for line in _beside(row)]
+        lines = [sheet.text(width, color) for sheet in self.sheets]
         return "\n".join(part for part in (self.title, *lines, self.caption_in(width)) if part)
 
 
@@ -254,23 +228,6 @@ def _sheet_height(sheet: SheetDrawing, side: float) -> float:
     title = 0.19 * len(sheet.heading.splitlines())
     marks = 0.2 * sheet.marked + 0.2 * bool(sheet.across)
     return side * sheet.aspect * rows / columns + words + title + marks + 0.1
-
-
-def _body_width(block: Sequence[str]) -> int:
-    """Return the width of a sheet, whose title is split into lines."""
-    return max([LEAST_TITLE, *map(cell_len, block[1:])])
-
-
-def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Return sheets side by side, each with its title above."""
-    if len(blocks) < 2:
-        return [line for block in blocks for line in block]
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-    for block in blocks:
-        title = Align.left(block[0], vertical="bottom")
-        table.add_column(title, width=_body_width(block), overflow="fold")
-    table.add_row(*("\n".join(block[1:]) for block in blocks))
-    return lines_of(table)
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:

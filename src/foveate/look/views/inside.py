@@ -15,7 +15,7 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid
 from foveate.look.draw.stages import StepsDrawing
@@ -73,7 +73,7 @@ def permutation(
 @view(needs.explains, needs.recurs)
 def states(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
-) -> StatesDrawing:
+) -> LinesDrawing:
     """Draw the states of a cell, in the order of the text."""
     name, path, _, words = _cell(run, ready(run, text, target, image), layer)
     return analyses.states(path, words, f"{called(name)}: {run.path.name}")

@@ -17,7 +17,7 @@ from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_c
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneEdge, SceneNode, SceneStop
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
@@ -115,14 +115,15 @@ def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[
     for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
         left, turns = wide * (number - 1), np.radians(angles)
         ends = unit * np.stack([np.cos(turns), -np.sin(turns)], axis=1) * [[1], [length]]
-        around = np.stack([ends.min(axis=0), ends.max(axis=0)]).clip([[-1e9], [0]], [[0], [1e9]])
-        origin = np.array([left + wide / 2, 0.4 * HIGH]) - around.mean(axis=0)
+        low, high = ends.min(axis=0).clip(max=0), ends.max(axis=0).clip(min=0)
+        origin = np.array([left + wide / 2, 0.4 * HIGH]) - (low + high) / 2
         for name, end, across in zip("kq", ends[::-1], (-1, 1), strict=True):
             points = [tuple(origin.tolist()), tuple((origin + end).tolist())]
             edges.append(SceneEdge(name=f"{name} {number}", points=points, hue=int(name == "k")))
             x, y = origin + 0.7 * end + 24 * across * np.array([-end[1], end[0]]) / np.hypot(*end)
             box = x - 20, y - 20, 40.0, 40.0
             nodes.append(SceneNode(name=f"{name} {number}", label=name, form="word", box=box))
+        lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
             box = left, 0.74 * HIGH + 44 * row, wide, 40.0
             nodes.append(SceneNode(name=f"pair {number}, {row}", label=line, form="word", box=box))
@@ -145,10 +146,8 @@ def angle(
     for theta in degrees:
         turn = torch.tensor(theta).deg2rad()
         key = length * torch.stack((turn.cos(), turn.sin())).view(1, 1, 1, 2)
-        score = float(kinds.Dot(kinds.Dot.Config(), 1, 2)(query, key)) + 0.0
-        cosine = round(float(turn.cos()), 2) + 0.0
-        below.append([f"θ = {theta:g}°", f"cos θ = {cosine:.2f}", f"q · k = {score:.2f}"])
-    below = [[line.replace("-", "−").replace("−0.00", "0.00") for line in b] for b in below]
+        score = float(kinds.Dot(kinds.Dot.Config(), 1, 2)(query, key))
+        below.append([f"θ = {theta:g}°", f"cos θ = {turn.cos():.2f}", f"q · k = {score:.2f}"])
     return arrows(
         [(0.0, theta) for theta in degrees], length, below, f"|q| = 1, |k| = {length:g}",
         "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle, negative "
@@ -217,7 +216,7 @@ def normalizers(
                 "hardmax: flat, then a jump": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
         return line_chart(
             first, {name: weight.numpy() for name, weight in made.items()},
-            "difference of the scores, s_1 − s_2".replace("_1", "₁").replace("_2", "₂"),
+            "difference of the scores, s₁ − s₂",
             "weight of key 1, of two", "A hard choice or a soft one",
             caption="A small change in a score changes nothing in hardmax: its slope is 0, and "
             "nothing is learned from it.",
@@ -255,32 +254,10 @@ def normalizers(
     )  # fmt: skip
 
 
-def position_sliders(length: int, option: str, size: int, base: float) -> list[Slider]:
-    """Return the sliders of an encoding: positions, vector size, base of the wavelengths."""
-    return [
-        Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
-        Slider.of(option, size, np.arange(8.0, 129, 4), label=option.replace("_", " ")),
-        Slider.of("base", base, geometric(2, 1e6), label="base"),
-    ]
-
-
-def sinusoid_sheets(position: Sinusoidal, length: int, size: int) -> list[SheetDrawing]:
-    """Return the sines, the cosines and the products of sinusoidal positions."""
-    vectors, products = sheets(position, length, size, 1)
-    halves = [
-        sheet(f"{name}(t / 10000^(2i/d))".replace("10000", f"{position.config.base:g}"),
-              vectors.values.array[:, first::2], down="position t", across="i",
-              aspect=size / 2 / length, scale=ColorScale(-1.0, 1.0))
-        for first, name in enumerate(("sin", "cos"))
-    ]  # fmt: skip
-    return [*halves, products]
-
-
 @demo
 def sinusoids(
     length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0,
     waves: Annotated[tuple[int, ...], Field(description="sines i to draw as waves; repeat")] = (),
-    text: Annotated[str, Field(description="words, the vectors of whose positions to write")] = "",
 ) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the vector of each position, sines and cosines, and the products of two positions."""
     position = Sinusoidal(Sinusoidal.Config(base=base), hidden_size, 1)
@@ -296,70 +273,46 @@ def sinusoids(
             marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
-    if words := text.split():
-        vectors = position.embed(torch.zeros(1, len(words), hidden_size), torch.arange(len(words)))
-        names = [f"{('sin', 'cos')[d % 2]}, i = {d // 2}" for d in range(hidden_size)]
-        table = sheet("", vectors[0].numpy(), [f"{t}: {word}" for t, word in enumerate(words)],
-                      names, "t: word", written=True)  # fmt: skip
-        return SheetGrid(
-            sheets=[table],
-            across=1,
-            title="The vector added to each word",
-            caption="The vector depends on the position alone, so the same words in another order "
-            "are different inputs.",
-        )
+    vectors, products = sheets(position, length, hidden_size, 1)
+    halves = [
+        sheet(f"{name}(t / {base:g}^(2i/d))", vectors.values.array[:, first::2], (), (),
+              "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length)
+        for first, name in enumerate(("sin", "cos"))
+    ]  # fmt: skip
     return SheetGrid(
-        sheets=sinusoid_sheets(position, length, hidden_size), title="Sinusoidal positions",
+        sheets=[*halves, products], across=3, title="Sinusoidal positions",
         caption="Waves become longer along i; the product of two positions depends only on their "
         "distance.",
         controls=Controls(
             formula="sinusoids",
-            sliders=position_sliders(length, "hidden_size", hidden_size, base),
+            sliders=[
+                Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
+                Slider.of("hidden_size", hidden_size, np.arange(8.0, 129, 4), label="size d"),
+                Slider.of("base", base, geometric(2, 1e6), label="base"),
+            ],
         ),
     )  # fmt: skip
 
 
 @demo
-def rotary(
-    length: Length = 64,
-    head_size: Size = 64,
-    base: Base = 10_000.0,
-    vectors: Annotated[bool, Field(description="one pair as arrows, at five positions")] = False,
-) -> SheetGrid | SceneDrawing:
-    """Draw the angles of pairs of dimensions at each position, and products of two positions."""
-    if vectors:
-        both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 6, 2)
-        q, k = Rotary(Rotary.Config(base=base), 2, 1).rotate(both, torch.arange(6))[0]
-        turned = torch.stack([q[:5], k[1:]]).double()
-        degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().T.tolist()
-        products = (turned[0] * turned[1]).sum(dim=-1).tolist()
-        below = [
-            [f"t = {t}, s = {t + 1}", "s − t = 1", f"q · k = {product:.2f}"]
-            for t, product in enumerate(products)
-        ]
-        return arrows(
-            [(a, b) for a, b in degrees],
-            1.0,
-            below,
-            "A pair of numbers, rotated by its position",
-            "Both vectors turn by the same angle from position to position: the angle between "
-            "them, and so their product, depends only on the distance s − t.",
-        )
-    position = Rotary(Rotary.Config(base=base), head_size, 1)
-    places, pairs_of = torch.arange(length), head_size // 2
-    first = torch.cat((torch.ones(pairs_of), torch.zeros(pairs_of))).expand(1, 1, length, -1)
-    cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of the rotated (1, 0)
-    turns = sheet(
-        "angle of each pair", torch.atan2(sin, cos).numpy(), down="position t", across="pair i",
-        scale=ColorScale(-np.pi, np.pi, "radians, from −π to π"), aspect=pairs_of / length,
-    )  # fmt: skip
-    return SheetGrid(
-        sheets=[turns, sheets(position, length, head_size, 1)[1]], title="Rotary positions",
-        caption="Pair i of a query or key at position t is rotated by t / base^(2i/K), fast pairs "
-        "first; the product depends only on the distance.",
-        controls=Controls(
-            formula="rotary", sliders=position_sliders(length, "head_size", head_size, base)
-        ),
+def rotary(distance: Annotated[int, Field(ge=0, le=64, description="s − t")] = 1) -> SceneDrawing:
+    """Draw a pair of numbers of q at position t and of k at s = t + distance, as RoPE turns them.
+
+    It is the fastest pair, turned by 1 radian from position to position.
+    """
+    both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 5 + distance, 2)
+    q, k = Rotary(Rotary.Config(), 2, 1).rotate(both, torch.arange(5 + distance))[0]
+    turned = torch.stack([q[:5], k[distance:]]).double()
+    degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().T.tolist()
+    products = (turned[0] * turned[1]).sum(dim=-1).tolist()
+    below = [
+        [f"t = {t}, s = {t + distance}", f"s − t = {distance}", f"q · k = {product:.2f}"]
+        for t, product in enumerate(products)
+    ]
+    return arrows(
+        [(a, b) for a, b in degrees], 1.0, below, "A pair of numbers, rotated by its position",
+        "Both vectors turn by the same angle from position to position: the angle between them, "
+        "and so their product, depends only on the distance s − t.",
     )  # fmt: skip
 
 
@@ -376,13 +329,10 @@ def alibi(
         for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True), start=1)
     }
     return line_chart(
-        range(length),
-        curves,
-        "distance |t − s| of query and key",
-        "added to the score",
+        range(length), curves, "distance |t − s| of query and key", "added to the score",
         "Distance penalties, with a slope for each head",
         caption="Nothing is learned: the first heads look nearby, the last far away.",
-    )
+    )  # fmt: skip
 
 
 @demo
@@ -425,13 +375,11 @@ def smoothing(
         [gradient] = torch.autograd.grad(loss, logits)
         rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
     return bar_chart(
-        words,
-        {name: row.double().numpy() for name, row in rows.items()},
-        "target probability",
+        words, {name: row.double().numpy() for name, row in rows.items()}, "target probability",
         f"The target distribution over K = {count} words",
         "Label smoothing takes α from the correct word and gives every word α / K, so no score has "
         "to grow without bound (Szegedy et al., 2016).",
-    )
+    )  # fmt: skip
 
 
 @demo
@@ -451,16 +399,14 @@ def averaging(
         rows = torch.randint(256, (4,), generator=random)
         weights = weights - rate * x[rows].T @ (x[rows] @ weights - y[rows]) / 4
         checkpoints |= {f"step {step}": weights} if step % 10 == 0 else {}
-    names = [*checkpoints][-last:]
-    checkpoints["mean weights"] = torch.stack([checkpoints[name] for name in names]).mean(dim=0)
+    names = [*[*checkpoints][-last:], "mean weights"]
+    checkpoints[names[-1]] = torch.stack([checkpoints[name] for name in names[:-1]]).mean(dim=0)
     least = (x @ torch.linalg.lstsq(x, y[:, None]).solution[:, 0] - y).square().mean()
-    losses = {
-        n: float((x @ checkpoints[n] - y).square().mean() - least) for n in (*names, "mean weights")
-    }
-    each, mean = np.mean([losses[name] for name in names]), losses["mean weights"]
+    losses = {n: float((x @ checkpoints[n] - y).square().mean() - least) for n in names}
+    *each, mean = losses.values()
     return bar_chart(
         [*losses], {"loss": np.array([*losses.values()])}, "loss above the minimum",
-        f"Checkpoints: {each:.3f} on average; averaged weights: {mean:.3f}",
+        f"Checkpoints: {np.mean(each):.3f} on average; averaged weights: {mean:.3f}",
         "Each checkpoint is somewhere around the minimum; their average is closer to it. Linear "
         "regression with SGD; squared errors over all examples.", at=mean,
     )  # fmt: skip
@@ -478,12 +424,12 @@ def paths(
 ) -> PanelGrid:
     """Draw path length, serial steps and operations per layer (Vaswani et al., 2017, table 1)."""
     n = np.unique(np.linspace(1, length, 65).round())
-    one, last = np.ones_like(n), f"at n = {length:,}"
+    constant, last = np.ones_like(n), f"at n = {length:,}"
     drawn = {
         "path": ("steps between the first and the last word",
-                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": one}),
+                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": constant}),
         "steps": ("serial steps of a layer",
-                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": one}),
+                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": constant}),
         "operations": ("multiplications in a layer",
                        {"recurrent: 2nD²": 2 * n * hidden_size**2,
                         "self-attention: 2n²D": 2 * n**2 * hidden_size}),

@@ -381,13 +381,14 @@ def test_the_parameters_of_published_models() -> None:
         DEMOS["parameters"].draw({"models": ["vit-base"]})
 
 
-def test_a_short_table_of_positions_has_its_numbers_written() -> None:
-    [vectors] = sheets("sinusoids", hidden_size=4, text="a dog barks").sheets
-    assert vectors.rows[1] == "1: dog"
-    assert vectors.cells[1] == ["0.84", "0.54", "0.01", "1.00"]  # sin 1, cos 1, sin .01, cos .01
+def test_sines_and_cosines_are_waves_over_the_positions() -> None:
     sines, cosines, alike = (each.values.array for each in sheets("sinusoids").sheets)
     np.testing.assert_allclose(sines**2 + cosines**2, 1, atol=1e-5)
     np.testing.assert_allclose(np.diagonal(alike), 1, atol=1e-5)
+    first = [each.values.array[1] for each in sheets("sinusoids", hidden_size=4).sheets[:2]]
+    np.testing.assert_allclose(
+        first, [[math.sin(1), math.sin(0.01)], [math.cos(1), math.cos(0.01)]]
+    )
     [x, wave] = DEMOS["sinusoids"].draw({"waves": [4], "length": 30}).arrays().values()
     np.testing.assert_allclose(wave, np.sin(x / 10_000 ** (8 / 64)), atol=1e-9)
     with pytest.raises(ValueError, match="sine 32 does not exist"):

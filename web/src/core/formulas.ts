@@ -1,5 +1,5 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, angle, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, rotated, scaledDot, sinusoid, softmax } from "./equations";
+import { additive, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, scaledDot, sinusoid, softmax } from "./equations";
 import { nearest } from "./lines";
 import { base64Of } from "./numbers";
 import type { BarsDrawing, InteractiveDrawing, LinesDrawing, Numbers, SheetDrawing } from "./types";

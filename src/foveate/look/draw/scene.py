@@ -141,8 +141,8 @@ class SceneDrawing(Drawing):
             *self.notes,
         ]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)
-        told = [self.caption_in(width)] if self.caption else []
-        return "\n".join([self.title, "", *("\n".join(each) for each in wrapped), *told])
+        shown = [self.title, "", *("\n".join(each) for each in wrapped), self.caption_in(width)]
+        return "\n".join(shown).rstrip()
 
 
 class _Still:

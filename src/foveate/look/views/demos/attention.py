@@ -70,10 +70,10 @@ def lookup(
     results = ["", *(f"{float(column @ mixed):.1f}" for column in numbers.T[1:]), ""]
     cells = [[*(f"{x:.2f}" for x in row), f"{v:g}"] for row, v in zip(numbers, values, strict=True)]
     titles = [f"{TITLES[k]}" if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
-    asked = f"{1 - blend:.2g} {titles[key - 1]} + {blend:.2g} {titles[key % count]}"
+    sought = f"{1 - blend:.2g} {titles[key - 1]} + {blend:.2g} {titles[key % count]}"
     table = sheet(
         "", np.pad(numbers.numpy(), ((0, 1), (0, 1)), constant_values=np.nan),
-        [*titles, "result: Σ w V"], [*columns, "V"], "K: titles", f"Q: {asked}",
+        [*titles, "result: Σ w V"], [*columns, "V"], "K: titles", f"Q: {sought}",
         scale=SHARES, aspect=0.5, cells=[*cells, results],
     )  # fmt: skip
     return SheetGrid(
@@ -258,14 +258,10 @@ def masks(
               cells=np.where(seen[each], parts if "-" in each else "0", "−∞").tolist())
         for each in families
     ]  # fmt: skip
-    told = {
-        "encoder-decoder": "E, C and D are the encoder's, the cross- and the decoder's softmax."
-    }
     return SheetGrid(
         sheets=drawn, across=3, title="Filled: a word (down) may attend to a word (across)",
-        caption=" ".join([
-            f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0.",
-            *(told[family] for family in families if family in told)]),
+        caption=f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0. "
+        "E, C, D: the softmax of the encoder, the cross-attention, the decoder.",
     )  # fmt: skip
 
 

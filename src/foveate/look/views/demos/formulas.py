@@ -424,12 +424,12 @@ def paths(
 ) -> PanelGrid:
     """Draw path length, serial steps and operations per layer (Vaswani et al., 2017, table 1)."""
     n = np.unique(np.linspace(1, length, 65).round())
-    constant, last = np.ones_like(n), f"at n = {length:,}"
+    ones, last = np.ones_like(n), f"at n = {length:,}"
     drawn = {
         "path": ("steps between the first and the last word",
-                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": constant}),
+                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": ones}),
         "steps": ("serial steps of a layer",
-                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": constant}),
+                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": ones}),
         "operations": ("multiplications in a layer",
                        {"recurrent: 2nD²": 2 * n * hidden_size**2,
                         "self-attention: 2n²D": 2 * n**2 * hidden_size}),

@@ -11,7 +11,6 @@ from rich.cells import cell_len
 from foveate.look.draw.analyses import positions, schedule
 from foveate.look.draw.charts import BarsDrawing, bar_chart, line_chart
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.figures import LETTERS_A_LINE
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.sheets import SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
@@ -143,12 +142,6 @@ def test_words_have_their_values_and_what_else_might_stand_there() -> None:
     ax = WORDS.figure().axes[0]
     assert [t.get_text() for t in ax.texts if t.get_text() in ("Two", "$x$")] == ["Two", "$x$"]
     assert len([patch for patch in ax.patches if isinstance(patch, Rectangle)]) == 2
-
-
-def test_a_long_text_goes_on_in_the_next_line() -> None:
-    view = WordsDrawing(words=[Word(text="word", value=0.5)] * 60, legend="p")
-    heights = {t.get_position()[1] for t in view.figure().axes[0].texts if t.get_text() == "word"}
-    assert len(heights) == -(-60 // ((LETTERS_A_LINE + 1) // 5))
 
 
 def test_signs_diverge_from_white_and_ink_is_legible() -> None:

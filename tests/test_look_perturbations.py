@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.draw.analyses import importances, lens, permutation, principal, states, surfaces
+from foveate.look.draw.charts import line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
 from foveate.look.perturbations import (
@@ -184,9 +185,7 @@ def positioned(position: Position.Config) -> EncoderDecoder:
 
 def test_without_positions_an_encoder_reads_a_bag_of_words() -> None:
     result = shuffled(translating(positioned(NoPosition.Config()), SOURCE, TARGET))
-    assert result.attention is not None
     assert result.outputs.max() < rounding()
-    assert result.attention.max() < rounding()
     assert abs(result.lost) < rounding()
 
 
@@ -213,9 +212,9 @@ def test_positions_come_off_and_back(kind: str, tmp_path: Path) -> None:
         assert count == 2
     view = permutation(forced)
     assert np.array_equal(forced.scores(), before)
-    assert view.arrays()["outputs, with positions"].min() > 1e-3
-    assert view.arrays()["outputs, without positions"].max() < rounding()
-    assert view.arrays()["attention, without positions"].max() < rounding()
+    assert view.arrays()["with positions"].min() > 1e-3
+    assert view.arrays()["without positions"].max() < rounding()
+    assert sorted(view.across.removeprefix("read as: ").split()) == sorted(view.labels)
     assert view.labels == ["w4", "w9", "w6", "w11", "</s>"]
     saved(view, tmp_path)
 
@@ -241,12 +240,10 @@ def test_without_scaling_queries_are_as_if_longer() -> None:
 
 def test_recurrence_and_a_causal_mask_know_the_order() -> None:
     rnn = permutation(translating(recurrent(), SOURCE, TARGET))
-    assert [series.name for series in rnn.series] == ["outputs, with positions"]
-    assert rnn.arrays()["outputs, with positions"].max() > 1e-3
+    assert [series.name for series in rnn.series] == ["with positions"]
+    assert rnn.arrays()["with positions"].max() > 1e-3
     masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
-    expected = ["outputs, with positions", "attention, with positions"]
-    assert [series.name for series in masked.series] == expected
-    assert masked.arrays()["outputs, with positions"].max() > 1e-3
+    assert masked.arrays()["with positions"].max() > 1e-3
 
 
 def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
@@ -264,8 +261,12 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
     assert [backwards(name) for name in names] == [False, True, False, True]
     view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
     saved(view, tmp_path)
+    path, shares = principal(forth[0].numpy())
     distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
-    close(np.linalg.norm(np.diff(view.path, axis=0), axis=-1), distances)
+    close(np.linalg.norm(np.diff(path, axis=0), axis=-1), distances)
+    for curve, component in zip(view.curves, path.T, strict=False):
+        np.testing.assert_array_equal(curve.y, component)
+    assert view.labels == ["a", "b", "c", "d"] and f"{shares[0]:.0%}" in view.caption
     with pytest.raises(ValueError, match="3 words for 4 states"):
         states(forth[0].numpy(), ["a", "b", "c"])
 
@@ -347,10 +348,10 @@ def test_a_captured_tensor_is_of_the_type_that_is_promised() -> None:
     assert all(isinstance(w, np.ndarray) and not isinstance(w, Tensor) for w in maps.values())
 
 
-def test_labels_of_near_states_stand_apart() -> None:
-    """The points of two words fall together; each label is at a corner of its own."""
-    hidden = np.array([[0.0, 0.0], [9.0, 0.0], [4.0, 5.0], [4.05, 5.05]])
-    figure = states(hidden, ["one", "two", "livre", "un"]).figure()
+def test_labels_of_near_points_stand_apart() -> None:
+    """Two points fall together; each label is at a corner of its own."""
+    chart = line_chart([0, 9, 4, 4.05], {"size": [0, 0, 5, 5.05]}, labels=["a", "b", "livre", "un"])
+    figure = chart.model_copy(update={"named": True}).figure()
     figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert not boxes[2].overlaps(boxes[3])

@@ -118,7 +118,6 @@ def test_sizes_are_counted() -> None:
 OWN_LINES = {
     "measure/laws/check.py": "a drawing of ours",
     "measure/laws/trial.py": "a matrix as printed",
-    "look/draw/texts.py": "a caption of ours",
     "look/draw/drawings.py": "a caption of ours",
     "look/draw/sheets.py": "drawings of ours",
     "serve/keys.py": "bytes, which break at LF and CR only, of JSON that escapes these",

@@ -24,7 +24,7 @@ from foveate.look.views import VIEWS, ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.look.views.run_page import report
 from foveate.look.views.series import NAMES, place_errors
-from foveate.look.views.text import by_length, differences, grouped, in_order
+from foveate.look.views.text import bracketed, by_length, differences, grouped, in_order
 from foveate.look.views.training import panel, smoothed
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
@@ -291,19 +291,14 @@ def test_differences_say_what_must_be_done() -> None:
     assert list(differences(before, before)) == []
 
 
-def test_masks_hide_the_future_and_the_padding(run: Run) -> None:
+def test_masks_hide_the_future(run: Run) -> None:
     encoder, own, across = draw("masks", run, **PAIR).sheets
-    real = np.array([word != "<pad>" for word in encoder.columns])
-    assert real.sum() == 4 and not real.all()
-    for sheet in (encoder, across):
-        np.testing.assert_array_equal(
-            np.isfinite(sheet.values.array), np.broadcast_to(real, sheet.values.array.shape)
-        )
-    for sheet in (own, across):  # the rows have the labels of the attention map, none is padding
+    assert np.isfinite(encoder.values.array).all() and np.isfinite(across.values.array).all()
+    for sheet in (own, across):  # the rows have the labels of the attention map
         assert sheet.rows == draw("attention", run, **PAIR, units="tokens").rows
-    assert encoder.rows == [word for word in encoder.columns if word != "<pad>"]
-    size = len(own.rows)
-    np.testing.assert_array_equal(np.isfinite(own.values.array), np.tri(size, dtype=bool))
+    np.testing.assert_array_equal(np.isfinite(own.values.array), np.tri(len(own.rows), dtype=bool))
+    side = draw("masks", run, **PAIR, block="decoder").sheets
+    assert [sheet.title for sheet in side] == [own.title, across.title]
 
 
 def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path) -> None:
@@ -369,20 +364,22 @@ def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
 # ---- training
 def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
     drawn = draw("growing", run, text="a b c")
-    [values], [shown] = drawn.arrays().values(), drawn.sheets
-    for row, words, text in zip(values, shown.cells, ("a", "a b", "a b c"), strict=True):
+    assert [row[:2] for row in drawn.rows[:2]] == [["source", "a b c"], ["reference", "A B C"]]
+    for (name, shown, right), text in zip(drawn.rows[2:], ("a", "a b", "a b c"), strict=True):
         output = str(run.translate([text])[0]).split()
-        assert [word for word in words if word] == output[:6]  # twice the reference
-        assert row[: len(output)].tolist() == in_order(output, ["A", "B", "C"])[:6]
-        assert np.isnan(row[len(output) :]).all()
-    assert shown.rows == ["a", "b", "c"] and "A B C" in drawn.caption
-    assert draw("growing", run).sheets[0].rows == ["a", "b", "c"]  # the longest of the split
+        assert name == f"… {text[-1]}" and shown == bracketed(output, ["A", "B", "C"])
+        assert right == f"{sum(in_order(output, ['A', 'B', 'C'])):.0f} of 3"
+    assert draw("growing", run).rows[0] == ["source", "a b c", ""]  # the longest of the split
     table = draw("growing", run, run)
-    assert [row[1] for row in table.rows] == 2 * [str(run.translate(["a b c"])[0])]
-    assert table.rows[1][2] == drawn.sheets[0].title.split(": ")[1].removesuffix(" reference words")
+    assert [row[1:] for row in table.rows[2:]] == 2 * [drawn.rows[-1][1:]]
+    assert [row[0] for row in table.rows[2:]] == 2 * [f"Transformer {run.path.name}"]
     with pytest.raises(ConfigError, match=r"no source 'c c': give --text and .* --target"):
         draw("growing", run, text="c c")
-    assert len(draw("growing", run, text="a " * 40, target="A").sheets[0].rows) == 24
+    assert len(draw("growing", run, text="a " * 40, target="A").rows) == 2 + 24
+
+
+def test_words_that_are_not_in_a_reference_have_brackets() -> None:
+    assert bracketed(["A", "x", "y", "C"], ["A", "B", "C"]) == "A [x y] C"
 
 
 def test_words_match_a_reference_in_its_order() -> None:

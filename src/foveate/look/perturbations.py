@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.edits import edit, silence
-from foveate.look.hooks import ForcedPass, Where, calls_of, capture, chosen, everywhere
+from foveate.look.hooks import ForcedPass, Where, calls_of, chosen, everywhere
 from foveate.nn.attention import BaseAttention
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.scores import Dot, ScaledDot
@@ -106,13 +106,11 @@ def surface(
 class Shuffled:
     """The changes that a shuffled input makes to a model, in the order of the input.
 
-    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position. ``attention`` (S,): ½ Σ_s
-    |a'_ts − a_ts|, averaged over all layers and heads; None without self-attention. ``lost``: the
-    mean log p that the target loses.
+    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position. ``lost``: the mean log p that
+    the target loses.
     """
 
     outputs: Figures
-    attention: Figures | None
     lost: float
 
 
@@ -165,20 +163,13 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     inside = side_of(forced.model)
     if not inside:
         raise ConfigError("this model reads its input at once: it has no positions to shuffle")
-    plain, before, maps = _read(forced, inside, None)
+    plain, before = _read(forced, inside, None)
     shuffle = torch.randperm(len(plain), generator=torch.Generator().manual_seed(seed))
-    after, scores, turned = _read(forced, inside, shuffle)
+    after, scores = _read(forced, inside, shuffle)
     back = shuffle.argsort()
     change = (after[back] - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
-    moved = [
-        (turned[name][:, back][:, :, back] - weights).abs().sum(dim=-1).mean(dim=0) / 2
-        for name, weights in maps.items()
-    ]
-    return Shuffled(
-        change.double().cpu().numpy(),
-        torch.stack(moved).mean(dim=0).double().cpu().numpy() if moved else None,
-        float(forced.difference(before, scores).mean()),
-    )
+    lost = float(forced.difference(before, scores).mean())
+    return Shuffled(change.double().cpu().numpy(), lost)
 
 
 def side_of(model: nn.Module) -> str:
@@ -188,29 +179,19 @@ def side_of(model: nn.Module) -> str:
     return side if side and "stem" in dict(parts[side].named_children()) else ""
 
 
-def _read(
-    forced: ForcedPass, inside: str, shuffle: Tensor | None
-) -> tuple[Tensor, Figures, dict[str, Tensor]]:
-    """Return the outputs of a side, (S, D), the scores, and its maps (H, S, S) by name."""
+def _read(forced: ForcedPass, inside: str, shuffle: Tensor | None) -> tuple[Tensor, Figures]:
+    """Return the outputs of a side, (S, D), and the scores."""
     side = forced.model.get_submodule(inside)
 
     def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
         return output if shuffle is None else output[:, shuffle.to(output.device)]
 
-    def own(name: str) -> bool:
-        return name.startswith(inside) and name.endswith("self_attention")
-
     stem = side.get_submodule("stem")
-    with (
-        stem.register_forward_hook(turn),
-        calls_of(side) as calls,
-        capture(forced.model, own) as maps,
-    ):
+    with stem.register_forward_hook(turn), calls_of(side) as calls:
         scores = forced.run().double().cpu().numpy()
     output = calls[-1].output
     vectors: Tensor = output if isinstance(output, Tensor) else output.values  # a memory's
-    of_row = {name: weights[forced.row] for name, weights in maps.items()}
-    return vectors[forced.row].float(), scores, of_row
+    return vectors[forced.row].float(), scores
 
 
 def layers_of(model: nn.Module) -> nn.ModuleList | None:

@@ -1,6 +1,6 @@
 // A frame of two axes in SVG: from values to pixels, with marks, names and a grid. For lines and bars.
 import { fitted, s, tallOf, widthOf } from "./dom";
-import { logTicks, tick, ticks } from "./text";
+import { logTicks, marked, ticks } from "./text";
 
 export interface Axis { least: number; most: number; log: boolean }
 
@@ -38,7 +38,7 @@ export const highOf = (element: Element, most: number): number => Math.max(LEAST
 
 /** Room for the marks of the axis that goes up, and for both names. */
 export function boxOf(width: number, height: number, axis: Axis, up: string, across: string, words = 0): Box {
-  const marks = [2, 3, 4, 5].flatMap((count) => marksOf(axis, count)).map(tick); // a low chart has fewer
+  const marks = [2, 3, 4, 5].flatMap((count) => marked(marksOf(axis, count))); // a low chart has fewer
   return {
     left: Math.max(...marks.map((m) => widthOf(m, 12))) + 12, right: width - 12, top: up ? 26 : 10,
     bottom: height - 22 - words - (across ? 20 : 0),
@@ -54,10 +54,11 @@ export function upward(box: Box, axis: Axis, name: string): SVGElement[] {
     free = y(value) - APART;
     return true;
   });
+  const texts = marked(written);
   return [
-    ...written.flatMap((value) => [
+    ...written.flatMap((value, k) => [
       s("path", { class: "fv-rule-line", d: `M${box.left} ${y(value)}H${box.right}` }),
-      s("text", { class: "fv-quiet", x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, tick(value)),
+      s("text", { class: "fv-quiet", x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, texts[k]!),
     ]),
     ...(name ? [s("text", { class: "fv-quiet", x: 2, y: 12 }, fitted(name, box.right - 2, 12))] : []),
   ];

@@ -15,6 +15,7 @@ export interface Cells {
   whole?: boolean; // all columns stand in the room there is, however narrow
   texts?: readonly (readonly string[])[]; // in the cells
   dots?: readonly (readonly [number, number])[]; // row, column
+  outlines?: readonly (readonly [number, number, number, number])[]; // top, left, height, width, in cells
   down?: string; // what rows and columns are
   across?: string;
 }
@@ -24,44 +25,50 @@ const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
 const LOWEST = 8.5; // pixels of a cell below which only every k-th word is written, and a dot for each of the others
 const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
-const MOST = 44, LARGEST = 64, NAMED = 80; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright
+const MOST = 44, LARGEST = 64, NAMED = 110, BRIEF = 22; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright; of a sign
 
 /** Every how many words beside cells so high one is written. */
 export const everyWord = (cell: number): number => every(cell, LOWEST);
+
+/** Whether words beside cells are marks of an axis: blanks stand between them. */
+const isSparse = (words: readonly string[]): boolean => words.includes("");
 
 /** A number with the sign for minus. */
 const signed = (text: string) => text.replace(/^-(?=[\d.])/, "−");
 
 /** Pixels that a cell with the longest of these texts is wide at least. */
-export const roomOf = (texts: readonly (readonly string[])[]): number => Math.max(WRITTEN, Math.min(ROOMY, Math.max(...texts.flat().map((text) => widthOf(text, 12))) + 12));
+export const roomOf = (texts: readonly (readonly string[])[]): number => {
+  const widest = Math.max(...texts.flat().map((text) => widthOf(text, 12)));
+  return widest <= BRIEF ? BRIEF + 2 : Math.max(WRITTEN, Math.min(ROOMY, widest + 12));
+};
 
 /** Where things lie, in pixels. */
-interface Place { left: number; top: number; across: number; down: number; turn: number; limit: number; width: number; height: number }
+interface Place { left: number; top: number; across: number; down: number; turn: number; limit: number; width: number; height: number; foot?: number }
 
 /** Lay cells out in so much room: `across` and `down` are the sides of one cell. Pure but for text widths. */
 export function place(cells: Cells, room: number, tall: number): Place {
   const told = cells.texts?.length ? cells.texts.flat() : undefined, short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
   const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10), ...cells.columns.map((word) => Math.min(NAMED, widthOf(word) + 8))) : LARGEST;
-  const least = told ? (cells.whole ? Math.max(WRITTEN, ...told.map((text) => Math.min(ROOMY, widthOf(signed(text), 12) + 5))) : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole ? 12 : 0;
+  const least = told ? (cells.whole ? Math.max(roomOf(cells.texts!) < WRITTEN ? BRIEF + 2 : WRITTEN, ...told.map((text) => Math.min(ROOMY, widthOf(signed(text), 12) + 5))) : roomOf(cells.texts!)) : cells.rows.length && short && !cells.whole && !isSparse(cells.rows) ? 12 : 0;
   const limit = Math.min(told ? 220 : 150, Math.max(room * (cells.whole ? 0.38 : 0.3), told ? room - cells.width * least - 16 : cells.down ? Math.min(room * 0.45, widthOf(cells.down, 12)) : 0)); // of words
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const isTight = told && cells.whole && widthOf(cells.down ?? "", 12) + 14 + cells.width * least > room; // numbers come before the name
-  const named = cells.down && cells.rows.length && !isTight ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
-  const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + 8 : cells.down ? 20 : 2;
+  const ruled = isSparse(cells.columns), named = cells.down && cells.rows.length && !isTight && !isSparse(cells.rows) ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
+  const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + (cells.down && isSparse(cells.rows) ? 28 : 8) : cells.down ? 20 : 2;
   const aspect = cells.aspect ?? 1, bound = told || cells.high ? most : Math.min(most, Math.max(4 / Math.max(1, aspect), tall / cells.height / aspect));
-  const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, bound) - 6);
-  const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
+  const flat = ruled || cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, bound) - 6);
+  const turn = flat ? 0 : room - left < (cells.whole ? 34 : 20) * cells.width ? -90 : room < 30 * cells.width ? -75 : -55; // upright where the lines would touch
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const wide = (room - left - right) / cells.width;
   const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4 / Math.max(1, aspect), tall / cells.height / aspect), most);
   const across = least ? Math.max(cells.whole ? Math.min(least, Math.floor(wide)) : least, Math.floor(fit)) : Math.max(fit, 0.2);
-  const top = !cells.columns.length ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
+  const top = !cells.columns.length || ruled ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
   const down = cells.high ?? (told ? Math.max(TIGHT, Math.min(Math.max(24, Math.min(across, 30)), tall / (cells.height + 1))) : least ? Math.max(1, Math.round(across * aspect))
-    : Math.max(across * aspect, cells.whole && cells.rows.length ? Math.min(LINE, tall / cells.height) : 0)); // high enough for its word
+    : Math.max(across * aspect, cells.whole && cells.rows.length && !isSparse(cells.rows) ? Math.min(LINE, tall / cells.height) : 0)); // high enough for its word
   return {
-    left, top, across, down, turn, limit,
-    width: left + across * cells.width + right, height: top + down * cells.height + (cells.across ? 22 : 2),
+    left, top, across, down, turn, limit, ...(ruled ? { foot: top + down * cells.height + 15 } : {}),
+    width: Math.max(left + across * cells.width + right, left + (across * cells.width + widthOf(cells.across ?? "", 12)) / 2), height: top + down * cells.height + (cells.across ? 22 : 2) + (ruled ? 16 : 0),
   };
 }
 
@@ -156,13 +163,13 @@ export class Grid {
     this.labels = [];
     const sides = [[rows, lies.down], [columns, lies.across]] as const;
     sides.forEach(([words, cell], side) => words.forEach((word, index) => {
-      const node = s("text", this.at(lies, side as 0 | 1, index), index % everyWord(cell) ? "·" : fitted(word, lies.limit));
+      const node = s("text", { ...this.at(lies, side as 0 | 1, index), ...(isSparse(words) ? { class: "fv-quiet fv-tick" } : {}) }, !isSparse(words) && index % everyWord(cell) ? "·" : fitted(word, lies.limit));
       this.labels.push({ side: side as 0 | 1, index, node });
     }));
     const names = [];
     const middle = lies.top + (lies.down * height) / 2;
-    if (down && rows.length && Math.min(lies.limit, widthOf(down, 12)) <= lies.left - 7) names.push(s("text", { class: "fv-quiet", x: lies.left - 6, y: lies.top - 7, "text-anchor": "end" }, fitted(down, lies.limit, 12)));
-    else if (down && !rows.length) names.push(s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, down));
+    if (down && rows.length && !isSparse(rows) && Math.min(lies.limit, widthOf(down, 12)) <= lies.left - 7) names.push(s("text", { class: "fv-quiet", x: lies.left - 6, y: lies.top - 7, "text-anchor": "end" }, fitted(down, lies.limit, 12)));
+    else if (down && (!rows.length || isSparse(rows))) names.push(s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, down));
     if (across) names.push(s("text", { class: "fv-quiet", x: lies.left + (lies.across * width) / 2, y: lies.height - 5, "text-anchor": "middle" }, across));
     return [...this.labels.map(({ node }) => node), ...names];
   }
@@ -170,23 +177,24 @@ export class Grid {
   private at(lies: Place, side: 0 | 1, index: number): Record<string, string | number> {
     if (side === 0) return { x: lies.left - 6, y: lies.top + (index + 0.5) * lies.down + 4, "text-anchor": "end" };
     const x = lies.left + (index + 0.5) * lies.across;
-    return lies.turn === 0
+    return lies.foot ? { x, y: lies.foot, "text-anchor": "middle" } : lies.turn === 0
       ? { x, y: lies.top - 7, "text-anchor": "middle" }
       : { transform: `translate(${x} ${lies.top - 7}) rotate(${lies.turn})`, y: 4 };
   }
 
   /** True links as dots, and texts where cells have room for them. */
-  private inside({ left, top, across, down }: Place, { texts, dots, levels, width, colours }: Cells): SVGElement[] {
+  private inside({ left, top, across, down }: Place, { texts, dots, outlines, levels, width, colours }: Cells): SVGElement[] {
     const middle = (row: number, column: number) => ({ x: left + (column + 0.5) * across, y: top + (row + 0.5) * down });
     const made: SVGElement[] = (dots ?? []).map(([row, column]) => {
       const { x, y } = middle(row, column);
       return s("circle", { class: "fv-dot", cx: x, cy: y, r: Math.max(1.5, Math.min(5, across / 5)) });
     });
+    made.push(...(outlines ?? []).map(([y, x, high, wide]) => s("rect", { class: "fv-outline", x: left + x * across, y: top + y * down, width: wide * across, height: high * down })));
     if (!texts?.length || down < 13) return made;
     texts.forEach((line, row) => line.forEach((text, column) => {
       const { x, y } = middle(row, column), level = levels[row * width + column]!;
       const ink = level < 0 ? "" : isLight(level, colours) ? "fv-on-light" : "fv-on-dark";
-      made.push(s("text", { x, y: y + 4, "text-anchor": "middle", class: `fv-text ${ink}` }, fitted(signed(text), across - 4, 12)));
+      made.push(s("text", { x, y: y + 4, "text-anchor": "middle", class: `fv-text ${ink}` }, fitted(signed(text), text.length < 3 ? across : across - 4, 12)));
     }));
     return made;
   }
@@ -201,7 +209,7 @@ export class Grid {
     this.marks.forEach((mark, k) => ["x", "y", "width", "height"].forEach((name, i) => mark.setAttribute(name, String(boxes[k]![i]))));
     for (const { side, index, node } of this.labels) {
       const chosen = this.chosen[side]!, cell = side === 0 ? down : across;
-      node.toggleAttribute("hidden", Math.abs(index - chosen) < everyWord(cell));
+      node.toggleAttribute("hidden", !isSparse(side ? cells.columns : cells.rows) && Math.abs(index - chosen) < everyWord(cell));
     }
     [cells.rows, cells.columns].forEach((words, side) => {
       const index = this.chosen[side]!, node = this.current[side]!;

@@ -53,11 +53,3 @@ export const sinusoid = (place: number, size: number, base: number): number[] =>
   const even = size + (size % 2);
   return range(size).map((k) => (k % 2 ? Math.cos : Math.sin)(angle(place, Math.floor(k / 2), even, base)));
 };
-/** Pairs (x_i, x_{i+K/2}), turned by their angles at a place. */
-export function rotated(x: Vector, place: number, base: number): number[] {
-  const half = x.length / 2, turned = range(half).map((i) => {
-    const at = angle(place, i, x.length, base), [cos, sin] = [Math.cos(at), Math.sin(at)], [a, b] = [x[i]!, x[i + half]!];
-    return [a * cos - b * sin, b * cos + a * sin] as const;
-  });
-  return [...turned.map(([a]) => a), ...turned.map(([, b]) => b)];
-}

@@ -1,6 +1,6 @@
 // Attention to one example at steps of a training: played, stepped through, or followed while it grows.
 import { attention } from "./attention";
-import { h, s } from "./dom";
+import { h, s, tallOf } from "./dom";
 import type { Draw, Drawn } from "./stage";
 import type { AttentionDrawing, FilmDrawing } from "./types";
 
@@ -21,7 +21,8 @@ export function lossPoints(frames: FilmDrawing["frames"]): string {
 export const film: Draw<FilmDrawing> = (stage, drawing) => {
   if (drawing.live && stage.options.onlearn) return stage.options.onlearn(stage, drawing);
   const { block, layer, head } = drawing;
-  let frames = drawing.frames, last = frames.length - 1, at = last, timer: ReturnType<typeof setInterval> | undefined;
+  const isWhole = Number.isFinite(tallOf(stage.body, Infinity)); // a slide begins at the beginning
+  let frames = drawing.frames, last = frames.length - 1, at = isWhole ? 0 : last, timer: ReturnType<typeof setInterval> | undefined;
   const frame = (): AttentionDrawing =>
     ({ kind: "attention", title: drawing.title, caption: "", notes: [], blocks: frames[at]!.blocks, form: "matrix", block, layer, head, scale: "absolute", gold: [] });
 
@@ -30,8 +31,9 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
   const scrub = h("input", { type: "range", min: 0, "aria-label": "snapshot", "data-testid": "film-scrub", input: () => { stop(); show(Number(scrub.value)); } });
   const line = s("polyline"), now = s("line", { class: "fv-film-now", y1: 0, y2: 30 });
   const losses = s("svg", { class: "fv-film-loss", viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true" }, line, now);
+  const ends = h("p", { class: "fv-quiet" });
   const label = h("output", { class: "fv-film-label" }), body = h("div");
-  stage.body.append(h("div", { class: "fv-walk" }, play, go("‹", "snapshot before", -1), go("›", "next snapshot", 1), h("div", { class: "fv-film-time" }, losses, scrub)), label, body);
+  stage.body.append(h("div", { class: "fv-walk" }, play, go("‹", "snapshot before", -1), go("›", "next snapshot", 1), h("div", { class: "fv-film-time" }, ends, losses, scrub)), label, body);
   const map = attention({ ...stage, body }, frame());
 
   const stop = () => { clearInterval(timer); timer = undefined; play.textContent = "▶ play"; body.removeAttribute("aria-busy"); };
@@ -43,11 +45,13 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
     map.redraw(frame());
   };
   const grow = (next: FilmDrawing) => {
-    const follows = at === last && !timer; // at the end one sees what comes
+    const follows = at === last && !timer && !(isWhole && !at); // at the end one sees what comes
     frames = next.frames;
     last = frames.length - 1;
     scrub.max = String(last);
     line.setAttribute("points", lossPoints(frames));
+    const told = frames.map(({ loss }) => loss ?? NaN).filter(Number.isFinite), [first, final] = [told[0], told.at(-1)];
+    ends.textContent = first === undefined || final === undefined ? "" : `loss: ${first.toFixed(1)} at step ${frames[0]!.step.toLocaleString("en-US")}, ${final.toFixed(2)} at step ${frames[last]!.step.toLocaleString("en-US")}`;
     show(follows ? last : at);
   };
   const toggle = () => {

@@ -1,5 +1,5 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, angle, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, rotated, scaledDot, sinusoid, softmax } from "./equations";
+import { additive, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, scaledDot, sinusoid, softmax } from "./equations";
 import { nearest } from "./lines";
 import { base64Of } from "./numbers";
 import type { BarsDrawing, InteractiveDrawing, LinesDrawing, Numbers, SheetDrawing } from "./types";
@@ -9,8 +9,6 @@ export type Part = InteractiveDrawing["parts"][number];
 export type Dragged = Readonly<Record<string, number | number[]>>;
 type Data = Readonly<Record<string, readonly number[]>>;
 type Formula = (dragged: Dragged, data: Data, parts: readonly Part[]) => Part[];
-
-const FEW = 64; // numbers that stand in their cells
 
 const encoded = (rows: readonly (readonly number[])[]): Numbers =>
   ({ shape: [rows.length, rows[0]!.length], codec: "f32", url: "", data: base64Of(new Uint8Array(Float32Array.from(rows.flat()).buffer)) });
@@ -25,15 +23,19 @@ function sheetOf(part: Part, rows: readonly (readonly number[])[], others: Parti
   return { ...(part as SheetDrawing), values: encoded(rows), least, most, ...others };
 }
 
+const TITLES = ["train times", "weather", "recipes", "news"];
+
 function lookup(dragged: Dragged, { values = [] }: Data, [part]: readonly Part[]): Part[] {
   const { key, blend } = dragged as { key: number; blend: number }, count = values.length;
   const scores = values.map((_, k) => (k === key - 1 ? 1 - blend : 0) + (k === key % count ? blend : 0));
-  const out = (weights: readonly number[]) => dot(weights, values).toFixed(1), hard = hardmax(scores);
-  const soft = (dragged.temperature as number[]).map((tau) => [`τ = ${plain(tau)}`, softmax(scores, tau)] as const);
-  const rows = [["score qᵀk", scores] as const, ...[...soft, ["hardmax", hard] as const].map(([name, weights]) => [`${name}: out = ${out(weights)}`, weights] as const)];
-  return [sheetOf(part!, rows.map(([, row]) => row), {
-    title: `A lookup: the query asks for key ${key}`, rows: rows.map(([name]) => name), least: 0, most: 1,
-    cells: rows.map(([, row]) => row.map((value) => value.toFixed(2))),
+  const soft = (dragged.temperature as number[]).map((tau) => [tau === 1 ? "softmax" : `softmax, τ = ${plain(tau)}`, softmax(scores, tau)] as const);
+  const columns = [["Q · K", scores] as const, ...soft, ["hardmax", hardmax(scores)] as const];
+  const titles = range(count).map((k) => TITLES[k] ?? `key ${k + 1}`), result = columns.map(([, weights], k) => (k ? dot(weights, values).toFixed(1) : ""));
+  const rows = values.map((_, i) => [...columns.map(([, column]) => column[i]!), NaN]);
+  return [sheetOf(part!, [...rows, rows[0]!.map(() => NaN)], {
+    title: `A lookup: the query asks for ${titles[key - 1]}`, columns: [...columns.map(([name]) => name), "V"], least: 0, most: 1,
+    across: `Q: ${plain(1 - blend, 2)} ${titles[key - 1]} + ${plain(blend, 2)} ${titles[key % count]}`,
+    cells: [...rows.map((row, i) => [...row.slice(0, -1).map((value) => value.toFixed(2)), plain(values[i]!)]), [...result, ""]],
   })];
 }
 
@@ -58,9 +60,9 @@ function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [
   ];
   const planes = kinds.map(plane), largest = [0, 3].map((from) => Math.max(...planes.slice(from, from + 3).flat(2).filter(Number.isFinite).map(Math.abs))); // of a row of sheets
   return planes.map((rows, n) => {
-    const most = largest[Math.floor(n / 3)]!, [name] = parts[n]!.title.split(" · ").at(-1)!.split(", ±");
+    const most = largest[Math.floor(n / 3)]!, name = parts[n]!.title.split(" · ").at(-1)!;
     return sheetOf(parts[n]!, rows, {
-      title: `The score of a key in the plane, query (${plain(q[0]!)}, ${plain(q[1]!)}) · ${name}${n === 2 ? "" : `, ±${plain(most, 2)}`}`,
+      title: `The score of a key in the plane, query (${plain(q[0]!)}, ${plain(q[1]!)}) · ${name}`,
       dots: [[((1 - q[1]! / far) / 2) * (points - 1), ((1 + q[0]! / far) / 2) * (points - 1)]], least: -most, most,
     });
   });
@@ -77,42 +79,34 @@ function scaling(dragged: Dragged, { scores: all = [] }: Data, [chart, bars]: re
 }
 
 function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Part[]): Part[] {
-  const p = dragged.position as number, d = dragged.window as number, chart = part as LinesDrawing;
+  const p = dragged.position as number, d = dragged.window as number, chart = part as BarsDrawing;
   const inside = softmax(all.map((e, s) => (Math.abs(s - p) <= d ? e : -Infinity)));
-  const weights = [softmax(all), inside, inside.map((weight, s) => weight * gaussian(s - p, d / 2))];
-  return [{
-    ...chart, title: `Local attention: p = ${plain(p)}, D = ${plain(d)}`, marks: [{ x: p, label: "p" }],
-    curves: chart.curves.map((curve, k) => ({ ...curve, y: weights[k]! })),
-  }];
+  const weights = [inside, inside.map((weight, s) => weight * gaussian(s - p, d / 2))];
+  return [{ ...chart, title: `The window p − D … p + D, p = ${plain(p)}, D = ${plain(d)}, σ = D/2`, series: chart.series.map((each, k) => ({ ...each, values: weights[k]! })) }];
 }
 
-/** The vectors and the products of two of them by the largest, as the sheets of an encoding. */
+/** The cosines of two vectors each. */
 function products(part: Part, vectors: readonly (readonly number[])[]): SheetDrawing {
-  const all = vectors.map((a) => vectors.map((b) => dot(a, b))), most = Math.max(...all.flat().map(Math.abs));
-  const title = `${part.title.split(" · ")[0]} · similarity of two positions (dot product ÷ ${plain(most, 3)})`;
-  return sheetOf(part, all.map((row) => row.map((value) => value / most)), { title });
+  const all = vectors.map((a) => vectors.map((b) => cosine(a, b)));
+  return sheetOf(part, all);
 }
 
-function sinusoids(dragged: Dragged, _: Data, [first, second]: readonly Part[]): Part[] {
+function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
   const { length, hidden_size: size, base } = dragged as { length: number; hidden_size: number; base: number };
-  const vectors = range(length).map((t) => sinusoid(t, size, base)), few = length * size <= FEW;
-  const names = (count: number) => (few ? range(count).map(String) : []), cells = few ? vectors.map((row) => row.map((value) => value.toFixed(2))) : [];
-  return [sheetOf(first!, vectors, { aspect: few ? 0.5 : size / length, rows: names(length), columns: names(size), cells }), products(second!, vectors)];
-}
-
-function rotary(dragged: Dragged, _: Data, [first, second]: readonly Part[]): Part[] {
-  const { length, head_size: size, base } = dragged as { length: number; head_size: number; base: number };
-  const turns = range(length).map((t) => range(size / 2).map((i) => { const at = angle(t, i, size, base); return Math.atan2(Math.sin(at), Math.cos(at)); }));
-  const ones = range(length).map((t) => rotated(Array<number>(size).fill(1), t, base));
-  return [sheetOf(first!, turns, { least: -Math.PI, most: Math.PI, aspect: size / 2 / length }), products(second!, ones)];
+  const vectors = range(length).map((t) => sinusoid(t, size, base));
+  const halves = ["sin", "cos"].map((name, first) => {
+    const title = `${parts[first]!.title.split(" · ")[0]} · ${name}(t / ${plain(base)}^(2i/d))`;
+    return sheetOf(parts[first]!, vectors.map((row) => row.filter((_, d) => d % 2 === first)), { title, aspect: size / 2 / length, least: -1, most: 1 });
+  });
+  return [...halves, products(parts[2]!, vectors)];
 }
 
 function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lstm = [] }: Data, [part]: readonly Part[]): Part[] {
   const chart = part as LinesDrawing, u = dragged.recurrence as number, forget = dragged.forget as number[], count = chart.x.length;
   const row = (table: readonly number[], place: number) => table.slice(place * count, (place + 1) * count);
-  const turned = [[`Elman, U × ${plain(u)}`, row(elman, nearest(scales, u))] as const, undefined,
+  const turned = [[`Elman, U × ${plain(u)}`, row(elman, nearest(scales, u))] as const,
     ...forget.map((bias) => [`LSTM, forget gate ${logistic(bias).toFixed(2)}`, row(lstm, nearest(biases, bias))] as const)];
-  return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k][0], y: turned[k][1] } : curve)) }];
+  return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k]![0], y: turned[k]![1] } : curve)) }];
 }
 
-export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, rotary, vanishing };
+export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, vanishing };

@@ -1,13 +1,15 @@
 // All layers and heads in small: the picture of them is how one is chosen.
-import { choices, h, tallOf } from "./dom";
-import { enlarged, pixels, sequential, type Scale } from "./levels";
+import { choices, fitted, h, s, tallOf, widthOf } from "./dom";
+import { enlarged, largest, pixels, sequential, type Matrix, type Scale } from "./levels";
 import type { BlockMaps } from "./maps";
+import type { Block } from "./types";
 
 const THUMB = 72; // cells of a small map at most, whatever the screen
 const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, around, for numbers, for the kind of a head, for "layer 0"
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
-const LEAST_CELL = 8, MOST_NAMED = 10, ROOM = 58, TURNED = 50; // pixels of a cell beside which a word is written on a slide; words of a side at most; pixels for those of rows, of columns
+const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 22, HEAD = 20, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
+const LEAST_WEIGHT = 0.02, THICK = 7; // of a line; pixels of the weight 1
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -20,6 +22,29 @@ export interface Heads {
 interface Thumb { layer: number; head: number | null; kind: string; button: HTMLButtonElement; x: number; y: number }
 
 const called = (head: number | null) => (head === null ? "mean" : `head ${head}`);
+
+const isWord = (text: string) => /\p{L}/u.test(text);
+
+/** What a head does, where that was measured; else its largest weight between two words. */
+function story(kind: string, { values, width }: Matrix, rows: readonly string[], columns: readonly string[]): string {
+  if (kind && kind !== UNCLEAR) return kind;
+  const best = largest(Array.from(values, (weight, k) => (isWord(rows[Math.floor(k / width)]!) && isWord(columns[k % width]!) ? weight : 0)));
+  return `${rows[Math.floor(best / width)]} ← ${columns[best % width]}`;
+}
+
+/** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights. */
+function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">, name: string, does: string, hue: number, wide: number, pitch: number): SVGElement {
+  const limit = Math.min(wide * 0.36, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
+  const y = (place: number) => HEAD + (place + 0.5) * pitch, [from, to] = [limit + 3, wide - limit - 3], middle = wide / 2;
+  const order = Array.from(map.values, (_, k) => k).filter((k) => map.values[k]! >= LEAST_WEIGHT).sort((a, b) => map.values[a]! - map.values[b]!);
+  const side = (words: readonly string[], x: number, anchor: string) => words.map((word, k) => s("text", { x, y: y(k) + 4, "text-anchor": anchor }, fitted(word, limit, 12)));
+  return s("svg", { class: "fv-copy", width: wide, height: HEAD + Math.max(rows.length, columns.length) * pitch, role: "img", "aria-label": `${name}: ${does}` },
+    s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12, "text-anchor": "middle" }, fitted(`${name}: ${does}`, wide, 12)),
+    ...order.map((k) => {
+      const weight = map.values[k]!, [a, b] = [y(Math.floor(k / map.width)), y(k % map.width)];
+      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: 0.15 + 0.85 * weight, style: `stroke-width: ${0.6 + THICK * weight}px` });
+    }), ...side(rows, limit, "end"), ...side(columns, wide - limit, "start"));
+}
 
 export function heads(choose: (layer: number, head: number | null) => void, large: boolean): Heads {
   const canvas = h("canvas", { "aria-hidden": "true" }), grid = h("div", { class: "fv-heads-grid" }), kinds = h("div");
@@ -39,9 +64,10 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     const most = hasHeads ? Math.max(...layers.map((_, layer) => maps.heads(layer))) : 0;
     const across = most === 1 ? [null] : [null, ...Array(most).keys()]; // one head is its own mean
     element.hidden = across.length * layers.length === 1;
-    const tall = tallOf(element, Infinity), isWhole = large && Number.isFinite(tall), isNamed = isWhole && Math.max(rows.length, columns.length) <= MOST_NAMED; // on a slide
-    const side = isNamed ? LAYER + ROOM : isWhole ? LAYER : LABEL, top = LABEL + (isNamed ? TURNED : 0);
-    const room = (element.parentElement?.clientWidth || 300) - side - 10;
+    const tall = tallOf(element, Infinity), isWhole = large && Number.isFinite(tall); // on a slide
+    const words = Math.max(rows.length, columns.length), pitch = Math.min(PITCH, Math.floor(((tall - LABEL) / layers.length - HEAD - GAP) / words));
+    if (isWhole && words <= MOST_WORDS && most <= MOST_ACROSS && pitch >= LEAST_PITCH) { copy(maps, most || 1, pitch); return; }
+    const room = (element.parentElement?.clientWidth || 300) - (isWhole ? LAYER : LABEL) - 10, side = isWhole ? LAYER : LABEL, top = LABEL;
     const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = (tall - top) / layers.length - (isWhole ? 0 : NAME) - GAP;
     const wide = Math.max(28, Math.min(isWhole ? LARGEST : large ? LARGE : SMALL, Math.floor(room / across.length) - GAP, Math.floor(high / ratio)));
     const named = !isWhole && known.length > 0 && wide >= 56, inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
@@ -52,12 +78,23 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     thumbs = layers.flatMap((_, layer) => across.flatMap((head, k) =>
       head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, named, place(k, wide, side), place(layer, down, top))]));
     const line = (layer: number) => across.map((head) => thumbs.find((t) => t.layer === layer && t.head === head)?.button ?? h("span"));
-    const listed = (texts: readonly string[], pixels: number) => (isNamed ? h("span", { class: "fv-heads-words", hidden: pixels < LEAST_CELL, style: `--cell: ${pixels}px` }, ...texts.map((text) => h("bdi", {}, text))) : "");
-    grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : word("head") + String(head), listed(columns, inner / columns.length))),
-      ...layers.flatMap((_, layer) => [h("span", {}, word("layer") + String(layer), listed(rows, deep / rows.length)), ...line(layer)]), canvas);
+    grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : word("head") + String(head))),
+      ...layers.flatMap((_, layer) => [h("span", {}, word("layer") + String(layer)), ...line(layer)]), canvas);
     paint = () => draw(maps, scale, inner, deep);
     paint();
     offer();
+  };
+
+  /** On a slide: each head as a copy of the sentence, in a colour of its own. */
+  const copy = (maps: BlockMaps, most: number, pitch: number) => {
+    const { block } = maps, wide = Math.floor(((element.parentElement?.clientWidth || 600) - SIDE - most * GAP) / most);
+    thumbs = [];
+    grid.style.gridTemplateColumns = `${SIDE}px repeat(${most}, ${wide}px)`;
+    grid.style.gridTemplateRows = "";
+    grid.replaceChildren(...block.layers.flatMap((_, layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
+      const map = maps.map(layer, head);
+      return map ? copied(map, block, `head ${head}`, story(block.kinds[layer]?.[head] ?? "", map, block.rows, block.columns), head % 7, wide, pitch) : h("span");
+    })]), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that looks; right: the words that it looks at; width of a line: weight, from 0 to 1"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

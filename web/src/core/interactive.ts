@@ -8,7 +8,7 @@ import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { InteractiveDrawing, Slider } from "./types";
 
-const AROUND = 96; // pixels around the cells of each part
+const AROUND = 140; // pixels around the cells of each part
 
 /** The values of sliders by option. */
 export function dragged(sliders: readonly Slider[]): Dragged {
@@ -48,7 +48,7 @@ export const interactive: Draw<InteractiveDrawing> = (stage, drawing) => {
   if (tall) view.style.setProperty("--tall", String(Math.max(60, (tall + AROUND) / rows - AROUND)));
   const page = stage.options.page && (() => stage.options.page!({ ...drawing, sliders, parts }));
   const drawn: Mounted[] = parts.map((part, k) => stage.mount(hosts[k]!, part, { ...stage.options, selection: stage.selection, onselect: undefined, page }));
-  const headings = hosts.map(() => (!framed && parts.length > 1 ? h("h3") : undefined)), named = (k: number) => parts[k]!.title.split(" · ").at(-1)!;
+  const headings = hosts.map(() => (!framed && parts.length > 1 ? h("h3") : undefined)), named = (k: number) => { const part = parts[k]!; return "up" in part && part.up === part.title ? "" : part.title.split(" · ").at(-1)!; };
   headings.forEach((heading, k) => { if (heading) hosts[k]!.prepend(heading); heading?.append(named(k)); });
 
   const draw = () => {

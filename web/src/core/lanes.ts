@@ -4,8 +4,9 @@ import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
-const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24; // pixels from rank to rank, where there is little room, between nodes, above the first
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 14; // pixels of a node, from step to step, where all have to fit
+const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
+const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
+const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10; // pixels of a node, from step to step, where all have to fit
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -27,6 +28,19 @@ export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score >
 /** The same in a box of so many pixels: without its factors where these would hide the product. */
 const boxedIn = (node: Node, room: number) => (widthOf(boxed(node)) <= room ? boxed(node) : boxed({ ...node, text: node.text.replace(/: .* =$/, "") }));
 
+/** The path of greedy search: from the beginning, the most probable next token, as far as the beam has it. */
+export function greedyOf(steps: LanesDrawing["steps"]): Set<number> {
+  const made = new Set<number>();
+  let last: number | null = null;
+  for (const step of steps) {
+    const next: Node | undefined = step.filter(({ parent }) => parent === last).sort((a, b) => b.logP - a.logP)[0];
+    if (!next) break;
+    made.add(next.id);
+    last = next.id;
+  }
+  return made;
+}
+
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
 export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
   const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + NEAR) / steps : Infinity));
@@ -34,22 +48,28 @@ export function columnsOf(wish: number, steps: number, room: number): { wide: nu
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
-  const { steps } = drawing, nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
+  const isWhole = Number.isFinite(tallOf(body, Infinity)), isBare = isWhole && drawing.steps.length > FEW; // on a slide
+  const end = drawing.steps.findLastIndex((step) => step.some(({ id }) => drawing.best.includes(id))) + 1 || undefined; // of the answer
+  const steps = isBare ? drawing.steps.slice(0, end).map((step) => step.filter(({ state }) => state !== "pruned")) : drawing.steps, greedy = greedyOf(drawing.steps);
+  const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
-  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(boxed(node)) + 22)));
-  const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6);
+  const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)); // of its token
+  const told = (node: Node) => `${boxed(node)} ${p(node) < 0.005 ? "0" : p(node).toFixed(2).replace(/^0/, "")}`;
+  const written = (node: Node, room: number) => (node.score <= 0 && widthOf(told(node)) <= room ? told(node) : boxedIn(node, room));
+  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(node.score <= 0 ? told(node) : boxed(node)) + 12)));
+  const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
   const down = Math.max(TIGHT, Math.min(DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
-  const width = across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
+  const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
-  steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [t * across + 2, TOP + rank * down])));
+  steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [START + t * across + 2, TOP + rank * down])));
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  body.append(reading, box, h("p", { class: "fv-quiet" }, "thick: the answer · dashed: cut off"), h("p", { class: "fv-keys", "data-unsaved": true },
+  body.append(reading, box, h("p", { class: "fv-quiet" }, `number: p of the token · each step keeps the ${kept} best prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? " · dropped prefixes are not drawn" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
-  const kind = (node: Node) => `fv-${node.state}${best.has(node.id) ? " fv-best" : ""}`;
+  const kind = (node: Node) => `fv-${node.state}${best.has(node.id) ? " fv-best" : greedy.has(node.id) ? " fv-greedy" : ""}`;
   let chosen: Node | undefined;
   const choose = (node: Node) => {
     chosen = node;
@@ -67,16 +87,16 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   };
   for (const node of nodes.values()) {
     const [x, y] = at.get(node.id)!, from = node.parent === null ? undefined : at.get(node.parent);
-    if (from) {
-      const x1 = from[0] + wide, y1 = from[1] + tall / 2, y2 = y + tall / 2, middle = (x1 + x) / 2;
+    if (from ?? node.parent === null) {
+      const [x1, y1] = from ? [from[0] + wide, from[1] + tall / 2] : [6, TOP + tall / 2], y2 = y + tall / 2, middle = (x1 + x) / 2;
       edges.set(node.id, s("path", { class: `fv-edge-line ${kind(node)}`, d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x} ${y2}` }));
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(boxedIn(node, wide - 8), wide - 8))));
+      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(written(node, wide - 4), wide - 4))));
   }
-  svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
-    ...edges.values(), ...boxes.values());
+  svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
+    s("circle", { class: "fv-point", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());
   const last = [...nodes.values()].filter(({ id }) => best.has(id)).at(-1) ?? steps.at(-1)?.[0];
   if (last) choose(last);
   const quiet = selection.on(() => {

@@ -1,14 +1,15 @@
 // Lines over one axis: curves of training, errors against distance, a forecast with its fan.
 import { across, along, boxOf, endsOf, highOf, marksOf, upward, type Box, type Map1 } from "./axes";
-import { h, s, widthOf, zoomOf } from "./dom";
+import { h, s, tallOf, widthOf, zoomOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
-import { figure, tick } from "./text";
+import { figure, marked } from "./text";
 import { seriesTwin } from "./twin";
 import type { Curve, LinesDrawing } from "./types";
 
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2 1 2", "1 3"];
 const HEIGHT = 300, POINT = 3; // pixels; of a point from its middle
+const ROW = 15, SIDE = 0.36, BESIDE = 8; // pixels of a line of a name; of the width, names beside the ends of curves at most; pixels from the end to its name
 const FEW = 24, NAMED = 0.12; // places of which each is marked; air of the axis that goes up, around points with names
 
 /** The points of a curve as a path; blanks break it. More points than pixels become least and most of each pixel. */
@@ -67,6 +68,30 @@ export function besidePoints(points: readonly (readonly [number, number])[], wid
     taken.push(boxOf(best));
     return best;
   });
+}
+
+/** A text in lines of so many pixels, broken at blanks. */
+export function broken(text: string, room: number): string[] {
+  return text.split(" ").reduce<string[]>((lines, word) => {
+    const last = lines.at(-1), longer = last === undefined ? word : `${last} ${word}`;
+    return last !== undefined && widthOf(longer, 12) <= room ? [...lines.slice(0, -1), longer] : [...lines, word];
+  }, []);
+}
+
+/** The middles of names so high (in pixels) that wish to stand at some heights: as near as they can without touching, between top and bottom. Pure. */
+export function apart(wishes: readonly number[], heights: readonly number[], top: number, bottom: number): number[] {
+  const order = wishes.map((_, k) => k).sort((a, b) => wishes[a]! - wishes[b]!), made = [...wishes];
+  let free = top;
+  for (const k of order) {
+    made[k] = Math.max(free + heights[k]! / 2, wishes[k]!);
+    free = made[k]! + heights[k]! / 2;
+  }
+  free = bottom;
+  for (const k of order.reverse()) {
+    made[k] = Math.min(free - heights[k]! / 2, made[k]!);
+    free = made[k]! - heights[k]! / 2;
+  }
+  return made;
 }
 
 const isBlank = (value: number | null | undefined) => value === null || value === undefined;
@@ -131,12 +156,17 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined ? 0 : 0.25);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
+    const isDirect = Number.isFinite(tallOf(body, Infinity)) && !drawing.named && curves.length > 1; // on a slide: names beside the curves
+    const names = curves.map(({ name }) => (isDirect ? broken(name, width * SIDE) : []));
+    keys.hidden = isDirect || curves.length < 2;
+    if (isDirect) frame.right -= Math.max(...names.flat().map((line) => widthOf(line, 12))) + 2 * BESIDE - 12;
     x = along(wide, frame.left, frame.right);
-    const count = Math.max(2, Math.floor(width / 90));
+    const count = Math.max(2, Math.floor((frame.right - frame.left) / 80)), spaced = marksOf(wide, count), figures = marked(spaced);
+    const heights = names.map((lines) => ROW * lines.length + 2), middles = apart(curves.map((curve) => y(curve.y.findLast((value) => value !== null && Number.isFinite(y(value!))) ?? NaN)), heights, 6, frame.bottom + 8);
     const isNamed = drawing.named && labels.length > 0, points = xs.map((at, k) => [x(at), y(curves[0]?.y[k] ?? NaN)] as const);
     const places = labels.length && !isNamed
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % Math.ceil(xs.length / count) === 0)
-      : marksOf(wide, count).map((value) => [x(value), tick(value)] as const);
+      : spaced.map((value, k) => [x(value), figures[k]!] as const);
     const beside = drawing.joined ? 0 : 8; // pixels from a point to that of the next curve at one place
     const whiskers = ({ low, high }: Curve) => xs.flatMap((at, i) => (isBlank(low[i]) || isBlank(high[i]) ? [] : [`M${x(at)} ${y(low[i]!)}V${y(high[i]!)}`])).join("");
     const clip = `fv-clip-${Math.random().toString(36).slice(2)}`;
@@ -152,8 +182,9 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         ...(curve.low.length && drawing.joined ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),
         s("path", { class: `fv-curve ${look(k)}`, d: drawing.joined ? pathOf(xs, curve.y, x, y, width) : whiskers(curve), "stroke-dasharray": dash(k) }),
         ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
-          [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: POINT })] : []),
+          [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: drawing.joined ? POINT : 1.6 * POINT })] : []),
       ])))), cross,
+      ...names.flatMap((lines, k) => lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }, line))),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     read();

@@ -5,10 +5,15 @@ import { legend } from "./legend";
 import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
 import type { Draw, Twin } from "./stage";
-import { figure, tick } from "./text";
+import { figure, tick, ticks } from "./text";
 import type { SheetDrawing } from "./types";
 
+const LEAST_SCALE = 90; // pixels of the colours below a map
 const MOST_LISTED = 20_000; // cells in the table
+
+/** Words beside cells; without any, the numbers of some positions, where the axis has a name. */
+const numbered = (words: readonly string[], name: string, count: number): readonly string[] =>
+  (words.length || !name || count < 3 ? words : Array.from({ length: count }, (_, k) => (ticks(0, count - 1, 4).includes(k) ? String(k) : "")));
 
 export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
   const { body, selection } = stage, { rows, columns } = drawing;
@@ -22,7 +27,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     });
     read();
   };
-  const grid = new Grid(point, "sheet of numbers");
+  const grid = new Grid(point, "sheet of numbers"), along = numbered(rows, drawing.down, height), aloft = numbered(columns, drawing.across, width);
   const name = (words: readonly string[], what: string, place: number) =>
     words.length ? h("bdi", {}, words[place]!) : `${what || "position"} ${place}`;
   const read = () => {
@@ -37,6 +42,11 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
   const marks = [[0, tick(how.least)] as const, ...middle, [1, tick(how.most)] as const];
   const scale = legend(how.colours, marks, drawing.told);
   body.append(reading, grid.element, scale);
+  const fitted = () => { // as wide as its map, and below it
+    const { left = "0", across = "0" } = grid.box.dataset;
+    scale.style.setProperty("--left", `${left}px`);
+    scale.style.setProperty("--wide", `${Math.max(LEAST_SCALE, Number(across) * width)}px`);
+  };
   const paint = (made: Values) => {
     if (!values && !selection.placeOf(rows)) { // the last of the largest numbers is told of first
       const best = floats(made).reduce((top, value, k, all) => (value >= (all[top] ?? NaN) || Number.isNaN(all[top]) ? k : top), 0);
@@ -44,9 +54,10 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     }
     values = floats(made);
     grid.show({
-      height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows, columns,
-      aspect: drawing.aspect, whole: Number.isFinite(tallOf(body, Infinity)), texts: drawing.cells, dots: drawing.dots, down: drawing.down, across: drawing.across,
+      height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows: along, columns: aloft,
+      aspect: drawing.aspect, whole: Number.isFinite(tallOf(body, Infinity)), texts: drawing.cells, dots: drawing.dots, outlines: drawing.outlines, down: drawing.down, across: drawing.across,
     });
+    fitted();
     scale.classList.toggle("fv-plain", values.every((value) => !(value < drawing.most))); // filled or empty: no scale
     read();
     stage.changed();
@@ -78,7 +89,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
       if (step) point(...step);
       return step !== undefined;
     },
-    resize: () => { grid.layout(); },
+    resize: () => { grid.layout(); fitted(); },
     destroy: quiet,
   };
 };

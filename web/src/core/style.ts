@@ -5,7 +5,7 @@ import { palette } from "./palette";
 // The hues of lines; black is what the paper is not.
 const hues = palette.lines.map((hue, k) => {
   const colour = `light-dark(${hue}, ${hue === "#000000" ? "#ffffff" : hue})`;
-  return `.fv-curve.fv-line-${k}{stroke:${colour}}:is(.fv-area,.fv-bar,.fv-point).fv-line-${k}{fill:${colour}}.fv-hue-${k}{--hue:${colour}}`;
+  return `.fv-curve.fv-line-${k}{stroke:${colour}}:is(.fv-area,.fv-bar,.fv-point).fv-line-${k},.fv svg text.fv-line-${k}{fill:${colour}}.fv-hue-${k}{--hue:${colour}}`;
 }).join("");
 
 const dressed = new WeakSet<Document | ShadowRoot>();

@@ -47,6 +47,8 @@ export function logTicks(least: number, most: number): number[] {
   return made.length > 1 ? made : ticks(least, most);
 }
 
+const raised = (power: number): string => `10${[...String(power)].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("")}`;
+
 /** A short figure for an axis: 12k, 1.5M, 0.001, 1e−7. */
 export function tick(value: number): string {
   const size = Math.abs(value), sign = value < 0 ? "−" : "";
@@ -54,11 +56,20 @@ export function tick(value: number): string {
   const short = (number: number) => String(Number(number.toPrecision(4)));
   if (size >= 1e9 || size < 1e-4) {
     const power = Math.floor(Math.log10(size) + 1e-9), digits = short(size / 10 ** power);
-    return `${sign}${digits === "1" ? "" : digits + "·"}10${[...String(power)].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("")}`;
+    return `${sign}${digits === "1" ? "" : digits + "·"}${raised(power)}`;
   }
   if (size >= 1e6) return `${sign}${short(size / 1e6)}M`;
   if (size >= 1e4) return `${sign}${short(size / 1e3)}k`;
   return sign + short(size);
+}
+
+/** Short figures for the marks of one axis, all of one kind: none in thousands beside one in ones, no power of ten beside a figure. */
+export function marked(values: readonly number[]): string[] {
+  const sizes = values.map(Math.abs).filter((size) => size > 0), most = Math.max(...sizes), least = Math.min(...sizes);
+  const isPower = (size: number) => Math.abs(Math.log10(size) - Math.round(Math.log10(size))) < 1e-9;
+  if (sizes.every(isPower) && (most >= 1e5 || least <= 1e-4)) return values.map((value) => (value === 0 ? "0" : Math.abs(value) === 1 ? tick(value) : `${value < 0 ? "−" : ""}${raised(Math.round(Math.log10(Math.abs(value))))}`));
+  const [unit, name] = most < 1e4 || most >= 1e12 ? [1, ""] : most >= 1e9 ? [1e9, "·10⁹"] : most >= 1e6 ? [1e6, "M"] : [1e3, "k"];
+  return values.map((value) => (unit === 1 || value === 0 ? tick(value) : `${value < 0 ? "−" : ""}${Number((Math.abs(value) / unit).toPrecision(4))}${name}`));
 }
 
 /** Every how many labels one is written, so that none covers the next. */

@@ -1,5 +1,5 @@
 // A text whose words have colours; the chosen one says what else it might have been.
-import { h } from "./dom";
+import { h, tallOf } from "./dom";
 import { legend } from "./legend";
 import { colourOf, ends, isLight } from "./levels";
 import type { Draw } from "./stage";
@@ -14,10 +14,13 @@ export const barred = (name: Element, share: number, value: number, isTaken: boo
   return h("li", { class: isTaken ? "fv-taken" : "" }, name, h("span", { class: "fv-bar-room" }, bar), h("b", {}, figure(value)));
 };
 
+const MOST_FACTORS = 16; // words with their p below them
+
 /** The word that is told of first: after others, and as likely as not, where there are alternatives. Pure. */
 export function telling(list: WordsDrawing["words"]): number | undefined {
   const open = ({ value, alternatives }: (typeof list)[number], k: number) => (alternatives.length ? (k ? (value ?? 0) * (1 - (value ?? 0)) : -1) : -2);
-  const best = list.reduce((top, word, k) => (open(word, k) > open(list[top]!, top) ? k : top), 0);
+  const rank = (word: (typeof list)[number], k: number) => (k ? word.alternatives.length : 0) + open(word, k); // most alternatives first
+  const best = list.reduce((top, word, k) => (rank(word, k) > rank(list[top]!, top) ? k : top), 0);
   return list[best]?.alternatives.length ? best : undefined;
 }
 
@@ -27,8 +30,14 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
   const level = (value: number) => (value - how.least) / (how.most - how.least || 1);
   let place: number | undefined;
   const others = h("div", { class: "fv-others", "aria-live": "polite" });
+  const isProduct = drawing.total !== "" && list.length <= MOST_FACTORS && Number.isFinite(tallOf(body, Infinity)); // on a slide
   const spans = list.map((word, k) => {
     const here = () => selection.point(texts, k);
+    if (isProduct) {
+      const share = h("span", { class: "fv-share" });
+      share.style.width = `${100 * (word.value ?? 0)}%`;
+      return h("span", { class: "fv-word fv-factor", dir: "auto", pointerenter: here, click: here }, h("bdi", {}, word.text), h("span", {}, (word.value ?? 0).toFixed(3)), h("span", { class: "fv-bar-room" }, share));
+    }
     const made = h("span", { class: "fv-word", dir: "auto", pointerenter: here, click: here }, word.text);
     if (word.value !== null && Number.isFinite(word.value)) {
       made.style.backgroundColor = colourOf(level(word.value), how.colours);
@@ -37,9 +46,10 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     return made;
   });
   const text = h("p", { class: "fv-text-line", tabindex: 0, role: "application", "aria-roledescription": "words" },
-    ...spans.flatMap((span, k) => (list[k]!.space && k ? [" ", span] : [span])));
+    ...spans.flatMap((span, k) => (isProduct && k ? [h("span", { class: "fv-times" }, " · "), span] : list[k]!.space && k ? [" ", span] : [span])),
+    ...(drawing.total && isProduct ? [...drawing.total.split("; ").flatMap((part) => [" ", h("span", { class: "fv-total" }, part)])] : []));
   body.append(text, others);
-  if (coloured) {
+  if (coloured && !isProduct) {
     const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];
     body.append(legend(how.colours, [[0, tick(how.least)] as const, ...middle, [1, tick(how.most)] as const], drawing.told));
   }
@@ -49,14 +59,14 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     const word = place === undefined ? undefined : list[place];
     if (!word) return;
     const index = place!, short = (p: number) => Number(p.toPrecision(2));
-    const said = [word.value === null ? "" : figure(short(word.value)), word.note].filter(Boolean).join(" · ");
+    const said = [word.value === null ? "" : figure(short(word.value)), isProduct ? "" : word.note].filter(Boolean).join(" · ");
     const rows = word.alternatives.map(({ text: other, p }, k) => {
       const name = h("bdi", { class: "fv-other" }, other);
       const named = options.onforce
         ? h("button", { type: "button", title: "use this word and continue", click: () => options.onforce?.(index, k) }, name) : name;
       return barred(named, p, short(p), other === word.text);
     });
-    others.replaceChildren(h("p", {}, h("bdi", {}, `“${word.text}”`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
+    others.replaceChildren(h("p", {}, isProduct && rows.length ? "what else might stand for " : "", h("bdi", {}, `“${word.text}”`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
     text.setAttribute("aria-label", `${word.text}: ${said}`);
   };
   const quiet = selection.on(() => {

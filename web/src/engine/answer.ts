@@ -109,7 +109,7 @@ class Beam {
 function relevance(model: PackedModel, text: string, label: string): WordsDrawing {
   const values = model.losses(text, label), most = Math.max(...values.map(({ loss }) => Math.abs(loss)), 1e-9);
   return {
-    kind: "words", title: "Relevance", caption: `How much log p of ${label} falls without each token.`, notes: [], told: "log p lost",
+    kind: "words", title: "Relevance", caption: `How much log p of ${label} falls without each token.`, notes: [], told: "log p lost", total: "",
     words: values.map(({ text: word, loss }) => ({ text: word, value: loss, space: true, note: "", alternatives: [] })), least: -most, most,
   };
 }

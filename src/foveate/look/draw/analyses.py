@@ -14,7 +14,6 @@ from foveate.look.draw.charts import (
     BarsDrawing,
     Curve,
     LinesDrawing,
-    StatesDrawing,
     bar_chart,
     line_chart,
 )
@@ -77,8 +76,8 @@ def principal(states: Floats) -> tuple[Figures, Figures]:
 SHOWN = 3  # components
 
 
-def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawing:
-    """Draw states (T, H) over the words that were read; a large dot marks the first.
+def states(hidden: Floats, words: Sequence[str], title: str = "") -> LinesDrawing:
+    """Draw the principal components of states (T, H) over the words that were read.
 
     Raises `UserError` for fewer than two steps, or unless there is one word for each.
     """
@@ -87,10 +86,10 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawi
     path, shares = principal(hidden)
     percent = ", ".join(f"{share:.0%}" for share in shares[:SHOWN])
     count = min(SHOWN, path.shape[1])
-    return StatesDrawing(
+    return LinesDrawing(
         title=title, x=np.arange(len(path), dtype=float), across="read", up="coordinate",
         curves=[Curve(name=f"component {k + 1}", y=path[:, k]) for k in range(count)],
-        labels=list(words), path=path, shares=shares,
+        labels=list(words),
         caption=f"principal components of the hidden state; shares of variance: {percent}",
     )  # fmt: skip
 
@@ -164,24 +163,23 @@ def importances(
     for name, figures in lost.items():
         blocks.setdefault(block_of(name), []).append(figures)
     most = max((float(np.abs(figures).max()) for figures in lost.values()), default=0.0)
-    sheets = []
+    count, sheets = sum(len(forced.produced) for forced in passes), []
+    lost_is, caption = "change of the forecast without each head", f"mean of {count} steps"
+    if passes[0].score_name == "log p":
+        lost_is = "log p lost without each head, nats per token"
+        caption = f"mean of {count} tokens (+: the model is worse without the head)"
     for block, layers in blocks.items():
         values = np.full((len(layers), max(map(len, layers))), np.nan)
         for row, figures in zip(values, layers, strict=True):
             row[: len(figures)] = figures
         sheets.append(
             sheet(
-                spaced(block), values, down="layer", across="head",
-                rows=[str(n) for n in range(len(layers))],
-                columns=[str(n) for n in range(values.shape[1])],
+                spaced(block), values, across=lost_is,
+                rows=[f"layer {n}" for n in range(len(layers))],
+                columns=[f"head {n}" for n in range(values.shape[1])],
                 scale=ColorScale(-most, most, " "), aspect=0.6, written=True,
             )
         )  # fmt: skip
-    count = sum(len(forced.produced) for forced in passes)
-    lost_is, caption = "change of the forecast without each head", f"mean of {count} steps"
-    if passes[0].score_name == "log p":
-        lost_is = "log p lost without each head"
-        caption = f"mean of {count} tokens (+: the model is worse without the head)"
     return SheetGrid(sheets=sheets, title=f"{title}: {lost_is}", caption=caption)
 
 
@@ -217,10 +215,9 @@ FEW = 64  # how many numbers may be written into their cells
 def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
     """Return the sheets of an encoding; none if it does not distinguish positions.
 
-    ``embed``: the vector of each position, (T, D), and the dot products of all pairs, (T, S),
-    divided by the largest, which the title gives. ``rotate``: the same for a vector of ones that is
-    rotated. ``bias``: what each head adds to the score of a pair, (T, S), for some heads from first
-    to last.
+    ``embed``: the vector of each position, (T, D), and the cosines of all pairs, (T, S).
+    ``rotate``: the same for a vector of ones that is rotated. ``bias``: what each head adds to the
+    score of a pair, (T, S), for some heads from first to last.
     """
     at = torch.arange(length)
     drawn: list[SheetDrawing] = []
@@ -258,16 +255,15 @@ def positions(
 
 def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
     """Return sheets of the vectors themselves, (T, D), and of their dot products, (T, S)."""
-    products = vectors @ vectors.mT
-    most, (length, size) = float(products.abs().max()), vectors.shape
+    units = vectors / vectors.norm(dim=1, keepdim=True)
+    length, size = vectors.shape
     few = length * size <= FEW
     rows, columns = ([str(n) for n in range(count if few else 0)] for count in (length, size))
     table = sheet(
         title, vectors.numpy(), rows, columns, "position t", "dimension",
         aspect=0.5 if few else size / length, written=few,
     )  # fmt: skip
-    name = f"similarity of two positions (dot product ÷ {most:.3g})"
-    return [table, _pairs(name, products / most)]
+    return [table, _pairs("similarity (cosine)", units @ units.mT)]
 
 
 def _pairs(title: str, values: Tensor) -> SheetDrawing:
@@ -286,18 +282,20 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
             results["without positions"] = shuffled(forced, seed)
     curves: dict[str, Figures] = {}
     for name, result in results.items():
-        curves[f"outputs, {name}"] = result.outputs
-        if result.attention is not None:
-            curves[f"attention, {name}"] = result.attention
+        curves[name] = result.outputs
     moved = "lost" if forced.score_name == "log p" else "change"
     what = f"{forced.score_name} {moved}"
     lost = [f"{name} {what} {result.lost:.2f}" for name, result in results.items()]
     places = len(next(iter(curves.values())))
+    words = forced.words(side_of(forced.model), places)
+    order = torch.randperm(places, generator=torch.Generator().manual_seed(seed)).tolist()
     return bar_chart(
-        forced.words(side_of(forced.model), places), curves, "change when shuffled",
+        words,
+        curves,
+        "change of the output, relative to its norm",
         title or "Does order matter?",
         "shuffled input: " + "; ".join(lost),
-    )  # fmt: skip
+    ).model_copy(update={"across": f"read as: {' '.join(words[k] for k in order)}"})
 
 
 POINTS = 400  # steps at which a curve is evaluated

@@ -233,37 +233,6 @@ def _places(drawing: LinesDrawing, ax: Axes) -> None:
     figures.open_axes(ax, drawing.across, drawing.up, grid="both")
 
 
-class StatesDrawing(LinesDrawing):
-    """The path (T, K) of a layer's states over the words read; its lines are components.
-
-    ``shares`` (K,) are shares of the variance.
-    """
-
-    path: NDArray[np.float64] = Field(exclude=True)
-    shares: NDArray[np.float64] = Field(exclude=True)
-
-    def arrays(self) -> Arrays:
-        return {"path": self.path, "shares": self.shares, "words": np.array(self.labels)}
-
-    def figure(self) -> Figure:
-        return self.own_figure(5.0, 4.6)
-
-    def fill(self, ax: Axes) -> None:
-        """Draw the path in the plane of two components; a large dot is the first position."""
-        path = self.path
-        x, y = path[:, 0], path[:, 1] if path.shape[1] > 1 else 0 * path[:, 0]
-        ax.plot(x, y, color="#999999", linewidth=1)
-        ax.plot(x, y, "o", color=colors.line(0), markersize=4)
-        ax.plot(x[:1], y[:1], "o", color=colors.line(1), markersize=7)
-        ax.margins(0.12)
-        _label_points(ax, np.stack([x, y], axis=1), self.labels)
-        names = [f"component {k + 1} ({share:.0%})" for k, share in enumerate(self.shares[:2])]
-        ax.set_title(self.title, size=figures.FONT_SIZE + 1, parse_math=False)
-        figures.open_axes(
-            ax, names[0], names[1] if len(names) > 1 else "", grid=None, size=figures.FONT_SIZE - 1
-        )
-
-
 def _label_points(ax: Axes, points: NDArray[np.float64], labels: Sequence[str]) -> None:
     """Write a label at each point (T, 2), at the corner where it covers the least."""
     from matplotlib.transforms import Bbox
@@ -412,7 +381,7 @@ class BarsDrawing(Drawing):
                 label.set(rotation=50, rotation_mode="anchor", horizontalalignment="right")
         title = textwrap.fill(str(shown(self.title)), max(60, 4 * len(self.labels)))
         ax.set_title(title, size=figures.FONT_SIZE + 1, loc="left", parse_math=False)
-        figures.open_axes(ax, "", self.up, grid="y")
+        figures.open_axes(ax, self.across, self.up, grid="y")
         if count > 1:
             beside = count if len("".join(each.name for each in self.series)) < 44 else 1
             ax.legend(frameon=False, fontsize=figures.FONT_SIZE, ncols=beside)

@@ -25,6 +25,7 @@ MONOSPACED = ["DejaVu Sans Mono", "monospace"]
 LETTER, LINE_HEIGHT = 0.0772, 0.19  # inches: a letter of that font at `FONT_SIZE`, a line
 NOTE = "#555555"
 BLANK = "#eeeeee"  # of cells without a value
+OUTLINE = "#d55e00"  # around cells
 SMALL: dict[str, Any] = {"size": FONT_SIZE - 1, "color": NOTE}  # of notes
 GRID = "#dddddd"
 WIDTH = 5.0  # inches of a figure, narrow enough for a telephone

@@ -40,12 +40,13 @@ class Node(DrawingPart):
 class LanesDrawing(Drawing):
     """A beam search: a column for each step, in it the partial hypotheses, best first.
 
-    ``best`` are the nodes of the answer.
+    ``best`` are the nodes of the answer; ``scored`` is how a score is computed, where it is not p.
     """
 
     kind: Literal["lanes"] = "lanes"
     steps: list[list[Node]]
     best: list[int] = Field([])
+    scored: str = ""
 
     def arrays(self) -> Arrays:
         """Return a row for each node: step, id, parent (−1 for none), log p, score, state, text."""

@@ -222,17 +222,12 @@ class HeadsView(AttentionView):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Return a table of figures: small matrices of a few letters would not be legible."""
         lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
-        alike: dict[str, list[str]] = {}
         for name in self.names:
             heads = self.record.drawn(name)
             judged = measure.entropy(heads), measure.confidence(heads), measure.diagonality(heads)
             for head, (broad, sure, straight) in enumerate(zip(*judged, strict=True)):
-                kind = self.kinds[name][head]
-                alike.setdefault(kind, []).append(f"{name}:{head}")
                 numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
-                lines.append(f"{name:<36} {head:>4}  {numbers}  {kind}")
-        kinds = [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
-        lines += wrap(kinds, width or 100)
+                lines.append(f"{name:<36} {head:>4}  {numbers}  {self.kinds[name][head]}")
         lines.append(
             "figures of this sentence with its end; importance has the mean of many, without"
         )

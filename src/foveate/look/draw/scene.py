@@ -106,7 +106,12 @@ class SceneDrawing(Drawing):
     stops: list[SceneStop]
 
     def arrays(self) -> Arrays:
-        """Return the numbers of each panel by node and stage, and the weight of each curve."""
+        """Return the numbers of each panel by node and stage, and the weight of each curve.
+
+        Of a scene without panels, it returns the points of its arrows.
+        """
+        if not self.panels:
+            return {edge.name: np.array(edge.points) for edge in self.edges}
         stages = [(f"{p.node}: {name}", v) for p in self.panels for name, v in p.values.items()]
         weights = {e.name: np.array(e.weight) for e in self.edges if e.weight is not None}
         return {name: values.array for name, values in stages} | weights
@@ -143,7 +148,8 @@ class SceneDrawing(Drawing):
             *self.notes,
         ]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)
-        return "\n".join([self.title, "", *("\n".join(each) for each in wrapped)])
+        shown = [self.title, "", *("\n".join(each) for each in wrapped), self.caption_in(width)]
+        return "\n".join(shown).rstrip()
 
 
 class SceneMaker:

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from rich.align import Align
-from rich.cells import cell_len
-from rich.table import Table
 
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.parts import Arrays, Floats, Label, Numbers, Text
-from foveate.look.draw.terminal import LONGEST_TOKEN, SHADES, cut, lines_of
+from foveate.look.draw.parts import Arrays, Floats, Numbers, Text
+from foveate.look.draw.terminal import SHADES, cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 
 LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
 MOST_SHEET_ROWS = 40
-LEAST_TITLE = 14  # letters in a line of a title
-GAP = 3  # spaces between sheets that are side by side
 
 
 class SheetDrawing(Drawing):
@@ -33,13 +28,14 @@ class SheetDrawing(Drawing):
 
     NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
     where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
-    places (row, column) that are marked, between cells unless they are whole numbers.
+    places (row, column) that are marked, between cells unless they are whole numbers; ``outlines``
+    are rectangles around cells: top, left, height, width.
     """
 
     kind: Literal["sheet"] = "sheet"
     values: Numbers
-    rows: list[Label] = Field([])
-    columns: list[Label] = Field([])
+    rows: list[Text] = Field([])  # some may be empty
+    columns: list[Text] = Field([])
     down: str = ""  # what the rows are
     across: str = ""  # what the columns are
     least: float
@@ -48,6 +44,7 @@ class SheetDrawing(Drawing):
     aspect: float = 1.0
     cells: list[list[Text]] = Field([])
     dots: list[tuple[float, float]] = Field([])
+    outlines: list[tuple[float, float, float, float]] = Field([])
 
     @property
     def legend(self) -> str:
@@ -89,6 +86,10 @@ class SheetDrawing(Drawing):
                 figures.write(ax, s + 0.5, t + 0.5, word, ink, size=size, ha="center")
         for y, x in self.dots:
             ax.plot(x + 0.5, y + 0.5, "o", color="white", markeredgecolor="black")
+        for top, left, height_of, width_of in self.outlines:
+            right, bottom = left + width_of, top + height_of
+            around = [left, right, right, left, left], [top, top, bottom, bottom, top]
+            ax.plot(*around, color=figures.OUTLINE, linewidth=1.5)
         if not self.marked:
             ax.set(xticks=[], yticks=[])
         if self.columns or self.rows:
@@ -104,14 +105,16 @@ class SheetDrawing(Drawing):
             return "\n".join([f"{self.title} ({legend})", *_shaded(self, width or 100)])
         names = self.rows or [""] * len(self.cells)
         left = max(map(len, names))
-        wide = max(map(len, [*self.columns, "-0.00"])) + 2
         lines = [self.title]
         if not self.columns:  # continuous words, or numbers
             rows = (" ".join(f"{c:>{5 * c[-1:].isdigit()}}" for c in row) for row in self.cells)
             pairs = zip(names, rows, strict=True)
             return "\n".join([*lines, *(f"{name:>{left}}  {row}".rstrip() for name, row in pairs)])
-        for name, row in zip(["", *names], [self.columns, *self.cells], strict=True):
-            lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
+        table = [self.columns, *self.cells]
+        wide = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
+        for name, row in zip(["", *names], table, strict=True):
+            cells = (f"{cell:>{room}}" for cell, room in zip(row, wide, strict=True))
+            lines.append(f"{name:>{left}}" + "".join(cells))
         return "\n".join(lines)
 
 
@@ -131,6 +134,7 @@ def sheet(
     title: str, values: Floats, rows: Sequence[str] = (), columns: Sequence[str] = (),
     down: str = "", across: str = "", scale: ColorScale = ColorScale(), aspect: float = 1.0,
     written: bool = False, cells: Sequence[list[str]] = (),
+    outlines: Sequence[tuple[float, float, float, float]] = (),
 ) -> SheetDrawing:  # fmt: skip
     """A sheet of numbers (T, S).
 
@@ -148,7 +152,7 @@ def sheet(
     return SheetDrawing(
         title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
         down=down, across=across, least=least, most=most, aspect=aspect,
-        scale_label=scale.label, cells=list(cells),
+        scale_label=scale.label, cells=list(cells), outlines=list(outlines),
     )  # fmt: skip
 
 
@@ -179,20 +183,6 @@ class LensDrawing(SheetDrawing):
         height, width = self.values.shape
         size = max(LENS_CELL[0] * width + 1.2, 5.0), LENS_CELL[1] * height + 1.6
         return self.own_figure(*size, self.caption)
-
-    def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """Return a line for each position: the top token after each layer."""
-        wide, p = LONGEST_TOKEN + 2, self.values.array
-        layers = ["input", *(f"layer {n}" for n in range(len(p) - 1))]
-        heading = f"{'produced':<{wide}}" + "".join(f"{name:<{wide + 2}}" for name in layers)
-        lines = [self.title, heading]
-        for t, produced in enumerate(self.columns):
-            cells = (
-                f"{cut(row[t]):<{LONGEST_TOKEN}} {p[n, t]:<{wide - LONGEST_TOKEN}.2f} "
-                for n, row in enumerate(self.tokens)
-            )
-            lines.append(f"{cut(produced):<{wide}}" + "".join(cells).rstrip())
-        return "\n".join([*lines, self.caption_in(width)])
 
 
 class SheetGrid(Drawing):
@@ -227,14 +217,7 @@ class SheetGrid(Drawing):
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        rows: list[list[list[str]]] = [[]]
-        for each in self.sheets:
-            block, row = each.text(width, color).splitlines(), rows[-1]
-            total = sum(_body_width(lines) + GAP for lines in (*row, block)) - GAP
-            if row and (len(row) == self.across or total > (width or 0)):
-                rows.append([])
-            rows[-1].append(block)
-        lines = [line for row in rows for line in _beside(row)]
+        lines = [sheet.text(width, color) for sheet in self.sheets]
         return "\n".join(part for part in (self.title, *lines, self.caption_in(width)) if part)
 
 
@@ -245,23 +228,6 @@ def _sheet_height(sheet: SheetDrawing, side: float) -> float:
     title = 0.19 * len(sheet.heading.splitlines())
     marks = 0.2 * sheet.marked + 0.2 * bool(sheet.across)
     return side * sheet.aspect * rows / columns + words + title + marks + 0.1
-
-
-def _body_width(block: Sequence[str]) -> int:
-    """Return the width of a sheet, whose title is split into lines."""
-    return max([LEAST_TITLE, *map(cell_len, block[1:])])
-
-
-def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Return sheets side by side, each with its title above."""
-    if len(blocks) < 2:
-        return [line for block in blocks for line in block]
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-    for block in blocks:
-        title = Align.left(block[0], vertical="bottom")
-        table.add_column(title, width=_body_width(block), overflow="fold")
-    table.add_row(*("\n".join(block[1:]) for block in blocks))
-    return lines_of(table)
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:

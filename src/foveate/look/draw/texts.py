@@ -1,12 +1,9 @@
 """Coloured words, and tables."""
 
-import textwrap
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from pydantic import Field
@@ -17,7 +14,7 @@ import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown, visible
-from foveate.look.draw.terminal import lines_of, wrap
+from foveate.look.draw.terminal import lines_of
 
 WIDEST = 64  # letters in a table column; longer texts are wrapped
 
@@ -43,13 +40,17 @@ class Word(DrawingPart):
 
 
 class WordsDrawing(Drawing):
-    """A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0."""
+    """A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0.
+
+    With a ``total``, values are probabilities, written below their words: it is their product.
+    """
 
     kind: Literal["words"] = "words"
     words: list[Word]
     legend: str = Field("", alias="told")
     least: float = 0.0
     most: float = 1.0
+    total: Text = ""
 
     def arrays(self) -> Arrays:
         values = [np.nan if word.value is None else word.value for word in self.words]
@@ -65,23 +66,19 @@ class WordsDrawing(Drawing):
         return arrays
 
     def figure(self) -> Figure:
-        cells, lines = _flow(self.words)
-        tallest = max((len(_below(word)) for word in self.words), default=0)
-        height = (tallest + 2) * figures.LINE_HEIGHT
-        heading = textwrap.wrap(self.title, figures.LETTERS_A_LINE)
-        top = 0.25 + figures.LINE_HEIGHT * (len(heading) + 1)
-        caption = wrap(self.caption.splitlines(), figures.LETTERS_A_LINE)
-        bottom = top + lines * height
-        made, ax = figures.page(
-            figures.LETTERS_A_LINE * figures.LETTER + 0.3,
-            bottom + figures.LINE_HEIGHT * len(caption),
-        )
-        figures.write_lines(ax, 0.15, 0.15, heading)
-        legend = 0.15 + len(heading) * figures.LINE_HEIGHT
-        figures.write_lines(ax, 0.15, legend, [self.legend], figures.NOTE)
-        for word, (x, line) in zip(self.words, cells, strict=True):
-            _place_word(ax, self, word, 0.15 + x * figures.LETTER, top + line * height)
-        figures.write_lines(ax, 0.15, bottom - figures.LINE_HEIGHT / 2, caption, figures.NOTE)
+        """Draw the words as in a text, a line for each, on their colours."""
+        lines = self.text(figures.TYPED).split("\n")
+        made = figures.typed(lines)
+        labels = [visible(word.text) for word in self.words]
+        left, before = max(map(cell_len, labels), default=0), 2 if self.title else 1
+        for number, (label, word) in enumerate(zip(labels, self.words, strict=True), start=before):
+            if word.value is not None:
+                fill, ink = fill_and_ink(self, word.value)
+                wide, y = cell_len(label) * figures.LETTER, 0.15 + number * figures.LINE_HEIGHT
+                x = 0.15 + left * figures.LETTER - wide
+                box = Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0, zorder=3)
+                made.axes[0].add_patch(box)
+                figures.write_lines(made.axes[0], x, y, [label], ink)
         return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
@@ -97,17 +94,11 @@ class WordsDrawing(Drawing):
         return "\n".join([*lines, self.caption_in(width)] if self.caption else lines)
 
 
-def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float) -> None:
-    """Write a word on its colour, with its notes below."""
-    label, ink = visible(word.text), "black"
-    if word.value is not None:
-        fill, ink = fill_and_ink(drawing, word.value)
-        wide = cell_len(label) * figures.LETTER
-        ax.add_patch(Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0))
-    figures.write_lines(ax, x, y, [label], ink)
-    if not word.space and _below(word):  # a piece of a word, separated from the previous one
-        figures.write_lines(ax, x - 1.2 * figures.LETTER, y, ["‿"], figures.NOTE)
-    figures.write_lines(ax, x, y + figures.LINE_HEIGHT, _below(word), figures.NOTE)
+def total_of(log_p: float) -> str:
+    """Return a product of probabilities, and its logarithm, as written behind its factors."""
+    digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"= {digits} · 10{raised}; Σ log p = {log_p:.1f}".replace("-", "−")
 
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:
@@ -122,29 +113,6 @@ def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, floa
     return (red, green, blue), "black" if light > 0.5 else "white"
 
 
-def _below(word: Word) -> list[str]:
-    """Return the lines under a word in a figure."""
-    others = []
-    for choice in word.alternatives:
-        p = f"{choice.p:.2f}" if choice.p >= 0.005 else "<0.01"
-        others.append(f"{visible(choice.text)} {p}")
-    return [*([str(shown(word.note))] if word.note else []), *others]
-
-
-def _flow(words: Sequence[Word]) -> tuple[list[tuple[int, int]], int]:
-    """Return the position of each word, (letters from the left, line), and the number of lines."""
-    places, x, line = [], 0, 0
-    for word in words:
-        wide = max([cell_len(visible(word.text)), *map(cell_len, _below(word))])
-        gap = 1 if word.space or _below(word) else 0
-        if x and x + gap + wide > figures.LETTERS_A_LINE:
-            x, line = 0, line + 1
-        x += gap if x else 0
-        places.append((x, line))
-        x += wide
-    return places, line + 1
-
-
 class TableDrawing(Drawing):
     """Rows under the names of their columns; numbers stand at the right, texts at the left."""
 
@@ -155,17 +123,6 @@ class TableDrawing(Drawing):
     def arrays(self) -> Arrays:
         across = zip(self.columns, zip(*self.rows, strict=True), strict=True)
         return {name: np.array(cells) for name, cells in across}
-
-    def figure(self) -> Figure:
-        lines, caption = table_lines(self), self.caption.splitlines()
-        width = max(map(cell_len, [*lines, *caption]), default=1) * figures.LETTER + 0.3
-        step = figures.LINE_HEIGHT
-        made, ax = figures.page(max(4.0, width), 0.7 + step * (len(lines) + len(caption)))
-        figures.write_lines(ax, 0.15, 0.18, [visible(self.title)])
-        figures.write_lines(ax, 0.15, 0.48, lines[:1], figures.NOTE)
-        figures.write_lines(ax, 0.15, 0.48 + step, lines[1:])
-        figures.write_lines(ax, 0.15, 0.58 + step * len(lines), caption, figures.NOTE)
-        return made
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         lines = [self.title] if self.title else []

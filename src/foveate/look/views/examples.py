@@ -1,6 +1,6 @@
 """The example that a view draws, and its requirements: each returns why not, or None."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property
@@ -30,6 +30,23 @@ from foveate.tasks.language import Language
 from foveate.train.journal import SNAPSHOTS, last_samples, read
 
 Picture = int | Path
+
+
+def described(runs: Sequence[Run]) -> list[str]:
+    """Return what each run is: its kind of network, and its folder's name where two are alike."""
+    names = []
+    for run in runs:
+        parts = [*run.model.modules()]
+        cells = {
+            type(each).__name__.removesuffix("Cell") for each in parts if isinstance(each, Cell)
+        }
+        attends = any(isinstance(part, BaseAttention) for part in parts)
+        kind = " and ".join(sorted(cells)).replace("Elman", "RNN") or "Transformer" * attends
+        names.append(kind + " with attention" * bool(cells and attends))
+    return [
+        name if name and names.count(name) == 1 else " ".join([name, run.path.name]).strip()
+        for name, run in zip(names, runs, strict=True)
+    ]
 
 
 def example_of(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:

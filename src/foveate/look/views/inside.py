@@ -14,14 +14,14 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
-from foveate.look.views.examples import ready, text_of
+from foveate.look.views.examples import described, ready, text_of
 from foveate.look.views.options import (
     Block,
     Head,
@@ -68,7 +68,7 @@ def permutation(
 @view(needs.explains, needs.recurs)
 def states(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
-) -> StatesDrawing:
+) -> LinesDrawing:
     """Draw the states of a cell, in the order of the text."""
     name, path, _, words = _cell(run, ready(run, text, target, image), layer)
     return analyses.states(path, words, f"{called(name)}: {run.path.name}")
@@ -147,12 +147,12 @@ def _loss(forced: ForcedPass) -> float:
 def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
     """Draw the gradient's norm against distance, for language models that read a text."""
     text, norms = text_of(runs[0], text), {}
-    for run in runs:
+    for name, run in zip(described(runs), runs, strict=True):
         ids, _ = reading(run, text)
         if ids.shape[1] > LONGEST:
             raise ConfigError(f"--text has {ids.shape[1]:,} tokens: expected {LONGEST:,} at most")
         decoder = run.model.decoder
-        norms[run.path.name] = influence(partial(decoder, ids, None), decoder.stem)
+        norms[name] = influence(partial(decoder, ids, None), decoder.stem)
     return analyses.gradients(norms)
 
 

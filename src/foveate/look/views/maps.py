@@ -8,14 +8,12 @@ from itertools import islice
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 import foveate.look.draw.maps as drawn_maps
 import foveate.look.flow as flow
 import foveate.look.views.examples as needs
 from foveate.align.aer import rank_heads, read_gold
 from foveate.config import ConfigError
-from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.engine.answers import Picture
 from foveate.engine.links import read_links
 from foveate.look.draw.charts import BarsDrawing, bar_chart
@@ -24,7 +22,6 @@ from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
 from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
-from foveate.look.hooks import capture
 from foveate.look.measure import Judge, confidence, diagonality, entropy
 from foveate.look.perturbations import without_positions, without_scaling
 from foveate.look.records import AttentionRecord, block_of, spaced
@@ -43,14 +40,10 @@ from foveate.look.views.options import (
     Target,
     Text,
 )
-from foveate.look.views.text import token_name
-from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.vision import Glimpse
 from foveate.run import Run
 from foveate.run.linking import WordMaps, word_maps
-from foveate.tasks.abilities import Scores
 from foveate.tasks.image_classification import ImageClassification, PictureTask
-from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
@@ -186,16 +179,13 @@ def masks(
 ) -> SheetGrid:
     """Draw a sheet for each block: filled where a query sees a key in any layer and head.
 
-    Weights of exactly 0 show the most common faults at once: a decoder that sees the
-    future, attention to padding. A translator reads the text beside a longer one, so that it is
-    padded.
+    Weights of exactly 0 show the most common fault at once: a decoder that sees the future.
+    ``encoder`` and ``decoder`` are all blocks of that side.
     """
-    if isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores):
-        record = padded(run, text, target)
-    else:
-        record = ready(run, text, target, image, "tokens").record()
+    record = ready(run, text, target, image, "tokens").record()
     sheets = []
-    for name in [block] if block else record.blocks():
+    side = [name for name in record.blocks() if name.startswith(f"{block}.")]
+    for name in side or ([block] if block else record.blocks()):
         names = record.layers(name)
         seen = np.stack([(record.drawn(each) > 0).any(axis=0) for each in names]).any(axis=0)
         rows, columns = record.axes(names[0])
@@ -210,32 +200,7 @@ def masks(
             )
         )  # fmt: skip
     title = f"Who can attend to whom: {run.path.name}"
-    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=1)
-
-
-@torch.inference_mode()
-def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
-    """Return the maps of a pair in a batch with a longer one; its keys end in padding."""
-    task, text = run.sides("score pairs"), text_of(run, text)
-    answer = run.translate([text])[0].hypotheses[0] if target is None else target
-    ids = task.source_tokenizer.encode_ids([text])[0]
-    output_ids = task.target_tokenizer.encode_ids([answer])[0]
-    longer = [*ids, *ids[:1]], [*output_ids, *output_ids[:1]]
-    batch = collate([ids, longer[0]], [output_ids, longer[1]]).to(run.model.output.weight.device)
-    with capture(run.model) as weights:
-        run.model.decode(batch.inputs, run.model.encode(batch.source, batch.source_mask))
-
-    def names(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
-        return ["<pad>" if i == PAD else token_name(tokenizer, i) for i in ids[0].tolist()]
-
-    read = names(task.source_tokenizer, batch.source)
-    before, produced = (names(task.target_tokenizer, x) for x in (batch.inputs, batch.targets))
-    queries = {n: read if n.startswith("encoder") else produced for n in weights}
-    rows = {n: words[: len(words) - words.count("<pad>")] for n, words in queries.items()}
-    own = {n: n.startswith("decoder") and n.endswith("self_attention") for n in weights}
-    columns = {n: before[: len(rows[n])] if own[n] else read for n in weights}
-    maps = {n: w[0, :, : len(rows[n]), : len(columns[n])].cpu().numpy() for n, w in weights.items()}
-    return AttentionRecord(maps, rows, columns, text)
+    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)
 
 
 @view(needs.crosses, needs.aligns)

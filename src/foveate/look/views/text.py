@@ -1,6 +1,7 @@
 """Views of what a model writes: probabilities, the n best, the beam, scores by length."""
 
 import difflib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +15,18 @@ from foveate.config import ConfigError
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import Next
 from foveate.decode.search import Search
 from foveate.decode.watch import alternatives
 from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.parts import Cell, visible
-from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
-from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
+from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
+from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.hooks import calls_of
 from foveate.look.views import view
-from foveate.look.views.examples import decoder_of, example_of, ready, text_of
+from foveate.look.views.examples import decoder_of, described, example_of, ready, text_of
 from foveate.look.views.options import (
     BeamSize,
     Image,
@@ -68,7 +70,11 @@ def beam(
     outputs = watched.write(example, search)
     if not outputs:
         raise ConfigError(f"{run.path} gave no answer to {example!r}")
-    return watched.lanes(outputs[0], outputs[0].text)
+    drawn, divided = watched.lanes(outputs[0], outputs[0].text), ""
+    if isinstance(search, Beam) and search.config.length_penalty:
+        offset, alpha = search.config.length_offset, search.config.length_penalty
+        divided = f" ÷ (({offset:g} + n) / {offset + 1:g})^{alpha:g} for n tokens"
+    return drawn.model_copy(update={"scored": f"log p{divided}"})
 
 
 @view(needs.translates, silence=True)
@@ -165,7 +171,7 @@ def probabilities(
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,
         legend="p of each token, entropy of the distribution, and the most probable tokens",
-        caption=f"total log p: {sum(log_p):.2f} nats",
+        caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(sum(log_p)),
     )  # fmt: skip
 
 
@@ -256,42 +262,37 @@ def by_length(
 @view(needs.translates)
 def growing(
     runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
-) -> SheetGrid | TableDrawing:
-    """Draw outputs for ever longer beginnings of one source: a row for each, a cell per word.
+) -> TableDrawing:
+    """Draw outputs for ever longer beginnings of one source, a row for each.
 
-    A word counts 1 if it is in the reference of the whole source, in the order of the reference,
-    else 0. Several runs give a table of their outputs for the whole source. The reference is
+    Brackets are around words that are not in the reference of the whole source, in its order.
+    Several runs give their outputs for the whole source. The reference is
     ``target``, or that of the text in the split; without a text it is the longest source of at most
     24 words. Raises `ConfigError` for a text without one.
     """
     source, reference = referenced(runs[0], text, target, split)
     words, expected = source.split(), reference.split()
     ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
-    if len(runs) > 1:
-        ends = ends[-1:]
-    beginnings = [" ".join(words[:end]) for end in ends]
-    outputs = [[str(a).split() for a in run.translate(beginnings)] for run in runs]
-    caption = f"source: {source}; reference: {reference}"
-    right = [f"{sum(in_order(rows[-1], expected)):.0f} of {len(expected)}" for rows in outputs]
-    if len(runs) > 1:
-        rows: list[list[Cell]] = [
-            [run.path.name, " ".join(texts[-1]), number]
-            for run, texts, number in zip(runs, outputs, right, strict=True)
-        ]
-        names = ["run", "output", "right"]
-        return TableDrawing(title=source, caption=caption, columns=names, rows=rows)
-    width = max(1, min(max(map(len, outputs[0])), 2 * len(expected)))  # the rest is cut off
-    values, cells = np.full((len(ends), width), np.nan), []
-    for row, output in zip(values, outputs[0], strict=True):
-        shown = output[:width]
-        row[: len(shown)] = in_order(output, expected)[:width]
-        cells.append([*map(visible, shown), *[""] * (width - len(shown))])
-    drawn = sheet(
-        f"{runs[0].path.name}: {right[0]} reference words", values,
-        [words[end - 1] for end in ends], down="source, up to", across="output words", cells=cells,
-        scale=ColorScale(0.0, 1.0, "1: in the reference, in order; 0: not"), aspect=0.5,
+    beginnings = [" ".join(words[:end]) for end in (ends if len(runs) == 1 else ends[-1:])]
+    outputs = [str(answer).split() for run in runs for answer in run.translate(beginnings)]
+    names = described(runs) if len(runs) > 1 else [f"… {words[end - 1]}" for end in ends]
+    rows: list[list[Cell]] = [["source", source, ""], ["reference", reference, ""]]
+    for name, output in zip(names, outputs, strict=True):
+        right = f"{sum(in_order(output, expected)):.0f} of {len(expected)}"
+        rows.append([name, bracketed(output, expected), right])
+    return TableDrawing(
+        title=source, rows=rows, columns=["", "text; [ ]: not in the reference", "right"],
+        caption="A word is right if it is in the reference, in its order.",
     )  # fmt: skip
-    return SheetGrid(sheets=[drawn], title="A growing source", caption=caption, across=1)
+
+
+def bracketed(output: Texts, reference: Texts) -> str:
+    """Return a text with brackets around the words that are not in the reference, in order."""
+    groups = itertools.groupby(
+        zip(output, in_order(output, reference), strict=True), lambda p: p[1]
+    )
+    parts = [(right, " ".join(word for word, _ in pairs)) for right, pairs in groups]
+    return " ".join(text if right else f"[{text}]" for right, text in parts)
 
 
 def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:

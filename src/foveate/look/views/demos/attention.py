@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.look.draw.charts import LinesDrawing, PanelGrid, bar_chart, line_chart
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
@@ -34,6 +34,9 @@ def words_of(text: str, least: int = 1) -> list[str]:
     return text.split()
 
 
+TITLES = "train times", "weather", "recipes", "news"
+
+
 @demo
 @torch.no_grad()
 def lookup(
@@ -53,19 +56,23 @@ def lookup(
     keys, mixed = torch.eye(count), torch.tensor(values)
     query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
-    rows = {"score qᵀk": scores.flatten()}
+    columns = {"Q · K": scores.flatten()}
     for tau in temperature:
-        weights = Softmax.Config.parse({"temperature": tau}).build()(scores).flatten()
-        rows[f"τ = {tau:g}: out = {float(weights @ mixed):.1f}"] = weights
-    weights = Hardmax.Config().build()(scores).flatten()
-    rows[f"hardmax: out = {float(weights @ mixed):.1f}"] = weights
+        normalizer = Softmax.Config.parse({"temperature": tau}).build()
+        columns["softmax" if tau == 1 else f"softmax, τ = {tau:g}"] = normalizer(scores).flatten()
+    columns["hardmax"] = Hardmax.Config().build()(scores).flatten()
+    numbers = torch.stack([*columns.values()], dim=1)  # a row for each key
+    results = ["", *(f"{float(column @ mixed):.1f}" for column in numbers.T[1:]), ""]
+    cells = [[*(f"{x:.2f}" for x in row), f"{v:g}"] for row, v in zip(numbers, values, strict=True)]
+    titles = [f"{TITLES[k]}" if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
+    sought = f"{1 - blend:.2g} {titles[key - 1]} + {blend:.2g} {titles[key % count]}"
     table = sheet(
-        "", torch.stack([*rows.values()]).numpy(), list(rows),
-        [f"key {k} → {value:g}" for k, value in enumerate(values, start=1)],
-        scale=SHARES, aspect=0.5, written=True,
+        "", np.pad(numbers.numpy(), ((0, 1), (0, 1)), constant_values=np.nan),
+        [*titles, "result: Σ w V"], [*columns, "V"], "K: titles", f"Q: {sought}",
+        scale=SHARES, aspect=0.5, cells=[*cells, results],
     )  # fmt: skip
     return SheetGrid(
-        sheets=[table], across=1, title=f"A lookup: the query asks for key {key}",
+        sheets=[table], across=1, title=f"A lookup: the query asks for {titles[key - 1]}",
         caption="Softmax mixes the values of all keys, giving the most similar key the largest "
         "weight. The smaller τ, the closer it is to hardmax, which picks one key.",
         controls=Controls(
@@ -73,7 +80,7 @@ def lookup(
             sliders=[
                 Slider.of("key", key, np.arange(1.0, count + 1), label="key asked for"),
                 Slider.of("blend", blend, np.linspace(0, 1, 101), label="similarity to next key"),
-                *(Slider.of("temperature", tau, geometric(0.02, 10), k, f"τ of row {k + 2}")
+                *(Slider.of("temperature", tau, geometric(0.02, 10), k, f"τ of softmax {k + 1}")
                   for k, tau in enumerate(temperature)),
             ],
         ),
@@ -123,63 +130,73 @@ def scaling(
 
 @demo
 def local(
-    position: Annotated[float, Field(ge=0, le=31, description="p, the centre of the window")] = 12,
-    window: Annotated[float, Field(gt=0, le=32, description="D, positions each way")] = 5,
-) -> LinesDrawing:
-    """Draw global and local attention of one query: windows of Luong et al. (2015), σ = D/2.
+    position: Annotated[float, Field(ge=0, le=19, description="p, the centre of the window")] = 9,
+    window: Annotated[float, Field(gt=0, le=20, description="D, positions each way")] = 4,
+) -> BarsDrawing:
+    """Draw local attention of one query: a window and a Gaussian, σ = D/2 (Luong et al., 2015).
 
     local-m: softmax over p − D … p + D. local-p: the weights of local-m, each multiplied by
     exp(−(s − p)² / 2σ²).
     """
-    places = np.arange(32.0)
-    scores = torch.randn(32, generator=torch.Generator().manual_seed(3)).numpy()
-    away = places - position
+    scores = torch.randn(20, generator=torch.Generator().manual_seed(3)).numpy()
+    away = np.arange(20.0) - position
     inside = np.where(np.abs(away) <= window, scores, -np.inf)
     if np.isinf(inside).all():
         raise UserError(f"no position within {window:g} of {position:g}: widen the window")
-    weights = {
-        name: Softmax.Config().build()(torch.tensor(e)).numpy()
-        for name, e in (("global", scores), ("local-m, window only", inside))
-    }
+    weights = Softmax.Config().build()(torch.tensor(inside)).numpy()
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
-    weights["local-p, with a Gaussian"] = weights["local-m, window only"] * bell
-    return line_chart(
-        places, weights, "position s", "weight",
-        f"Local attention: p = {position:g}, D = {window:g}", marks={"p": position},
-        caption="The window keeps only nearby keys; the Gaussian makes the position p "
-        "differentiable, and its weights sum to less than 1.",
+    return bar_chart(
+        [str(s) for s in range(20)],
+        {"align: softmax in the window (local-m)": weights,
+         "align × Gaussian (local-p)": weights * bell},
+        "weight, random scores",
+        f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
+        "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
+        "its weights sum to less than 1.",
     ).model_copy(update={"controls": Controls(
         formula="local", data={"scores": Numbers.exact(scores)},
         sliders=[
-            Slider.of("position", position, np.linspace(0, 31, 125), label="p, centre"),
-            Slider.of("window", window, np.linspace(0.5, 32, 64), label="D, positions each way"),
+            Slider.of("position", position, np.linspace(0, 19, 77), label="p, centre"),
+            Slider.of("window", window, np.linspace(0.5, 20, 40), label="D, positions each way"),
         ],
     )})  # fmt: skip
 
 
+Families = tuple[Literal["encoder", "decoder", "encoder-decoder"], ...]
+
+
 @demo
-def masks(source: Words = "the sun rises", target: Words = "le soleil se lève") -> SheetGrid:
+def masks(
+    source: Words = "the sun rises", target: Words = "le soleil se lève",
+    families: Annotated[Families, Field(min_length=1, strict=False, description="which; repeat")]
+    = ("encoder", "decoder", "encoder-decoder"),
+) -> SheetGrid:  # fmt: skip
     """Draw which position may attend to which, in the three families, for one sentence."""
     read, written = words_of(source), words_of(target)
-    both = [*read, *written]
-
-    def seen(title: str, down: list[str], across: list[str], causal: bool) -> SheetDrawing:
-        visible = Mask(causal=causal).dense(range(len(down)), range(len(across)))
-        filled = np.ones((len(down), len(across)))
-        if visible is not None:
-            filled[~visible[0, 0].numpy()] = np.nan
-        return sheet(title, filled, down, across, scale=SHARES)
-
+    both, split = [*read, *written], len(read)
+    within, after = both, [*both[1:], "</s>"]
+    if families == ("decoder",):
+        within = [f"{'xy'[t >= split]}: {word} → {after[t]}" for t, word in enumerate(both)]
+    places = range(len(both))
+    causal = Mask(causal=True).dense(places, places)
+    assert causal is not None
+    seen = {"encoder": np.ones((len(both),) * 2, bool), "decoder": causal[0, 0].numpy()}
+    seen["encoder-decoder"] = seen["decoder"].copy()
+    seen["encoder-decoder"][:split, :split] = True
+    names = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
+             "encoder-decoder": "encoder–decoder: T5"}  # fmt: skip
+    down = "reads" if within is both else "reads → writes"
+    parts = np.array([["E" if s < split else "D" for s in places] for _ in places])
+    parts[split:, :split] = "C"
+    drawn = [
+        sheet(names[each], np.where(seen[each], 1.0, np.nan), within, both, down, scale=SHARES,
+              cells=np.where(seen[each], parts if "-" in each else "0", "−∞").tolist())
+        for each in families
+    ]  # fmt: skip
     return SheetGrid(
-        sheets=[
-            seen("encoder: BERT, T5", read, read, False),
-            seen("decoder only: GPT", both, both, True),
-            seen("cross-attention: T5", written, read, False),
-            seen("decoder: T5", written, written, True),
-        ],
-        across=2, title="Filled: a word (down) may attend to a word (across)",
+        sheets=drawn, across=3, title="Filled: a word (down) may attend to a word (across)",
         caption=f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0. "
-        "GPT reads x and y as one sequence; T5 has three softmaxes.",
+        "E, C, D: the softmax of the encoder, the cross-attention, the decoder.",
     )  # fmt: skip
 
 
@@ -187,7 +204,7 @@ def masks(source: Words = "the sun rises", target: Words = "le soleil se lève")
 def leak(text: Words = "[START] The chef who was") -> SheetGrid:
     """Draw which inputs each step depends on, with and without a causal mask."""
     *words, last = words_of(text, least=2)
-    steps = [f"{t}: {word}" for t, word in enumerate([*words[1:], last], start=1)]
+    steps = [f"{word} → {after}" for word, after in zip(words, [*words[1:], last], strict=True)]
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
         "without a mask": attends(bert, lambda: bert(read).values),
@@ -195,7 +212,9 @@ def leak(text: Words = "[START] The chef who was") -> SheetGrid:
     }
     drawn = [
         sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), steps, words,
-              "step: writes", "reads", scale=ColorScale(0.0, 1.0, "0: none, 1: most"))
+              "reads → writes", "may read",
+              scale=ColorScale(0.0, 1.0, "0: none, 1: most"),
+              outlines=[(t, s, 1, 1) for t, s in np.argwhere(np.triu(norm, 1) > 0).tolist()])
         for name, norm in norms.items()
     ]  # fmt: skip
     return SheetGrid(
@@ -247,10 +266,11 @@ def weights(
     x = 1.5 * torch.randn(2, length, 4, generator=random)
     own = Softmax.Config().build()(x @ x.mT / 2)
     drawn = [
-        sheet(f"{kind}, input {k}", used.numpy(), scale=ColorScale(0.0, 1.0))
+        sheet(f"{kind}, input {k}", used.numpy(), down="output", across="input",
+              scale=ColorScale(0.0, 1.0, "weight"))
         for kind, both in (("W", [fixed, fixed]), ("W(X)", own))
         for k, used in enumerate(both, start=1)
-    ]
+    ]  # fmt: skip
     return SheetGrid(
         sheets=drawn, title="The weights that mix the positions, for two inputs",
         caption="A layer with fixed weights mixes every input in the same way; attention "
@@ -280,7 +300,7 @@ def permutation(
 
     x, places = torch.tensor(inputs), torch.arange(len(inputs))
     networks: dict[str, Callable[[Tensor], Tensor]] = {
-        "x + attention": outputs,
+        f"X + A(X), A = {value:g} × {'the mean' if query == 0 else 'a weighted mean'}": outputs,
         "… with positions": lambda x: outputs(x + places),
         "… with a causal mask": lambda x: outputs(x, Mask(causal=True)),
         "feed-forward": lambda x: value * x.relu(),
@@ -288,13 +308,13 @@ def permutation(
     rows: list[list[str | float | None]] = []
     for name, give in networks.items():
         forth, back = give(x), give(x.flip(0))
-        same = "identical" if torch.allclose(forth.flip(0), back, atol=1e-5) else "different"
-        rows.append([name, text(x), text(forth), text(x.flip(0)), text(back), same])
+        same = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
+        rows.append([name, text(forth), text(forth.flip(0)), same, text(back)])
     return TableDrawing(
-        title=f"Does order matter? x + {value:g} Σ α x",
-        columns=["", "input", "output", "reversed", "its output", "reversed again"], rows=rows,
-        caption="If the input is reversed, attention reverses its output: it does not know "
-        "the order, and neither does a feed-forward layer. Positions or a mask change that.",
+        title=f"Does order matter? f(X) = X + A(X), A(X) = {value:g} × a mean of X",
+        columns=[f"X = {text(x)}", "f(X)", "P f(X)", "", "f(P X)"], rows=rows,
+        caption="P reverses the input. Attention then reverses its output: it does not "
+        "know the order, and neither does a feed-forward layer. Positions or a mask change that.",
     )  # fmt: skip
 
 
@@ -313,7 +333,10 @@ def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
         scores = read @ queries @ (read @ keys).T / 2
         weights = scores.softmax(dim=-1)
         matrices = scores, weights, weights @ read @ values
-        drawn += [numbers(name, x, rows) for name, x in zip(names, matrices, strict=True)]
+        labels = rows, rows, ()
+        drawn += [
+            numbers(name, x, rows, c) for name, x, c in zip(names, matrices, labels, strict=True)
+        ]
     return SheetGrid(
         sheets=drawn, across=3, title="Attention over X, and below over P X: the same, permuted",
         caption="P permutes the rows of X and so the rows and columns of the scores; softmax acts "
@@ -356,8 +379,9 @@ def heads(
         sheets=[
             sheet("weights of the query “ate”", torch.cat(weights, 1)[0, :, 0].numpy(),
                   ["one head", *halves], words, scale=SHARES, written=True),
-            sheet("output", output.numpy(), ["one head", "two heads"],
-                  ["man", "apple", "man", "apple"], scale=ColorScale(0.0, 10.0, " "),
+            sheet("output, half: word", output.numpy(), ["one head", "two heads"],
+                  ["1: man", "1: apple", "2: man", "2: apple"],
+                  scale=ColorScale(0.0, 10.0, " "),
                   cells=[[f"{x:.1f}" for x in row] for row in output]),
         ],
         across=1, title="Who ate, and what?",
@@ -369,7 +393,7 @@ def heads(
 @demo
 @torch.no_grad()
 def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> LinesDrawing:
-    """Draw the score and the output of self-attention for inputs x₁ + x x₂."""
+    """Draw the score and the output of self-attention for inputs x₁ + a x₂."""
     random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
@@ -379,8 +403,8 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     curves = {"score, inside the softmax": scores[:, 0, 0],
               "output, with fixed weights": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
     return line_chart(
-        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "x in the inputs x₁ + x x₂",
-        "", "Quadratic inside the softmax, linear outside",
+        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "a in the inputs x₁ + a x₂",
+        "score, or first number of the output", "Quadratic inside, linear outside",
         caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It appears once in the "
         "output: a straight line.",
     )  # fmt: skip
@@ -392,7 +416,7 @@ def linear(
     layers: Annotated[int, Field(ge=1, le=12, description="layers of each network")] = 2,
     size: Annotated[int, Field(ge=2, le=256, description="vector size D")] = 16,
 ) -> LinesDrawing:
-    """Draw outputs for the values v₁ + x v₂: straight lines if the network is linear in them."""
+    """Draw outputs for the values v₁ + a v₂: straight lines if the network is linear in them."""
     torch.manual_seed(0)
     length, x = 6, torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, length, size).double()
@@ -402,8 +426,9 @@ def linear(
     for weight in (feed_forward.inner.weight, feed_forward.outer.weight):
         nn.init.kaiming_normal_(weight)
     networks = {
-        "self-attention alone": nn.Identity(), "with feed-forward layers (ReLU)": feed_forward,
-    }  # fmt: skip
+        "attention alone, fixed weights": nn.Identity(),
+        "with feed-forward layers (ReLU)": feed_forward,
+    }
     curves = {}
     for name, layer in networks.items():
         values = first + x[:, None, None] * second  # (41, T, D)
@@ -411,7 +436,7 @@ def linear(
             values = layer(mix @ values @ matrix)
         curves[name] = values[:, 0, 0].numpy()
     return line_chart(
-        x.numpy(), curves, "x in the values v₁ + x v₂", "first number of the output",
+        x.numpy(), curves, "a in the values v₁ + a v₂", "first number of the output",
         f"{layers} layers with fixed attention weights",
         caption="The weights are fixed: attention then only averages its values, a straight line. "
         "Feed-forward layers bend it; so do weights that depend on the input.",

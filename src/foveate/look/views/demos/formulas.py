@@ -1,6 +1,6 @@
 """Demos of equations: scores, normalizers, positions, learning rates, path lengths."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,7 +16,9 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneEdge, SceneNode, SceneStop
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
+from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
@@ -27,10 +29,14 @@ from foveate.train.optim import Noam
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
-SCORES: dict[str, type[kinds.Score]] = {
-    "cosine": kinds.CosineScore, "additive": kinds.Additive, "location: no key": kinds.Location,
-    "general": kinds.General, "dot": kinds.Dot, "scaled dot": kinds.ScaledDot,
-}  # fmt: skip
+SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
+    "cosine": (kinds.CosineScore, "qᵀk / |q| |k|", "none", "Graves et al. (2014)"),
+    "additive": (kinds.Additive, "vᵀ tanh(W q + U k)", "v, W, U", "Bahdanau et al. (2015)"),
+    "location": (kinds.Location, "(W q)ᵢ, without a key", "W", "Luong et al. (2015)"),
+    "general": (kinds.General, "qᵀ W k", "W", "Luong et al. (2015)"),
+    "dot": (kinds.Dot, "qᵀk", "none", "Luong et al. (2015)"),
+    "scaled dot": (kinds.ScaledDot, "qᵀk / √K", "none", "Vaswani et al. (2017)"),
+}
 
 
 def small_score(kind: type[kinds.Score]) -> kinds.Score:
@@ -59,15 +65,25 @@ def scores(
     y: Annotated[float, Field(description="of the query")] = 0.5,
     reach: Annotated[float, Field(gt=0, description="half the width of the plane")] = 3.0,
     points: Annotated[int, Field(ge=3, le=201, description="keys per side of the plane")] = 25,
-) -> SheetGrid:
-    """Draw the score of one query with keys anywhere in the plane."""
-    query = torch.tensor([x, y])
+    of: Annotated[Literal["planes", "table"], Field(description="maps, or formulas")] = "planes",
+) -> SheetGrid | TableDrawing:
+    """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
+    if of == "table":
+        rows: list[list[str | float | None]] = [[name, *row[1:]] for name, row in SCORES.items()]
+        return TableDrawing(
+            title="Scores of a query q and a key k of K numbers",
+            columns=["score", "formula", "learned", "paper"], rows=rows,
+            caption="The location score reads no key: it scores positions.",
+        )  # fmt: skip
+    query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
+    across = [f"{ends[k]:g}".replace("-", "−") if k in ends else "" for k in range(points)]
     dot = (1 - y / reach) / 2 * (points - 1), (1 + x / reach) / 2 * (points - 1)
-    drawn = [sheet("", landscape(kind, query, reach, points).numpy()) for kind in SCORES.values()]
+    drawn = [
+        sheet(f"{name}: {formula}", landscape(kind, query, reach, points).numpy(), across[::-1],
+              across, "key, y", "key, x").model_copy(update={"dots": [dot]})
+        for name, (kind, formula, *_) in SCORES.items()
+    ]  # fmt: skip
     drawn = alike(drawn[:3]) + alike(drawn[3:])
-    for k, (name, kind) in enumerate(SCORES.items()):
-        title = f"{name}, ±{drawn[k].most:.2g}" if kind.reads_keys else name
-        drawn[k] = drawn[k].model_copy(update={"title": title, "dots": [dot]})
     weights = {
         name: Numbers.exact(next(small_score(kind).parameters()).detach().flatten().numpy())
         for name, kind in (("additive", kinds.Additive), ("general", kinds.General))
@@ -88,27 +104,54 @@ def scores(
     )  # fmt: skip
 
 
+def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[list[str]],
+           title: str, caption: str) -> SceneDrawing:  # fmt: skip
+    """Draw q (blue) and k (orange, ``length`` times as long) at angles in degrees, side by side.
+
+    ``below`` are the lines under each pair.
+    """
+    nodes, edges, wide = list[SceneNode](), list[SceneEdge](), WIDE / len(pairs)
+    unit = min(0.9 * wide / (1 + length), 0.32 * HIGH / max(1.0, length))
+    for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
+        left, turns = wide * (number - 1), np.radians(angles)
+        ends = unit * np.stack([np.cos(turns), -np.sin(turns)], axis=1) * [[1], [length]]
+        low, high = ends.min(axis=0).clip(max=0), ends.max(axis=0).clip(min=0)
+        origin = np.array([left + wide / 2, 0.4 * HIGH]) - (low + high) / 2
+        for name, end, across in zip("kq", ends[::-1], (-1, 1), strict=True):
+            points = [tuple(origin.tolist()), tuple((origin + end).tolist())]
+            edges.append(SceneEdge(name=f"{name} {number}", points=points, hue=int(name == "k")))
+            x, y = origin + 0.7 * end + 24 * across * np.array([-end[1], end[0]]) / np.hypot(*end)
+            box = x - 20, y - 20, 40.0, 40.0
+            nodes.append(SceneNode(name=f"{name} {number}", label=name, form="word", box=box))
+        lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
+        for row, line in enumerate(lines):
+            box = left, 0.74 * HIGH + 44 * row, wide, 40.0
+            nodes.append(SceneNode(name=f"pair {number}, {row}", label=line, form="word", box=box))
+        nodes[-1] = nodes[-1].model_copy(update={"detail": lines})
+    stop = SceneStop(name="vectors", caption="blue: q, orange: k")
+    return SceneDrawing(
+        title=title, caption=caption, nodes=nodes, edges=edges, panels=[], stops=[stop]
+    )
+
+
 @demo
 @torch.no_grad()
 def angle(
-    lengths: Annotated[tuple[float, ...], Field(min_length=1, description="of the key; repeat")]
-    = (0.5, 1.0, 2.0),
-) -> LinesDrawing:  # fmt: skip
-    """Draw the score of a query of length 1 with keys at every angle to it."""
-    degrees, query = torch.linspace(0, 180, 37), torch.tensor([[[[1.0, 0.0]]]])
-    turned = torch.stack((degrees.deg2rad().cos(), degrees.deg2rad().sin()), dim=-1)
-    dot, cosine = kinds.Dot.Config(), kinds.CosineScore.Config.parse({"sharpness": 1.0})
-    curves = {
-        f"q · k, |k| = {length:g}": kinds.Dot(dot, 1, 2)(query, length * turned)
-        for length in lengths
-    }
-    curves["cosine, any length"] = kinds.CosineScore(cosine, 1, 2)(query, max(lengths) * turned)
-    return line_chart(
-        degrees.numpy(), {name: scores.flatten().numpy() for name, scores in curves.items()},
-        "angle between query and key, degrees", "score", "Similarity as an angle",
-        marks={"right angle": 90.0},
-        caption="q · k = |q| |k| cos θ: 0 at a right angle, negative beyond it. The cosine divides "
-        "by the lengths, so only the angle remains.",
+    degrees: Annotated[tuple[float, ...], Field(min_length=1, max_length=6, description="repeat")]
+    = (0.0, 45.0, 90.0, 135.0, 180.0),
+    length: Annotated[float, Field(gt=0, le=4, description="of the key")] = 1.5,
+) -> SceneDrawing:  # fmt: skip
+    """Draw a query of length 1 and a key at some angles to it, with their dot product."""
+    query, below = torch.tensor([[[[1.0, 0.0]]]]), []
+    for theta in degrees:
+        turn = torch.tensor(theta).deg2rad()
+        key = length * torch.stack((turn.cos(), turn.sin())).view(1, 1, 1, 2)
+        score = float(kinds.Dot(kinds.Dot.Config(), 1, 2)(query, key))
+        below.append([f"θ = {theta:g}°", f"cos θ = {turn.cos():.2f}", f"q · k = {score:.2f}"])
+    return arrows(
+        [(0.0, theta) for theta in degrees], length, below, f"|q| = 1, |k| = {length:g}",
+        "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle, negative "
+        "beyond it. It grows with the length of the key; the cosine does not.",
     )  # fmt: skip
 
 
@@ -163,8 +206,21 @@ def normalizers(
     = (2.0, 1.6, 1.1, 0.3, -0.4, -1.5),
     temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
     alpha: Annotated[float, Field(ge=1, le=4, description="of entmax")] = 1.5,
-) -> SheetGrid:  # fmt: skip
+    choice: Annotated[bool, Field(description="softmax and hardmax of two keys")] = False,
+) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the weights that each normalizer gives to the same scores."""
+    if choice:
+        first = np.linspace(-4, 4, 161)
+        both = torch.tensor(np.stack((first, 0 * first), axis=1))
+        made = {"softmax: smooth, it has a gradient": kinds.Softmax.Config().build()(both)[:, 0],
+                "hardmax: flat, then a jump": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
+        return line_chart(
+            first, {name: weight.numpy() for name, weight in made.items()},
+            "difference of the scores, s₁ − s₂",
+            "weight of key 1, of two", "A hard choice or a soft one",
+            caption="A small change in a score changes nothing in hardmax: its slope is 0, and "
+            "nothing is learned from it.",
+        )  # fmt: skip
     softmax, tau = kinds.Softmax.Config(), kinds.Softmax.Config(temperature=temperature)
     rows = {
         name: config.build()(torch.tensor(scores)).double().numpy()
@@ -198,69 +254,84 @@ def normalizers(
     )  # fmt: skip
 
 
-def position_sliders(length: int, option: str, size: int, base: float) -> list[Slider]:
-    """Return the sliders of an encoding: positions, vector size, base of the wavelengths."""
-    return [
-        Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
-        Slider.of(option, size, np.arange(8.0, 129, 4), label=option.replace("_", " ")),
-        Slider.of("base", base, geometric(2, 1e6), label="base of the wavelengths"),
-    ]
-
-
 @demo
-def sinusoids(length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
+def sinusoids(
+    length: Length = 64, hidden_size: Size = 64, base: Base = 10_000.0,
+    waves: Annotated[tuple[int, ...], Field(description="sines i to draw as waves; repeat")] = (),
+) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the vector of each position, sines and cosines, and the products of two positions."""
     position = Sinusoidal(Sinusoidal.Config(base=base), hidden_size, 1)
+    rates = base ** (-2 * np.arange(hidden_size // 2) / hidden_size)
+    if wrong := [i for i in waves if not 0 <= i < len(rates)]:
+        raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
+    if waves:
+        t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
+        return line_chart(
+            t, {f"i = {i}: wavelength {turn[i]:.1f}": np.sin(t * rates[i]) for i in waves},
+            "position t", f"sin(t / {base:g}^(2i/d)), d = {hidden_size}",
+            "Waves of sinusoidal positions",
+            marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
+            caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
+        )  # fmt: skip
+    vectors, products = sheets(position, length, hidden_size, 1)
+    halves = [
+        sheet(f"{name}(t / {base:g}^(2i/d))", vectors.values.array[:, first::2], (), (),
+              "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length)
+        for first, name in enumerate(("sin", "cos"))
+    ]  # fmt: skip
     return SheetGrid(
-        sheets=sheets(position, length, hidden_size, 1), title="Sinusoidal positions",
-        caption="Waves become longer along the dimensions; the product of two positions depends "
-        "only on their distance.",
+        sheets=[*halves, products], across=3, title="Sinusoidal positions",
+        caption="Waves become longer along i; the product of two positions depends only on their "
+        "distance.",
         controls=Controls(
             formula="sinusoids",
-            sliders=position_sliders(length, "hidden_size", hidden_size, base),
+            sliders=[
+                Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
+                Slider.of("hidden_size", hidden_size, np.arange(8.0, 129, 4), label="size d"),
+                Slider.of("base", base, geometric(2, 1e6), label="base"),
+            ],
         ),
     )  # fmt: skip
 
 
 @demo
-def rotary(length: Length = 64, head_size: Size = 64, base: Base = 10_000.0) -> SheetGrid:
-    """Draw the angles of pairs of dimensions at each position, and products of two positions."""
-    position = Rotary(Rotary.Config(base=base), head_size, 1)
-    places, pairs = torch.arange(length), head_size // 2
-    first = torch.cat((torch.ones(pairs), torch.zeros(pairs))).expand(1, 1, length, -1)
-    cos, sin = position.rotate(first, places)[0, 0].chunk(2, dim=-1)  # of the rotated (1, 0)
-    turns = sheet(
-        "angle of each pair", torch.atan2(sin, cos).numpy(), down="position t", across="pair i",
-        scale=ColorScale(-np.pi, np.pi, "−π … π"), aspect=pairs / length,
-    )  # fmt: skip
-    return SheetGrid(
-        sheets=[turns, sheets(position, length, head_size, 1)[1]], title="Rotary positions",
-        caption="Pair i of a query or key at position t is rotated by t / base^(2i/K), fast pairs "
-        "first; the product depends only on the distance.",
-        controls=Controls(
-            formula="rotary", sliders=position_sliders(length, "head_size", head_size, base)
-        ),
+def rotary(distance: Annotated[int, Field(ge=0, le=64, description="s − t")] = 1) -> SceneDrawing:
+    """Draw a pair of numbers of q at position t and of k at s = t + distance, as RoPE turns them.
+
+    It is the fastest pair, turned by 1 radian from position to position.
+    """
+    both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 5 + distance, 2)
+    q, k = Rotary(Rotary.Config(), 2, 1).rotate(both, torch.arange(5 + distance))[0]
+    turned = torch.stack([q[:5], k[distance:]]).double()
+    degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().T.tolist()
+    products = (turned[0] * turned[1]).sum(dim=-1).tolist()
+    below = [
+        [f"t = {t}, s = {t + distance}", f"s − t = {distance}", f"q · k = {product:.2f}"]
+        for t, product in enumerate(products)
+    ]
+    return arrows(
+        [(a, b) for a, b in degrees], 1.0, below, "A pair of numbers, rotated by its position",
+        "Both vectors turn by the same angle from position to position: the angle between them, "
+        "and so their product, depends only on the distance s − t.",
     )  # fmt: skip
 
 
 @demo
 def alibi(
     length: Length = 24, num_heads: Annotated[int, Field(ge=1, description="heads")] = 4
-) -> SheetGrid:
+) -> LinesDrawing:
     """Draw what ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
     position = ALiBi(ALiBi.Config(), 8 * num_heads, num_heads)
-    farthest = -float(position.slopes.max()) * (length - 1)
-    slopes = position.slopes.tolist()
-    drawn = [
-        each.model_copy(update={"title": f"head {h}, m = 1/{1 / slope:.4g}", "least": farthest})
-        for h, (each, slope) in enumerate(
-            zip(sheets(position, length, 8 * num_heads, num_heads), slopes, strict=False), start=1
-        )
-    ]
-    return SheetGrid(
-        sheets=drawn, title="Added to the score of a query (down) and a key (across)",
-        caption="Nothing is learned: distant keys have lower scores, with a different slope in "
-        "each head; the first heads look nearby, the last far away.",
+    bias = position.bias(torch.tensor([0]), torch.arange(length))
+    assert bias is not None
+    curves = {
+        f"head {h}, m = 1/{1 / slope:.4g}": row[0].numpy() + 0.0
+        for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True), start=1)
+    }
+    return line_chart(
+        range(length), curves, "distance |t − s| of query and key", "added to the score",
+        "Distance penalties, with a slope for each head",
+        caption="Nothing is learned: the first heads look nearby, the last far away.",
     )  # fmt: skip
 
 
@@ -277,8 +348,8 @@ def noam(
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"{pair}, peak {rate(int(warmup)):.5f}"] = rate
-    drawn = schedule(rates, steps, title="Learning rates with warm-up, D:steps")
+        rates[f"d = {size}, warm-up {warmup}: peak {rate(int(warmup)):.5f}"] = rate
+    drawn = schedule(rates, steps, title="Learning rates with warm-up")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
     return drawn.model_copy(update={"caption": caption})
 
@@ -289,7 +360,7 @@ def smoothing(
     = ("elle", "il", "ferme", "fenêtre", "</s>"),
     right: Annotated[int, Field(ge=1, description="index of the correct word, from 1")] = 3,
     alpha: Annotated[float, Field(ge=0, lt=1, description="share spread over all words")] = 0.1,
-) -> SheetGrid:  # fmt: skip
+) -> BarsDrawing:  # fmt: skip
     """Draw y = (1 − α) y_hot + α / K, computed as softmax(e) minus the loss's gradient in e.
 
     Raises `UserError` for an unknown word.
@@ -303,13 +374,11 @@ def smoothing(
         loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
         [gradient] = torch.autograd.grad(loss, logits)
         rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
-    table = sheet(
-        "", torch.stack([*rows.values()]).numpy(), [*rows], words, scale=SHARES, written=True
-    )
-    return SheetGrid(
-        sheets=[table], across=1, title=f"The target distribution over K = {count} words",
-        caption="Label smoothing takes α from the correct word and gives every word α / K, so no "
-        "score has to grow without bound (Szegedy et al., 2016).",
+    return bar_chart(
+        words, {name: row.double().numpy() for name, row in rows.items()}, "target probability",
+        f"The target distribution over K = {count} words",
+        "Label smoothing takes α from the correct word and gives every word α / K, so no score has "
+        "to grow without bound (Szegedy et al., 2016).",
     )  # fmt: skip
 
 
@@ -330,14 +399,14 @@ def averaging(
         rows = torch.randint(256, (4,), generator=random)
         weights = weights - rate * x[rows].T @ (x[rows] @ weights - y[rows]) / 4
         checkpoints |= {f"step {step}": weights} if step % 10 == 0 else {}
-    names = [*checkpoints][-last:]
-    checkpoints["mean"] = torch.stack([checkpoints[name] for name in names]).mean(dim=0)
+    names = [*[*checkpoints][-last:], "mean weights"]
+    checkpoints[names[-1]] = torch.stack([checkpoints[name] for name in names[:-1]]).mean(dim=0)
     least = (x @ torch.linalg.lstsq(x, y[:, None]).solution[:, 0] - y).square().mean()
-    losses = {n: float((x @ checkpoints[n] - y).square().mean() - least) for n in (*names, "mean")}
-    each, mean = np.mean([losses[name] for name in names]), losses["mean"]
+    losses = {n: float((x @ checkpoints[n] - y).square().mean() - least) for n in names}
+    *each, mean = losses.values()
     return bar_chart(
         [*losses], {"loss": np.array([*losses.values()])}, "loss above the minimum",
-        f"Checkpoints: {each:.3f} on average; averaged weights: {mean:.3f}",
+        f"Checkpoints: {np.mean(each):.3f} on average; averaged weights: {mean:.3f}",
         "Each checkpoint is somewhere around the minimum; their average is closer to it. Linear "
         "regression with SGD; squared errors over all examples.", at=mean,
     )  # fmt: skip
@@ -346,33 +415,36 @@ def averaging(
 @demo
 def paths(
     hidden_size: Size = 512,
-    kernel: Annotated[int, Field(ge=2, description="width of a convolution")] = 3,
-    window: Annotated[int, Field(ge=1, description="keys each way of local attention")] = 64,
-    length: Annotated[int, Field(ge=2, description="maximum length")] = 4096,
+    length: Annotated[int, Field(ge=2, description="maximum length")] = 1024,
     of: Annotated[
         tuple[Literal["path", "steps", "operations"], ...],
         Field(min_length=1, strict=False, description="path, serial steps, operations; repeat"),
     ] = ("path", "steps", "operations"),
+    projections: Annotated[bool, Field(description="the operations of q, k, v, o too")] = False,
 ) -> PanelGrid:
     """Draw path length, serial steps and operations per layer (Vaswani et al., 2017, table 1)."""
-    n = 2.0 ** np.arange(1, np.log2(length) + 1)
-    d, at_once, logarithm = hidden_size, np.ones_like(n), np.ceil(np.log(n) / np.log(kernel))
-    layers = {  # longest path, serial steps, multiplications
-        "recurrent": (n - 1, n, n * d * d),
-        "convolutions, dilated": (logarithm, at_once, kernel * n * d * d),
-        "local attention": (np.ceil(n / window), at_once, n * np.minimum(2 * window + 1, n) * d),
-        "self-attention": (at_once, at_once, n * n * d),
-    }
-    titles = {"path": "longest path between two positions", "steps": "serial steps",
-              "operations": "multiplications per layer, projections left out"}  # fmt: skip
+    n = np.unique(np.linspace(1, length, 65).round())
+    ones, last = np.ones_like(n), f"at n = {length:,}"
+    drawn = {
+        "path": ("steps between the first and the last word",
+                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": ones}),
+        "steps": ("serial steps of a layer",
+                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": ones}),
+        "operations": ("multiplications in a layer",
+                       {"recurrent: 2nD²": 2 * n * hidden_size**2,
+                        "self-attention: 2n²D": 2 * n**2 * hidden_size}),
+    }  # fmt: skip
+    if projections:
+        drawn["operations"][1]["projections: 4nD²"] = 4 * n * hidden_size**2
+    mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
     panels = [
-        line_chart(n, {name: f[k] for name, f in layers.items()}, "length n", title, log="xy",
-                   marks={f"n = D = {d}": d} if part == "operations" else None)
-        for k, (part, title) in enumerate(titles.items())
+        line_chart(n, curves, "length n", up, marks=mark if part == "operations" else None)
+        for part, (up, curves) in drawn.items()
         if part in of
-    ]  # fmt: skip
+    ]
     return PanelGrid(
         panels=panels, across=1, title=f"Cost against length n, D = {hidden_size}",
-        caption="Self-attention connects any two positions in one step, but its n² D operations "
-        "exceed those of recurrence above n = D. Its projections, 4 n D², are left out.",
+        caption="Self-attention connects any two positions in one step, but its scores and sums "
+        "take 2 n² D multiplications, more than a recurrent layer above n = D. Its projections of "
+        "queries, keys, values and outputs, 4 n D², grow with n only.",
     )  # fmt: skip

@@ -192,11 +192,11 @@ def mixing(seed: Seed = 2) -> SheetGrid:
     both = torch.cat((x, context), dim=1)
     made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
         ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
-        ("W_a h′ + b_a", affine, NO, WORDS),
-        ("α = softmax(…)", weights, NO, NO),
+        ("→ W_a h′ + b_a", affine, NO, WORDS),
+        ("→ α = softmax(…)", weights, NO, WORDS),
         ("H, the encoder's states", memory, WORDS, NO),
-        ("c = Hᵀ α", context, NO, NO),
-        ("z = ReLU(…)", of_context(both).relu(), NO, NO),
+        ("→ c = Hᵀ α", context, NO, NO),
+        ("→ z = ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
     ]
     return SheetGrid(
         sheets=alike([numbers(*each) for each in made]), across=3,
@@ -235,21 +235,30 @@ def pixels(
         seen = retina(retina.pyramid(picture[None, None]), torch.tensor([[x, y]]))[0, :, 0]
         patches = [grey(f"{patch_size * 2**k} pixels wide", v.numpy()) for k, v in enumerate(seen)]
         middle = ((y + 1) / 2 * SIDE - 0.5, (x + 1) / 2 * SIDE - 0.5)
+        frames = [(*(at - patch_size * 2**k / 2 + 0.5 for at in middle), *[patch_size * 2**k] * 2)
+                  for k in range(SCALES)]  # fmt: skip
         return SheetGrid(
-            sheets=[whole.model_copy(update={"dots": [middle]}), *patches], across=4,
+            sheets=[whole.model_copy(update={"dots": [middle], "outlines": frames}), *patches],
+            across=4,
             title=f"One glimpse at ({x:g}, {y:g})",
-            caption="The patches around the dot have equally many numbers, but each is twice as "
+            caption="The patches in the frames have equally many numbers, but each is twice as "
             "wide as the one before: sharp in the middle, coarse around it. The next location is "
             "chosen from what was seen (Mnih et al., 2014).",
         )  # fmt: skip
     stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
     rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
     rows = rows.flatten(2).flatten(0, 1)  # (T, P·P)
+    corners = range(0, SIDE, patch_size)
+    whole = whole.model_copy(update={"outlines": [
+        (y, x, patch_size, patch_size) for y in corners for x in corners
+    ]})  # fmt: skip
+    title = f"{len(rows)} patches p_i, as rows"
+    patches_of = grey(title, rows.numpy(), down="patch i", across="pixel")
     tokens = sheet(
-        f"× E: tokens of size {FEATURES}", stem(picture[None, None])[0].numpy(), aspect=0.5
+        f"x_i = E p_i + b, {FEATURES} numbers", stem(picture[None, None])[0].numpy(), aspect=0.5
     )
     return SheetGrid(
-        sheets=[whole, grey(f"{len(rows)} patches as rows", rows.numpy()), tokens], across=3,
+        sheets=[whole, patches_of, tokens], across=3,
         title="A picture as a sequence of patches",
         caption="The picture is cut into patches, row by row; each is a row of numbers, which E "
         "maps to a token. The encoder reads these tokens with positions (Dosovitskiy et al., "

@@ -91,12 +91,17 @@ Family = Literal[
     "attention",
 ]  # fmt: skip
 FAMILIES: dict[Family, str] = {  # of `reach`, with the titles of their sheets
-    "bag": "bag of words", "window": "window of 4 words", "elman": "Elman's network",
-    "lstm": "LSTM, gates open", "gpt": "GPT", "local": "local attention", "mamba": "Mamba",
-    "bi-gru": "bidirectional GRU", "bert": "BERT",
-    "seq2seq": "translator without attention", "attention": "translator with attention",
+    "bag": "bag of words", "window": "window of 4 words", "elman": "RNN, left to right",
+    "lstm": "LSTM, gates open", "gpt": "causal attention", "local": "local attention",
+    "mamba": "Mamba", "bi-gru": "RNN, both directions", "bert": "attention, both directions",
+    "seq2seq": "RNN translator", "attention": "RNN translator with attention",
 }  # fmt: skip
 SIZES = {"embedding_size": 620, "hidden_size": 1000}  # of both sides of RNNsearch
+READ = {
+    "bahdanau-2015": "RNNsearch 2015",
+    "vaswani-base": "Transformer 2017",
+    "gpt-2": "GPT-2 2019",
+}
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
@@ -137,20 +142,23 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
 @demo
 def reach(
     length: Annotated[int, Field(ge=2, le=64, description="positions")] = 16, forget: Forget = 3.0,
+    text: Annotated[str, Field(description="words to read, instead of a number of positions")] = "",
     families: Annotated[
         tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
     ] = ALONE,
 ) -> SheetGrid:  # fmt: skip
     """Draw how strongly each output depends on each input, in families of untrained models."""
-    drawn = []
+    drawn, words = [], text.split()
     for family in families:
-        norm = reached(family, ids(length), forget)
+        norm = reached(family, ids(len(words) or length), forget)
         with np.errstate(divide="ignore"):
             s = np.log10(norm / norm.max())
-        name, s = FAMILIES[family], np.where(np.isfinite(s), s, np.nan)
-        drawn.append(sheet(name, s, scale=ColorScale(-5.0, 0.0, "log₁₀ of the strength")))
+        rows = [f"output {k + 1}" for k in range(len(words))] if family in TRANSLATORS else words
+        s = np.where(np.isfinite(s), s, np.nan)
+        scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence")
+        drawn.append(sheet(FAMILIES[family], s, rows, words, "output", "input", scale))
     return SheetGrid(
-        sheets=drawn, across=3, title="Which inputs (across) an output (down) depends on",
+        sheets=drawn, across=3, title="Which inputs an output depends on, before training",
         caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
         "with distance; attention reads every position that its mask permits.",
     )  # fmt: skip
@@ -176,7 +184,6 @@ def vanishing(
     by_scale = {scale: fall(recurrent("rnn", scale=scale)) for scale in scales.tolist()}
     by_bias = {bias: fall(recurrent("lstm", bias)) for bias in biases.tolist()}
     curves = {f"Elman, U × {recurrence:g}": by_scale[round(recurrence, 6)]}
-    curves["GRU"] = fall(recurrent("gru"))
     for bias in forget:
         curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = by_bias[round(bias, 6)]
     curves["Transformer"] = fall(transformer())
@@ -184,7 +191,7 @@ def vanishing(
     tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
-        "The gradient against distance in time", "y",
+        "The gradient against distance, before training", "y",
         caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
         "large. An open forget gate keeps it, and attention is one step from every position.",
     ).model_copy(update={"controls": Controls(
@@ -239,17 +246,21 @@ def parameters(
         size = vocab_size or TOKENS.get(kind, 37_000)
         with torch.device("meta"):
             model: nn.Module = config.build(*[Tokens(size)] * sides)
-        sizes = np.zeros(6)
+        sizes = np.zeros(5)
         for name, parameter in model.named_parameters():
             words = "embedding" in name or name.startswith("output.")
             of = [words, *(part in name for part in parts), True].index(True)
-            sizes[[0, 1 + of]] += parameter.numel() / 1e6
-        counts[f"{kind}, {sizes[0]:.1f} M"] = sizes
+            sizes[of] += parameter.numel() / 1e6
+        counts[f"{READ.get(kind, kind)}, {sizes.sum():.1f} M"] = sizes
+    labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent and other"]
+    some = np.stack([*counts.values()]).max(axis=0) >= 0.1
     return bar_chart(
-        ["all", "embeddings", *(part.replace("_", "-") for part in parts), "others"], counts,
+        [label for label, is_some in zip(labels, some, strict=True) if is_some],
+        {name: np.where(sizes < 0.05, np.nan, sizes)[some] for name, sizes in counts.items()},
         "millions of parameters", f"Parameters: {'; '.join(counts)}",
         f"Tokens: {vocab_size or 'as published'}. The output counts as an embedding; a shared "
-        "matrix counts once. Others are recurrent cells, positions, norms, maps between parts.",
+        "matrix counts once. The last bar has recurrent cells, positions, norms, and maps between "
+        "parts; under 0.1 million there is none.",
     )  # fmt: skip
 
 
@@ -257,35 +268,38 @@ def parameters(
 @torch.no_grad()
 def memory(
     hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
-    layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 4,
+    layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 1,
     length: Annotated[int, Field(ge=1, le=4096, description="maximum length")] = 1024,
+    training: Annotated[bool, Field(description="the weights of one head in training")] = False,
 ) -> LinesDrawing:
     """Draw how many numbers the state stores after each length of text.
 
-    It also draws the attention weights of one training pass, n² per head and layer.
+    With ``training`` also the attention weights of one head in a training pass, n².
     """
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
-        "Transformer": TransformerDecoder.Config.parse({"num_heads": 4, **shape}),
-        "Mamba": MambaDecoder.Config.parse(shape),
-        "LSTM": RecurrentDecoder.Config.parse(cell),
+        "Transformer: keys and values, 2 n D": TransformerDecoder.Config.parse(
+            {"num_heads": 4, **shape}
+        ),
+        "Mamba: a constant state": MambaDecoder.Config.parse(shape),
+        "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }
-    lengths = sorted({*(4**k for k in range(7) if 4**k < length), length})
-    curves = {name: np.zeros(len(lengths)) for name in models}
+    lengths = np.unique(np.linspace(1, length, 17).round()).astype(int)
+    curves = {"attention weights of a head in training, n²": np.square(lengths, dtype=float)}
+    curves = curves if training else {}
     for name, config in models.items():
-        model = decoder(config)
-        for row, count in enumerate(lengths):
+        model, stored = decoder(config), list[float]()
+        for count in lengths.tolist():
             state = DecoderState()
             model(ids(count), None, state)
-            curves[name][row] = state.numbers
-    curves["attention weights in training"] = layers * 4 * np.square(lengths, dtype=float)
+            stored.append(state.numbers)
+        curves[name] = np.array(stored)
     return line_chart(
-        lengths, curves, "tokens read", "numbers stored",
-        f"Size of the state; {layers} layers, D = {hidden_size}", "xy",
-        caption="Twice the length means four times the attention weights in training. In "
-        "generation, keys and values grow with every token; the state of a recurrent network or "
-        "of Mamba has a constant size.",
+        lengths, curves, "tokens read, n", "numbers stored",
+        f"Size of the state; D = {hidden_size}, {layers} layer{'s' * (layers > 1)}",
+        caption="In generation, keys and values grow with every token; the state of a recurrent "
+        "network or of Mamba has a constant size.",
     )  # fmt: skip
 
 

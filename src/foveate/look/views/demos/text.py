@@ -27,7 +27,7 @@ from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
-from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing
+from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.networks import NARROW, SMALL
 from foveate.models.classic import BagEncoder
@@ -156,10 +156,10 @@ def beam(
     if tables:
         both = {"greedy": greedy, f"beam of {beam_size}": best}
         return SheetGrid(
-            sheets=[path_table(model, f"{kind}: {name(o)}", [*o.ids, end][: len(o.ids) + o.ended])
-                    for kind, o in both.items()],
-            title="p of each token after the chosen ones",
-            caption="[ ] marks the chosen token; a different preceding token gives another row.",
+            sheets=[path_table(model, f"{kind}, {name(output).split(', ')[1]}", output, end)
+                    for kind, output in both.items()],
+            title="p of each token after the chosen ones, which are outlined",
+            caption="A different preceding token gives another row.",
         )  # fmt: skip
     path = [partial.id for partial in watch.find(best.ids, end)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
@@ -172,13 +172,13 @@ def beam(
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 
 
-def path_table(model: ToyModel, title: str, ids: Sequence[int]) -> SheetDrawing:
-    """Draw p of every token at each step of an output, with its own token in brackets."""
+def path_table(model: ToyModel, title: str, output: Hypothesis, end: int) -> SheetDrawing:
+    """Draw p of every token at each step of an output, with its own token outlined."""
+    ids = [*output.ids, end][: len(output.ids) + output.ended]
     values = np.array([model.next(ids[:t]) for t in range(len(ids))])
-    cells = [[f"[{p:g}]" if k == taken else f"{p:g}" for k, p in enumerate(row)]
-             for row, taken in zip(values, ids, strict=True)]  # fmt: skip
     steps = [f"step {t}" for t in range(1, len(ids) + 1)]
-    return sheet(title, values, steps, model.tokens, scale=SHARES, cells=cells)
+    chosen = [(t, token, 1.0, 1.0) for t, token in enumerate(ids)]
+    return sheet(title, values, steps, model.tokens, scale=SHARES, written=True, outlines=chosen)
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
@@ -209,14 +209,15 @@ def chain(
                 f"{part!r} is not of the form WORD=p with 0 < p ≤ 1, as in went=0.02", ("words",)
             )
         product *= p
-        note = f"{p:.3g}".lstrip("0") + f" → {product:.2g}"
         others = alternatives.get(word, {}).items()
-        choices = [Choice(text=name, p=chance) for name, chance in others]
-        drawn.append(Word(text=word, value=p, note=note, alternatives=choices))
+        ranked = sorted([*others, (word, p)], key=lambda pair: -pair[1]) if others else []
+        choices = [Choice(text=name, p=chance) for name, chance in ranked]
+        drawn.append(Word(text=word, value=p, alternatives=choices))
     surprise = -log(product) / len(drawn)
     return WordsDrawing(
         words=drawn, most=0.4, title=f"p of the sentence: {product:.2g}",
-        legend="p of each word → the product so far; alternatives below",
+        legend="p of each word; below, what else might have been next",
+        total=total_of(log(product)),
         caption="Every step is a classification over the vocabulary; cross-entropy "
         f"{surprise:.2f} nats per word, perplexity {np.exp(surprise):.0f}.",
     )  # fmt: skip
@@ -296,20 +297,22 @@ def targets(
         caption = "At every position of a block, the next token is predicted from those before it."
     elif of == "pair":
         source, target = (text.split() for text in PAIR)
-        rows["read"] = [*source, "<s>", *target]
-        rows["predicted"] = [*[""] * len(source), *target, "</s>"]
+        nothing, after = [""] * len(source), [""] * (len(target) + 1)
+        rows["encoder reads"] = [*source, *after]
+        rows["decoder reads"] = [*nothing, "<s>", *target]
+        rows["predicted"] = [*nothing, *target, "</s>"]
         caption = "Source and target are read; only the target words are predicted."
     else:
-        columns = ["day", "month", "year", "value", "next value"]
+        columns = ["day", "month", "year", "value", "→ next value"]
         values = [*(row[-1] for row in TABLE[1:]), NEXT]
-        rows = {f"row {k}": [*row, v] for k, (*row, v) in enumerate(
+        rows = {f"x{'₀₁₂₃₄'[k]}": [*row, v] for k, (*row, v) in enumerate(
             ((*row, v) for row, v in zip(TABLE, values, strict=True)), start=1)}  # fmt: skip
         caption = "Rows are read in order; the next value is predicted from the rows so far."
     wide = max(map(len, rows.values()))
     cells = [row + [""] * (wide - len(row)) for row in rows.values()]
-    learnt = [["predicted" in name or k == 4 for k in range(wide)] for name in rows]
-    if of == "pair":
-        learnt[0] = [False] * wide
+    learnt = [
+        ["predicted" in name or (of == "table" and k == 4) for k in range(wide)] for name in rows
+    ]
     return SheetGrid(
         sheets=[
             sheet("", np.where(np.array(cells) == "", np.nan, np.array(learnt, float)), [*rows],
@@ -334,11 +337,15 @@ def bpe(
         learnt.train(lines)
         if learnt.vocab_size < size:
             break
-        split = ["·".join(learnt.name(i) for i in learnt.encode(word).ids) for word in words]
-        rows.append([count, learnt.name(size - 1) if count else "", " ".join(split)])
+        split = ["·".join(f"[{learnt.name(i)}]" if count and i == size - 1 else learnt.name(i)
+                          for i in learnt.encode(word).ids) for word in words]  # fmt: skip
+        seen = sum(learnt.encode(line).ids.count(size - 1) for line in lines) if count else None
+        rows.append([count, seen, *split])
+    times = [f"{word}, {' '.join(lines).split().count(word)} ×" for word in words]
     return TableDrawing(
-        title="Byte pair encoding", columns=["merge", "new token", "words"], rows=rows,
-        caption="Frequent endings and words become tokens first; a rare word stays split.",
+        title="Byte pair encoding", columns=["merge", "count", *times], rows=rows,
+        caption="Brackets: the pair that was just merged. Frequent endings and words become "
+        "tokens first; a rare word stays split.",
     )  # fmt: skip
 
 
@@ -363,16 +370,17 @@ def bag(
     configs: dict[str, Encoder.Config] = {"counts": BagEncoder.Config.parse(NARROW)}
     if len(names) > 1 and (counts.table == counts.table[:, :1]).all():
         shape = {"num_layers": 1, "num_heads": 4, **SMALL}
-        configs["attention"] = TransformerEncoder.Config.parse({"position": "none", **shape})
+        no_positions = TransformerEncoder.Config.parse({"position": "none", **shape})
+        configs["attention alone"] = no_positions
         configs["with positions"] = TransformerEncoder.Config.parse(shape)
         tables, shown = [], documents
     else:
-        configs["recurrent"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
+        configs["RNN"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
     orders = [[counts.terms.index(word) for word in words] for words in shown]
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
-    apart = sheet("order and vector", np.stack(moved, axis=1),
+    apart = sheet("Does the vector of the text change?", np.stack(moved, axis=1),
                   [" ".join(words) for words in shown], [*configs],
-                  across="distance to the first",
+                  across="distance to the vector of the first text",
                   scale=ColorScale(0.0, label=" "), written=True)  # fmt: skip
     listed = (f"{n}: {' '.join(words)}" for n, words in enumerate(documents, start=1))
     return SheetGrid(
@@ -391,20 +399,23 @@ def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Flo
 
 
 LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
-SPOKEN = {"no-attention": "no attention", "luong-dot": "attention", "transformer": "Transformer"}
+SPOKEN = {
+    "no-attention": "RNN, one vector",
+    "luong-dot": "RNN with attention",
+    "transformer": "Transformer",
+}
 
 
 @demo
 def bottleneck() -> LinesDrawing:
-    """Draw BLEU of three models by source length, each relative to its own short sentences."""
+    """Draw BLEU of three models by source length."""
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
-    for model, scores in ((model, bleu[model]) for model in tree["models"]):
-        name = f"{SPOKEN[model]}: BLEU {scores[0]:.1f} → {scores[-1]:.1f}"
-        ends = bleu[f"{model}, low"], bleu[f"{model}, high"]
-        curves[name], *bands[name] = np.array([scores, *ends]) / scores[0]
+    for model in tree["models"]:
+        curves[SPOKEN[model]] = bleu[model]
+        bands[SPOKEN[model]] = np.array(bleu[f"{model}, low"]), np.array(bleu[f"{model}, high"])
     return line_chart(
-        bleu["x"], curves, "source words", "BLEU, each 1 at 1–10 words",
+        bleu["x"], curves, "source words", "BLEU; bands: 95 % intervals",
         "BLEU falls with length without attention", bands=bands, labels=bleu["labels"],
         caption="Without attention, the decoder only has the encoder's last states; it also learns "
         "more slowly, and is worse on short sentences too. Measured by "

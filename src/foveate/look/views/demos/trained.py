@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypedDict, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -132,11 +133,11 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Pl
     return result
 
 
-def minima(values: Floats) -> int:
-    """Return how many inner cells of a grid are lower than their four neighbours."""
+def minima(values: Floats) -> NDArray[np.intp]:
+    """Return the inner cells (N, 2) of a grid that are lower than their four neighbours."""
     inner = values[1:-1, 1:-1]
     beside = values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]
-    return int(np.all([inner < other for other in beside], axis=0).sum())
+    return 1 + np.argwhere(np.all([inner < other for other in beside], axis=0))
 
 
 @demo
@@ -145,10 +146,13 @@ def landscape(anew: Anew = False) -> SheetGrid:
     result, drawn = stored("landscape", anew, train_landscapes), []
     for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
         values = np.log10(np.array(result[name], float))
-        count = minima(values)
-        title += f": {count} {'minima' if count != 1 else 'minimum'}"
+        at = minima(values)
+        title += f": {len(at)} {'minima' if len(at) != 1 else 'minimum'} (dots)"
         scale = ColorScale(-3.0, 3.0, "log₁₀ of the loss")
-        drawn.append(sheet(title, values, scale=scale, across="α", down="β"))
+        ends = {0: "−1", len(values) // 2: "0", len(values) - 1: "1"}
+        marks = [ends.get(k, "") for k in range(len(values))]
+        lowest = sheet(title, values, marks[::-1], marks, "β", "α", scale)
+        drawn.append(lowest.model_copy(update={"dots": [(y, x) for y, x in at.tolist()]}))
     return SheetGrid(
         sheets=drawn, title="The loss around a trained network with 20 layers",
         caption="θ + α δ + β η, with the trained θ in the middle and α, β from −1 to 1; each row "
@@ -281,11 +285,14 @@ def coreference(anew: Anew = False) -> SheetGrid:
     drawn = []
     for text, heads in result["maps"].items():
         words, noun = text.split(), result["nouns"][text]
-        values = np.array([*heads.values()], float)
+        last = {name: weights for name, weights in heads.items() if name[0] == max(heads)[0]}
         title = f"too {words[-1]}: it → {noun}"
-        drawn.append(sheet(title, values, [*heads], words, "layer.head", scale=SHARES))
+        rows = [f"head {name[-1]}" for name in last]
+        values = np.array([*last.values()], float)
+        cells = [[f"{w:.2f}" if w >= 0.005 else "" for w in row] for row in values]
+        drawn.append(sheet(title, values, rows, words, scale=SHARES, cells=cells))
     return SheetGrid(
-        sheets=drawn, across=1, title='Weights of the query at "it", bright: 1',
+        sheets=drawn, across=1, title='Weights of the query at "it" in the last layer',
         caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
         'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
         f"{result['right']:.0%} of {result['held']} are correct.",
@@ -296,9 +303,9 @@ def coreference(anew: Anew = False) -> SheetGrid:
 @torch.inference_mode()
 def sampling(
     text: Annotated[str, Field(min_length=1, description="source")]
-    = "The young doctor speaks to the worried woman.",
+    = "The old woman closes the window.",
     target: Annotated[str, Field(min_length=1, description="training target")]
-    = "Le jeune médecin parle à cette femme inquiète.",
+    = "La vieille femme ouvre cette porte.",
     keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
     seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
     network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]
@@ -331,7 +338,7 @@ def sampling(
         rows["pass 1 predicts"] = first, first != true
     which = "" if own.each is None else "pass 2 "
     outputs = model.predict(mixed, memory).argmax(-1)
-    rows["read next"] = shown[:, 1:], ~shown[:, 1:]
+    rows["read next"] = shown[:, 1:], torch.zeros_like(true)
     rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
     rows[f"{which}predicts"] = outputs, outputs != true
     rows["in the loss"] = true, torch.zeros_like(true)
@@ -340,9 +347,11 @@ def sampling(
          for i in ids[0].tolist()]
         for ids, _ in rows.values()
     ]  # fmt: skip
+    count, differs = len(cells[0]), torch.cat([row.float() for _, row in rows.values()]).numpy()
+    passes = [(first, 0, 2, count) for first in ([2] if own.each is None else [0, 3])]
     drawn = sheet(
-        "", torch.cat([row.float() for _, row in rows.values()]).numpy(), [*rows], cells=cells,
-        scale=ColorScale(0.0, 1.0, "yellow: the model's own word, if different"),
+        "", np.where(differs == 1, 1.0, np.nan), [*rows], cells=cells, outlines=passes,
+        scale=ColorScale(0.0, 1.0, "yellow: differs from the true word; framed: a pass"),
     )  # fmt: skip
     caption = f"{caption} A word is true with ε = {keep:g}."
     return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)
@@ -417,7 +426,7 @@ def growth(
             "data sheets; the K40 of 2013 had no 16-bit mode, and 4.29 in 32-bit precision."
         )
     chart = line_chart(
-        years, {f"×{times:,.0f} in {span} years": values}, "", up, title, "y",
+        years, {f"×{times:,.0f} in {span} years": values}, "year", up, title, "y",
         labels=names, caption=caption,
     )  # fmt: skip
-    return chart.model_copy(update={"named": True})
+    return chart.model_copy(update={"named": True, "joined": False})

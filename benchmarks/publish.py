@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from foveate.look.draw.stages import steps
 
 import foveate.engine.packed
 import harness
@@ -41,7 +42,6 @@ from foveate.data.tokenizer import BOS, EOS, Tokenizer
 from foveate.engine.compiled import STAGES, CompiledSearch, Settings
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
-from foveate.look.draw.stages import steps
 from foveate.run import Run, load
 from foveate.run.pack import pack
 from foveate.studio.publish import PublishedFile, publish

@@ -115,7 +115,7 @@ def _times(left: Values, right: Values) -> Values:
     """A product without a sign: of a matrix with what follows it, of a row with a matrix, else
     element by element.
     """
-    of_matrices = np.ndim(left) == 2 and np.ndim(right) or (np.ndim(left), np.ndim(right)) == (1, 2)
+    of_matrices = (np.ndim(left), np.ndim(right)) in ((2, 1), (2, 2), (1, 2))
     return left @ right if of_matrices else left * right
 
 

@@ -19,11 +19,7 @@ from foveate.look.draw.charts import LinesDrawing
 from foveate.look.draw.interactive import InteractiveDrawing
 from foveate.look.draw.kinds import groups_of
 from foveate.look.draw.lanes import LanesDrawing
-<<<<<<< HEAD
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing
-=======
-from foveate.look.draw.scene import SceneDrawing
->>>>>>> s2
 from foveate.look.draw.sheets import SheetGrid
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import DEMOS, DemoEntry, find, trained

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 8d13a303d14d27bc.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of a3aa1f2c1d848877.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -90,7 +90,8 @@ export interface Snapshot {
  *
  * NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
  * where they should not be numbers. ``aspect`` is the height of a cell by its width. ``dots`` are
- * places (row, column) that are marked, between cells unless they are whole numbers.
+ * places (row, column) that are marked, between cells unless they are whole numbers; ``outlines``
+ * are rectangles around cells: top, left, height, width.
  */
 export interface SheetDrawing {
   title: string;
@@ -108,6 +109,7 @@ export interface SheetDrawing {
   aspect: number;
   cells: string[][];
   dots: [number, number][];
+  outlines: [number, number, number, number][];
 }
 /**
  * Lines over one axis ``x`` (N,), with own colours and dashes; NaN for a missing value.
@@ -180,6 +182,8 @@ export interface BarSeries {
 }
 /**
  * A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0.
+ *
+ * With a ``total``, values are probabilities, written below their words: it is their product.
  */
 export interface WordsDrawing {
   title: string;
@@ -190,6 +194,7 @@ export interface WordsDrawing {
   told: string;
   least: number;
   most: number;
+  total: string;
 }
 /**
  * A word or piece; ``value`` colours it, ``alternatives`` are shown when it is chosen.
@@ -213,7 +218,7 @@ export interface Choice {
 /**
  * A beam search: a column for each step, in it the partial hypotheses, best first.
  *
- * ``best`` are the nodes of the answer.
+ * ``best`` are the nodes of the answer; ``scored`` is how a score is computed, where it is not p.
  */
 export interface LanesDrawing {
   title: string;
@@ -222,6 +227,7 @@ export interface LanesDrawing {
   kind: "lanes";
   steps: Node[][];
   best: number[];
+  scored: string;
 }
 /**
  * A partial hypothesis of a beam at one step: its last token, and the one that it extends.

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of f5161273b6f4f4de.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 549db7e892d5b52c.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -12,7 +12,7 @@ from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Numbers
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.layer import numbers

@@ -20,7 +20,7 @@ import foveate.engine.packed
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.decode.engine import best
-from foveate.engine.compiled import STAGES, CompiledSearch, Floats, Settings, _map_of
+from foveate.engine.compiled import CompiledSearch, Floats, Settings, _map_of
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
 from foveate.look.edits import edit, silence

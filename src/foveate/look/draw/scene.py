@@ -140,6 +140,7 @@ class SceneDrawing(Drawing):
         lines += [
             "",
             *(f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail),
+            self.caption,
             *self.notes,
         ]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)

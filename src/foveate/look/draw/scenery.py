@@ -486,6 +486,9 @@ class _Scene(SceneMaker):
         row = _checked("--query", min(1, count - 1) if query is None or not deep else query, count)
         _checked("--head", head, heads)
         rows, columns = self._named(weights.rows, count), self._named(weights.columns, keys)
+        if not weights.columns:  # neither words nor rows of a part: cells of a picture
+            record = self.forced.label({weights.block: weights.values}, "tokens")
+            columns = record.labels(weights.block)[1]
         number, name = len(self.panels), weights.block
         values = {n: f.values for n, f in stages.items() if f.values.ndim == 3}
         read = {"h": stages["query"].reads, "memory": stages["key"].reads}

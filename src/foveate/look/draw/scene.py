@@ -106,10 +106,11 @@ class SceneDrawing(Drawing):
     stops: list[SceneStop]
 
     def arrays(self) -> Arrays:
-        """Return the numbers of each panel by node and stage, and the weight of each curve."""
+        """Return the numbers of panels by node and stage, of boxes, and the weights of curves."""
         stages = [(f"{p.node}: {name}", v) for p in self.panels for name, v in p.values.items()]
         weights = {e.name: np.array(e.weight) for e in self.edges if e.weight is not None}
-        return {name: values.array for name, values in stages} | weights
+        texts = {n.name: np.array(n.texts) for n in self.nodes if n.texts and n.form == "box"}
+        return {name: values.array for name, values in stages} | weights | texts
 
     def shown(self, stop: SceneStop) -> Iterator[SceneNode | SceneEdge]:
         """Yield what a stop shows, from back to front."""

@@ -32,16 +32,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from foveate.look.draw.stages import steps
 
 import foveate.engine.packed
 import harness
 from foveate.cli.doctor import find_browser
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, Tokenizer
-from foveate.engine.compiled import STAGES, CompiledSearch, Settings
+from foveate.engine.compiled import CompiledSearch, Settings
 from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
+from foveate.look.hooks import ForcedPass
+from foveate.look.stages import attention_stages, capture_stages
+from foveate.nn.attention import BaseAttention
 from foveate.run import Run, load
 from foveate.run.pack import pack
 from foveate.studio.publish import PublishedFile, publish
@@ -274,9 +276,22 @@ def difference(model: PackedModel, line: str, output: list[int], layers: Any) ->
     return max(apart)
 
 
+def of_pytorch(forced: ForcedPass, name: str) -> dict[str, Any]:
+    """The stages of all heads of an attention, (H, T, N), as PyTorch computes them."""
+    module = forced.model.get_submodule(name)
+    assert isinstance(module, BaseAttention)
+    with torch.inference_mode(), capture_stages(module) as calls:
+        forced.run()
+    heads = [
+        {each.name: each.values for each in attention_stages(module, calls, head, forced.row)}
+        for head in range(module.num_heads)
+    ]
+    return {stage: np.stack([head[stage] for head in heads]) for stage in heads[0]}
+
+
 def stepped(folder: Path, file: Path, texts: list[str], run: Run | None) -> dict[str, float]:
-    """The largest difference of each stage of a head of all attentions, from PyTorch where a run
-    is given, else from the engine in Python, which has those that are not derived.
+    """The largest difference of each stage of all attentions, from PyTorch where a run
+    is given, else from the engine in Python.
     """
     model, head = foveate.engine.packed.load(file), 0
     apart: dict[str, float] = {}
@@ -286,27 +301,24 @@ def stepped(folder: Path, file: Path, texts: list[str], run: Run | None) -> dict
         search = CompiledSearch(model.engine.compiled, Settings(BOS, EOS))
         forced = partial(search.log_probabilities, source, [*ids, EOS])
         names = model.engine.attentions
-        drawings = in_node(folder, file, [["steps", name, head, line, ids] for name in names])
+        drawings = in_node(folder, file, [["inside", name, head, line, ids] for name in names])
         for number, (name, drawing) in enumerate(zip(names, drawings, strict=True)):
-            maps = model.engine._maps(source, [*ids, EOS])[name]
-            right = {} if run is None else {
-                each.title: each.values.array for each in steps(run.forced(line, ids), name).stages
-            }  # fmt: skip
-            for stage in drawing["stages"]:
-                title, numbers = stage["title"], stage["values"]
+            right = {} if run is None else of_pytorch(run.forced(line, ids), name)
+            [panel] = drawing["panels"]
+            for stage, numbers in panel["values"].items():
                 own = np.frombuffer(base64.b64decode(numbers["data"]), np.float32)
                 own = own.reshape(numbers["shape"])
-                if run is None and title == "weights":
-                    right[title] = maps[head][:, None]
-                elif run is None and title in STAGES and title != "score":
-                    [flat] = search.stages([(number, title)], forced)
-                    rows = own.shape[0] * own.shape[1]
-                    right[title] = flat.reshape(rows, -1)[:, : own.shape[2]].reshape(own.shape)
-                if title in right:
-                    seen = np.isfinite(own)
-                    most = float(np.abs(own - right[title])[seen].max())
-                    most /= max(1.0, float(np.abs(right[title]).max()))
-                    apart[title] = max(apart.get(title, 0.0), most)
+                if run is None and stage == "weights":
+                    right[stage] = model.engine._maps(source, [*ids, EOS])[name]
+                elif run is None and stage != "score":
+                    [flat] = search.stages([(number, stage)], forced)
+                    flat = flat.reshape(own.shape[1], -1, own.shape[2])
+                    right[stage] = flat.swapaxes(0, 1)
+                if stage in right:
+                    seen, other = np.isfinite(own), right[stage][: len(own)]
+                    most = float(np.abs(own - other)[seen].max())
+                    most /= max(1.0, float(np.abs(other).max()))
+                    apart[stage] = max(apart.get(stage, 0.0), most)
     return apart
 
 

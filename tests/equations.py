@@ -115,7 +115,8 @@ def _times(left: Values, right: Values) -> Values:
     """A product without a sign: of a matrix with what follows it, of a row with a matrix, else
     element by element.
     """
-    of_matrices = (np.ndim(left), np.ndim(right)) in ((2, 1), (2, 2), (1, 2))
+    sizes = np.ndim(left), np.ndim(right)
+    of_matrices = sizes == (1, 2) or (sizes[0] == 2 and sizes[1])
     return left @ right if of_matrices else left * right
 
 

@@ -181,6 +181,7 @@ def test_steps_of_a_recurrent_forecaster_are_its_rows(runs_steps: dict[str, Run]
 
 def test_steps_of_a_decoder_say_what_it_reads_and_what_it_writes(runs_steps) -> None:
     asked: dict[str, str] = {"text": "the dog sat", "target": "le chien"}
+    asked["stop"] = "decoder cross-attention numbers"
     attention = panel(runs_steps["rnn"], block="cross_attention", **asked)
     assert attention.rows == ["<s>", *asked["target"].split()]
     written = [word for [word] in attention.tokens["writes"]]

@@ -201,7 +201,7 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     )
     commands = {(each.name, step.title): step.command for each, _, step in STEPS}
     for name, title, kind in (
-        ("romac", "Cross-attention", "attention"),
+        ("inouye", "French and English", "attention"),
         ("romac", "Retrieval: keys and values", "interactive"),
         ("temirkhanov", "Self-attention", "scene"),
     ):

@@ -29,10 +29,7 @@ VIEWS = {  # of docs/guide/looking.md: the model and the view
     "relevance-transformer": ("transformer", "relevance"),
     "attention-rnn": ("bahdanau", "attention"),
     "states-rnn": ("bahdanau", "states"),
-    "steps-transformer": ("transformer", "steps"),
 }
-STEPS = {"text": "She closes the old window.", "block": "decoder.self_attention", "layer": 0,
-         "head": 1, "query": 4}  # fmt: skip
 
 
 def drawn(name: str, folder: Path) -> Path:
@@ -40,7 +37,7 @@ def drawn(name: str, folder: Path) -> Path:
     if name in DRAWN:
         return DRAWN[name](folder).save(DOCS / "history" / "pictures" / f"{name}.svg")
     model, view = VIEWS[name]
-    question = Question.parse({"text": SENTENCE, **(STEPS if view == "steps" else {})})
+    question = Question.parse({"text": SENTENCE})
     drawing = find(view).draw([trained(model, folder)], question)
     return drawing.save(DOCS / "looking" / f"{name}.svg")
 

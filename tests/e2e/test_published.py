@@ -99,8 +99,8 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     page = open_url(address(tmp_path, stored("transformer_pre"), single=True))
     page.get_by_role("button", name="Step by step").click()
     walk = page.get_by_test_id("walk")
-    walk.locator("[data-kind=steps]").wait_for()
-    assert "head 0" in walk.inner_text() and "computed by the engine" in walk.inner_text()
+    walk.locator("[data-kind=scene]").wait_for()
+    assert "head 0" in walk.inner_text() and "Computed by the engine" in walk.inner_text()
     cells = page.locator("section[aria-label=attention] .fv-cells[role=application]")
     cells.focus()
     cells.press(".")  # another head, whose stages are shown then
@@ -109,14 +109,14 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     drawing = page.evaluate(
         "look => foveate.look('transformer_pre', look)",
         {
-            "view": "steps",
+            "view": "scene",
             "block": "encoder.self_attention",
             "layer": 0,
             "head": 1,
             "text": "a dog",
         },
     )
-    assert drawing["frames"] == ["a", "dog", "</s>"]
+    assert drawing["panels"][0]["rows"] == ["a", "dog", "</s>"]
 
 
 def test_too_long_a_text_is_refused_and_the_next_one_answered(open_url, tmp_path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from pages import require_page, served, until, wait, words
 
-from foveate.look.hooks import calls_of
+from foveate.look.stages import attention_stages, capture_stages
 from foveate.run import Run
 from small_runs import CONFIGS, made, running
 
@@ -161,29 +161,20 @@ def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
-def test_the_walk_ends_with_the_output_of_the_model(visit, runs, name) -> None:
+def test_a_walk_from_a_map_opens_the_scene_at_its_row(visit, runs, name) -> None:
     page = visit(f"#/inspect?run={name}&text={SENTENCE}&view=attention&block=cross_attention")
     attention = wait(page, "view-attention")
-    attention.locator(".fv-cells").first.dblclick()
-    walk = wait(page, "view-steps")
-    query = int(walk.get_by_label("query", exact=True).input_value())
-    count = walk.locator(".fv-step").count()
-    assert walk.locator(".fv-later").count() == count - 1  # it opens at the first stage
-    later = walk.locator(".fv-later")  # whose names are read, whose numbers are not
-    assert later.first.evaluate("e => getComputedStyle(e).opacity") == "1"
-    assert not any(text.is_visible() for text in later.locator("text").all()[:9])
-    for _ in range(2):
-        walk.get_by_label("next stage").click()
-    assert walk.locator(".fv-later").count() == count - 3
-    walk.get_by_test_id("play").press("ArrowLeft")
-    assert walk.locator(".fv-later").count() == count - 2
-    walk.get_by_label("stage", exact=True).fill(str(walk.locator(".fv-step").count() - 1))
-    assert "output" in walk.locator(".fv-equation").inner_text()
-    walk.get_by_text("Table", exact=True).click()
-    walk.locator(".fv-twin table").wait_for()
-    rows = walk.locator(".fv-twin tbody tr").all_inner_texts()
-    [row] = [text.split("\t")[-1] for text in rows if text.startswith("output\t")]
-    numbers = [float(each) for each in row.replace("−", "-").replace(" e", "e").split()]
+    attention.locator(".fv-sentences [data-side=row] .fv-word").nth(1).dblclick()
+    scene = wait(page, "view-scene")
+    assert scene.get_by_label("camera stop").input_value() != "0"
+    said = scene.locator(".fv-scene-caption").inner_text()
+    stops = scene.get_by_label("camera stop").locator("option").all_inner_texts()
+    scene.get_by_label("camera stop").select_option(
+        label=next(stop for stop in stops if stop.endswith(" numbers c"))
+    )
+    scene.get_by_text("Table", exact=True).click()
+    scene.locator(".fv-twin table").wait_for()
+    rows = [row.inner_text().split("\t") for row in scene.locator(".fv-twin tbody tr").all()]
     run = runs[name]
     where, module = [
         (where, part)
@@ -191,10 +182,14 @@ def test_the_walk_ends_with_the_output_of_the_model(visit, runs, name) -> None:
         if where.endswith("cross_attention") or where == "decoder.attention"
     ][-1]
     forced = run.forced("the dog runs")
-    with torch.inference_mode(), calls_of(module) as calls:
+    with torch.inference_mode(), capture_stages(module) as calls:
         forced.run()
-    output = torch.cat([call.output for call in calls], dim=1)[0, query]
-    assert numbers == pytest.approx(output.tolist(), rel=1e-3, abs=1e-6), where
+    head = int(re.search(r"scene\.head=(\d+)", page.url)[1])
+    stages = {stage.name: stage for stage in attention_stages(module, calls, head, forced.row)}
+    right = stages["context"].values[1][:3]
+    shown = [row[1] for row in rows if row[0].endswith("c own")]
+    numbers = [float(each) for each in shown[0].replace("−", "-").split()]
+    assert numbers == pytest.approx(right.tolist(), abs=0.006), (where, said)
 
 
 def test_a_walk_of_a_mean_is_that_of_the_head_with_most_weight(visit, runs) -> None:
@@ -203,20 +198,14 @@ def test_a_walk_of_a_mean_is_that_of_the_head_with_most_weight(visit, runs) -> N
     )
     view = wait(page, "view-attention")
     view.locator(".fv-sentences [data-side=row] .fv-word").nth(1).dblclick()
-    walk = wait(page, "view-steps")
-    head = int(re.search(r"steps\.head=(\d+)", page.url)[1])
+    walk = wait(page, "view-scene")
+    head = int(re.search(r"scene\.head=(\d+)", page.url)[1])
     record = runs["transformer"].explain("the dog runs")
     weights = [w for name, w in record.maps.items() if name.endswith("cross_attention")][-1]
     row = weights.mean(axis=0)[1]
     assert head == weights[:, 1, row.argmax()].argmax()
     assert f"Head {head} has the largest weight" in walk.inner_text()
     until(page, "scrollY > 0")
-
-
-def test_the_stages_of_a_walk_fit_a_screen_of_1280(visit: Callable[..., Any]) -> None:
-    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&view=steps&block=cross_attention")
-    table = wait(page, "view-steps").locator(".fv-steps.fv-scroll")
-    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
 def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:

@@ -95,8 +95,7 @@ class Checked:
 
     def mixed(self, block: str, score: Array, value: Array) -> Array:
         weights = self(block, "weights", softmax(score))
-        parts = self(block, "weighted values", weights[..., None] * value[:, None])
-        context = self(block, "context", parts.sum(axis=2))
+        context = self(block, "context", weights @ value)
         if len(context) == 1:
             return self(block, "output", context[0])
         joined = self(block, "concatenated heads", np.concatenate([*context], axis=-1))

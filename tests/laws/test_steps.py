@@ -46,7 +46,7 @@ def check(before: Tensor, after: Tensor, stages: list[Any]) -> None:
     for stage in stages:
         assert stage.error <= CLOSE, (stage.name, stage.error)
         assert np.isfinite(stage.values).all() or stage.name in ("mask", "masked score")
-    assert {"query", "value", "weights", "weighted values", "context"} <= by_name.keys()
+    assert {"query", "value", "weights", "context"} <= by_name.keys()
 
 
 @pytest.mark.parametrize(("score", "normalizer", "position"), EVERY)

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { insideOf, largestOf, levelsOf } from "../src/core/insides";
-import { between, isLit, isShown } from "../src/core/scene";
+import { between, isLit, isShown, rowOf } from "../src/core/scene";
 import type { Values } from "../src/core/numbers";
 import type { ScenePanel } from "../src/core/types";
 
@@ -69,4 +69,23 @@ test("a gradient goes down, with two digits that count, and no number stands wit
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
   expect([texts("f gradient-of-norm 0 0"), texts("f loss 0 0"), texts("f loss 1 0")]).toEqual([["0.0012"], undefined, ["chien", "2.00"]]);
   expect(edges[0]!.points[0]![1]).toBeLessThan(edges[0]!.points[1]![1]);
+});
+
+test("the row of a map is the nearest row that begins its word, of pieces or of equal words", () => {
+  const walk = (row: number) => ({ rows: ["the", "houses", "the"], walk: { row, why: "" } });
+  expect(rowOf(walk(1), ["▁the", "▁house", "s", "▁the"])).toBe(1);
+  expect([rowOf(walk(0), ["the", "house", "s", "the"]), rowOf(walk(2), ["the", "house", "s", "the"])]).toEqual([0, 3]);
+  expect(rowOf({}, ["the"])).toBeUndefined();
+});
+
+test("all scores are a matrix beside the queries and under the keys, within the picture", () => {
+  const made = (shape: number[]): Values => ({ shape, raw: Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, k) => k / 10), unit: 1 });
+  for (const n of [2, 9]) {
+    const pair = [1, n, n], vectors = [1, n, 4], words = Array.from({ length: n }, (_, k) => `w${k}`);
+    const values = new Map(Object.entries({ weights: made(pair), score: made(pair), query: made(vectors), key: made(vectors), value: made(vectors), context: made(vectors), output: made(vectors) }));
+    const panel: ScenePanel = { node: "a", rows: words, columns: words, values: {}, equations: {}, letters: {}, reads: {}, tokens: {}, head: 0, row: 1 };
+    const { nodes } = insideOf(panel, values, [0, 0, 1240, 560]);
+    expect(nodes.filter(({ name }) => name.startsWith("a E e "))).toHaveLength(n * n);
+    for (const { name, box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01, name).toBe(true);
+  }
 });

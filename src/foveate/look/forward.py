@@ -16,15 +16,7 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.look.hooks import ForcedPass
-from foveate.look.stages import (
-    Calls,
-    Trace,
-    attention_stages,
-    backwards,
-    by_rows,
-    cell_stages,
-    traced,
-)
+from foveate.look.stages import Calls, Trace, attention_stages, backwards, cell_stages, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward
@@ -36,7 +28,6 @@ Array = NDArray[np.floating]
 Describe = Callable[[nn.Module], str]  # returns the equation of a module
 GRADIENT = "gradient of "  # prefix of the frames of a backward pass; the last one's name below
 OF_WEIGHTS = f"{GRADIENT}weights"
-MOST = 400_000  # weighted values in a frame; with more they get no frame
 CLOSE = 1e-5  # tolerance by which values between modules are recognised
 LEFT_OUT = {"tanh layer", "unit query", "unit key", "query W"}  # stages of some scores alone
 STAGE_READS = {  # inputs of a stage of attention, where that is not the stage before
@@ -52,8 +43,7 @@ STAGE_READS = {  # inputs of a stage of attention, where that is not the stage b
     "mask": (),
     "masked score": ("score", "bias", "mask"),
     "weights": ("masked score", "score"),
-    "weighted values": ("weights", "value"),
-    "context": ("weighted values", "weights", "value"),
+    "context": ("weights", "value"),
 }
 CELL_READS = {  # the same for cells; gates and sums read the stages before
     "candidate": ("input", "fed", "before", "reset gate"),
@@ -74,6 +64,16 @@ SUMMARIES: dict[str, Callable[[Array], Array]] = {
 }
 
 
+def by_rows(equation: str) -> str:
+    """Return an equation of an attention with vectors as rows (Vaswani et al., 2017): x W_Q."""
+    products = re.sub(
+        r"W_([qkvo]) (\[.*?\]|\w+)( \+ b_\1)?",
+        lambda m: f"{m[2]} W_{m[1].upper()}" + f" + b_{m[1].upper()}" * bool(m[3]),
+        equation,
+    )
+    return products.replace("√K", "√d_k").replace("[c of every head]", "[c⁰; c¹; …]")
+
+
 def _same(values: Array, others: Array) -> bool:
     return values.shape == others.shape and np.allclose(values, others, atol=CLOSE)
 
@@ -82,10 +82,10 @@ def _same(values: Array, others: Array) -> bool:
 class ForwardFrame:
     """The output of a module, or the values computed before the next module read them.
 
-    ``values`` are (H, T, N), a row for each position and one head where there are none, or (H, T,
-    S, N) for weighted values. ``rows`` and ``columns`` are the parts of the model whose positions
-    they count, empty if they count none; ``names`` label the columns. ``block`` is the module's
-    dotted name. ``reads`` are the numbers of the frames that it is computed from, as far as known.
+    ``values`` are (H, T, N), a row for each position, with one head where there are none. ``rows``
+    and ``columns`` are the parts of the model whose positions they count, empty if they count none;
+    ``names`` label the columns. ``block`` is the module's dotted name. ``reads`` are the numbers of
+    the frames that it is computed from, as far as known.
     """
 
     name: str
@@ -315,7 +315,7 @@ class _Film:
             skipped = skipped | {"masked score"}
         for stage in heads[0].values():
             values = np.stack([head[stage.name].values for head in heads])
-            if stage.name in skipped or (values.ndim == 4 and values.size > MOST):
+            if stage.name in skipped:
                 continue
             if stage.name == "output":
                 if len(heads) > 1:

@@ -303,16 +303,9 @@ class ForcedPass:
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
 
-    def words(
-        self, name: str, count: int, others: Sequence[str] = (), produced: bool = False
-    ) -> list[str]:
-        """Return labels of a module's steps: what its part reads, else ``others``, else numbers.
-
-        They have to be as many. If ``produced``, what a decoder produces comes first.
-        """
-        part = name.split(".")[0]
-        first = [self.produced] * (produced and part == "decoder")
-        labels = *first, self.read.get(part, ()), others
+    def words(self, name: str, count: int, others: Sequence[str] = ()) -> list[str]:
+        """Return labels of a module's steps, as many: what its part reads, ``others``, numbers."""
+        labels = self.read.get(name.split(".")[0], ()), others
         return next((list(x) for x in labels if len(x) == count), [*map(str, range(count))])
 
     def difference(

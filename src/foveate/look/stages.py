@@ -5,7 +5,6 @@ for bit. A *derived* one is computed here, in double precision, from captured st
 compared with the captured stage that it leads to.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ ATTENTION = (
     *("query", "normed query", "rotated query", "unit query", "query W", "query features", "key"),
     *("normed key", "rotated key", "unit key", "key features", "mixed key", "tanh layer", "score"),
     *("bias", "mask", "masked score", "weights of mixtures", "weights", "value", "mixed value"),
-    *("weighted values", "context", "output"),
+    *("context", "output"),
 )
 CELLS = (
     *("input", "fed", "before", "cell before", "sum", "reset gate", "update gate", "input gate"),
@@ -41,7 +40,7 @@ AXES = {  # axes of stages of attention; "query size" for those not listed
     "key size": ("key", "normed key", "rotated key", "unit key", "value"),
     "mixture size": ("mixed key", "mixed value"),
     "query key": ("score", "bias", "mask", "masked score", "weights"),
-    "query key size": ("tanh layer", "weighted values"),
+    "query key size": ("tanh layer",),
     "query mixture": ("weights of mixtures",),
 }
 
@@ -135,19 +134,9 @@ def attention_stages(
         if axes[:2] == ("query", "key"):
             values = np.broadcast_to(values, (len(captured["query"]), *values.shape[1:]))
         stages[name] = Stage(name, calls[name].equation, values, axes)
-    for stage in _derived(module, captured):
+    for stage in _masked(module, captured):
         stages[stage.name] = stage
     return _ordered(stages, ATTENTION)
-
-
-def by_rows(equation: str) -> str:
-    """Return an equation of an attention with vectors as rows (Vaswani et al., 2017): x W_Q."""
-    products = re.sub(
-        r"W_([qkvo]) (\[.*?\]|\w+)( \+ b_\1)?",
-        lambda m: f"{m[2]} W_{m[1].upper()}" + f" + b_{m[1].upper()}" * bool(m[3]),
-        equation,
-    )
-    return products.replace("√K", "√d_k").replace("[c of every head]", "[c⁰; c¹; …]")
 
 
 def _axes(name: str) -> tuple[str, ...]:
@@ -170,27 +159,22 @@ def joined(name: str, values: Sequence[Tensor]) -> Tensor:
     return joined if missing is None else joined.unsqueeze(missing)
 
 
-def _derived(module: BaseAttention, captured: Mapping[str, Array]) -> Iterator[Stage]:
-    """Yield the stages between captured ones, each compared with the captured one it leads to."""
-    double = {name: values.astype(np.float64) for name, values in captured.items()}
+def _masked(module: BaseAttention, captured: Mapping[str, Array]) -> Iterator[Stage]:
+    """Yield the scores with their bias and mask, compared with the weights that they give."""
     terms = {"bias": " + b_i", "mask": " + mask_i"}
-    added = [name for name in terms if name in double]
-
-    def derive(name: str, equation: str, values: Array, leads_to: str, result: Array) -> Stage:
-        error = _error(result, captured[leads_to])
-        return Stage(name, equation, values, _axes(name), leads_to, error)
-
-    computes = added and "score" in double
-    if computes and isinstance(module, Attention) and not module.score.gives_weights:
+    added = [name for name in terms if name in captured]
+    if not added or "score" not in captured or not isinstance(module, Attention):
+        return
+    if not module.score.gives_weights:
+        double = {name: values.astype(np.float64) for name, values in captured.items()}
         score = sum((double[name] for name in added), double["score"])
         blind = double["weights"].max(axis=-1, keepdims=True) == 0  # every key is hidden
         score = np.where(blind, -np.inf, score)
         rows = torch.from_numpy(score).float()
         weights = np.where(blind, 0, module.normalizer(rows).detach().numpy())
         equation = "e_i ← e_i" + "".join(terms[name] for name in added)
-        yield derive("masked score", equation, score, "weights", weights)
-    parts = double["weights"][:, :, None] * double["value"][None]
-    yield derive("weighted values", "α_i v_i", parts, "context", parts.sum(axis=1))
+        error, axes = _error(weights, captured["weights"]), _axes("masked score")
+        yield Stage("masked score", equation, score, axes, "weights", error)
 
 
 def _error(result: Array, captured: Array) -> float:

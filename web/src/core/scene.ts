@@ -90,7 +90,8 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   let asked = stage.selection.now.walk; // the row of a map whose computation is asked for
   /** A panel of the row that is asked for, whose word may be of several pieces. */
   const rowed = (number: number): ScenePanel => {
-    const panel = panels[number]!, row = asked && panel.columns.length ? rowOf(stage.selection.now, panel.rows) : undefined;
+    const panel = panels[number]!, words = panel.tokens.writes?.map(([word]) => word ?? "") ?? panel.rows; // a decoder's rows are named by what they write in maps
+    const row = asked && panel.columns.length ? rowOf(stage.selection.now, words) : undefined;
     return row === undefined ? panel : { ...panel, row };
   };
   const told = ({ caption: text, panel: number }: SceneStop): string => {

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from foveate.config import Config, Configurable
 from foveate.look.draw.parts import DrawingPart, Label, Text
+from foveate.look.forward import by_rows
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import LAYERS, block_of
-from foveate.look.stages import Trace, backwards, by_rows, over_steps, traced
+from foveate.look.stages import Trace, backwards, over_steps, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
 from foveate.nn.linear import ResidualBlock

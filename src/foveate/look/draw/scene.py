@@ -106,7 +106,7 @@ class SceneDrawing(Drawing):
     stops: list[SceneStop]
 
     def arrays(self) -> Arrays:
-        """Return the numbers of each panel by node and stage, and the weight of each curve.
+        """Return the numbers of panels by node and stage, of boxes, and the weights of curves.
 
         Of a scene without panels, it returns the points of its arrows.
         """
@@ -114,7 +114,8 @@ class SceneDrawing(Drawing):
             return {edge.name: np.array(edge.points) for edge in self.edges}
         stages = [(f"{p.node}: {name}", v) for p in self.panels for name, v in p.values.items()]
         weights = {e.name: np.array(e.weight) for e in self.edges if e.weight is not None}
-        return {name: values.array for name, values in stages} | weights
+        texts = {n.name: np.array(n.texts) for n in self.nodes if n.texts and n.form == "box"}
+        return {name: values.array for name, values in stages} | weights | texts
 
     def shown(self, stop: SceneStop) -> Iterator[SceneNode | SceneEdge]:
         """Yield what a stop shows, from back to front."""
@@ -145,6 +146,7 @@ class SceneDrawing(Drawing):
         lines += [
             "",
             *(f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail),
+            self.caption,
             *self.notes,
         ]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)

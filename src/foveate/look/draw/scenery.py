@@ -361,7 +361,7 @@ class _Scene(SceneMaker):
         own = {
             k: f.name
             for k, f in enumerate(self.film)
-            if f.block in blocks and f.values.ndim == 3 and f.name != "residual sum"
+            if f.block in blocks and f.name != "residual sum"
         }
         before = self.film[min(own)].reads
         if pools := "weights" in own.values():  # an attention whose one query is learned
@@ -445,11 +445,11 @@ class _Scene(SceneMaker):
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, h), name = word.box, f"{word.name} loss"
-            box = (x + w / 2 - 34, y + 38, 68, 36)
+            box = (x + w / 2 - 34, y + 38, 68.0, 36.0)
             self.node(name, f"{loss:.2f}", box, form="label", tag="back")
             if loss > log(2):
-                box = (x, y + 2, w, h - 4)
-                self.node(f"{name} frame", "", box, form="frame", hue=1, tag="back")
+                framed = (x, y + 2, w, h - 4)
+                self.node(f"{name} frame", "", framed, form="frame", hue=1, tag="back")
         for part in self.parts:
             for x in [node.box[0] for node in self.nodes if node.name == part.name]:
                 beside = x + STREAM - 26
@@ -486,8 +486,11 @@ class _Scene(SceneMaker):
         row = _checked("--query", min(1, count - 1) if query is None or not deep else query, count)
         _checked("--head", head, heads)
         rows, columns = self._named(weights.rows, count), self._named(weights.columns, keys)
+        if not weights.columns:  # neither words nor rows of a part: cells of a picture
+            record = self.forced.label({weights.block: weights.values}, "tokens")
+            columns = record.labels(weights.block)[1]
         number, name = len(self.panels), weights.block
-        values = {n: f.values for n, f in stages.items() if f.values.ndim == 3}
+        values = {n: f.values for n, f in stages.items()}
         read = {"h": stages["query"].reads, "memory": stages["key"].reads}
         values |= {n: self.film[numbers[0]].values for n, numbers in read.items() if numbers}
         itself, part = weights.rows == weights.columns, weights.rows

@@ -61,10 +61,10 @@ reloaded, the other says so and the lecture continues.
 
 `s` shows all slides of the lecture as pages (`#/sheets/romac/7`), and draws the current one first.
 *Print all, or save as PDF* gives one slide a page of 1280 × 800 px, in light colours, with title,
-equation, drawing and sentence, and no buttons. Below each slide, *PDF* prints this slide alone, and *SVG* and
-*PNG* save it for your own slides: text remains text in SVG, and PNG has three pixels for one. The
-browser's own Print, on a slide, prints this slide as a page of the size of its window, at the stage
-that it shows. Live training is printed as the last frame of its film.
+equation, drawing and sentence, and no buttons. Below each slide, *PDF* prints this slide alone, and
+*SVG* and *PNG* save it for your own slides: text remains text in SVG, and PNG has three pixels for
+one. The browser's own Print, on a slide, prints this slide as a page of the size of its window, at
+the stage that it shows. Live training is printed as the last frame of its film.
 
 ## Your own lecture
 

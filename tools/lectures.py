@@ -50,10 +50,21 @@ slowest slide appeared after 0.21 s.
 
 ## The presenter's window
 
-`w` opens a second window for the presenter's screen, with the notes of the step, the current and
-the next slide, a clock, and ← and → (buttons and keys) to change slides. The projector shows only
-the slide, and notes only after `n`. Both windows belong to one browser; nothing is sent to the
-server. If either window is closed, hidden or reloaded, the other says so and the lecture continues.
+`w` opens a second window for the presenter's screen, with the notes of the step, the current slide
+with its stage and the proportions of the projector, the next slide, a timer, a clock, and ← and →
+(buttons and keys) to change slides. While the mouse is over the current slide, a red dot points at
+the same place on the projector. The projector shows only the slide, and notes only after `n`. Both
+windows belong to one browser; nothing is sent to the server. If either window is closed, hidden or
+reloaded, the other says so and the lecture continues.
+
+## On paper and on your own slides
+
+`s` shows all slides of the lecture as pages (`#/sheets/romac/7`), and draws the current one first.
+*Print all, or save as PDF* gives one slide a page of 1280 × 800 px, in light colours, with title,
+equation, drawing and sentence, and no buttons. Below each slide, *PDF* prints this slide alone, and
+*SVG* and *PNG* save it for your own slides: text remains text in SVG, and PNG has three pixels for
+one. The browser's own Print, on a slide, prints this slide as a page of the size of its window, at
+the stage that it shows. Live training is printed as the last frame of its film.
 
 ## Your own lecture
 

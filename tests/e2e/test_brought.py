@@ -13,6 +13,7 @@ from pages import require_page, served, until, wait, words
 from PIL import Image
 
 from foveate.run import Run
+from foveate.studio.lectures import lectures
 from foveate.train.journal import LOG, SNAPSHOTS
 from pictures import bars, png
 from small_runs import made
@@ -97,6 +98,24 @@ def test_snapshots_are_a_film_that_plays(visit: Callable[..., Any]) -> None:
     label.get_by_text(re.compile(r"^step 0 ")).wait_for()
     play.get_by_text("pause").click()
     play.get_by_text("play").wait_for()
+
+
+def test_a_lecture_steps_through_a_film_from_its_beginning(visit: Callable[..., Any]) -> None:
+    steps = next(each.steps for each in lectures().lectures if each.name == "temirkhanov")
+    number = next(k for k, step in enumerate(steps, 1) if "look learning" in step.command)
+    page = visit(f"#/lecture/temirkhanov/{number}")
+    label = wait(page, "lecture").locator(".fv-film-label")
+    label.get_by_text(re.compile(r"^step 0 ")).wait_for()
+    seen = [label.inner_text()]
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+        if page.evaluate("location.hash") != f"#/lecture/temirkhanov/{number}":
+            break
+        seen.append(label.inner_text())
+    assert 3 <= len(seen) == len(set(seen)) <= 9
+    page.goto(page.url.partition("#")[0] + f"#/sheets/temirkhanov/{number}")
+    paper = wait(page, f"sheet-{number}").locator(".fv-film-label")
+    assert paper.inner_text() == seen[-1]  # paper shows how it ends
 
 
 def test_the_film_grows_while_a_training_goes_on(visit, runs) -> None:

@@ -294,6 +294,11 @@ def test_a_printed_lecture_has_one_slide_a_page(visit: Callable[..., Any], schem
     wait(page, "sheets")
     until(page, "document.title === 'Sheets · On paper'")
     assert pages(page.pdf(prefer_css_page_size=True)) == [PAGE] * 3
+    upright, across = (
+        re.sub(rb"\(D:[^)]*\)", b"", page.pdf(prefer_css_page_size=True, landscape=turned))
+        for turned in (False, True)
+    )
+    assert upright == across  # whatever paper the printer has
     page.emulate_media(media="print")
     assert page.evaluate(CONTROLS) == []
     assert page.evaluate(CUT) == 0

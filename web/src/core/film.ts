@@ -21,8 +21,8 @@ export function lossPoints(frames: FilmDrawing["frames"]): string {
 export const film: Draw<FilmDrawing> = (stage, drawing) => {
   if (drawing.live && stage.options.onlearn) return stage.options.onlearn(stage, drawing);
   const { block, layer, head } = drawing;
-  const isWhole = Number.isFinite(tallOf(stage.body, Infinity)); // a slide begins at the beginning
-  let frames = drawing.frames, last = frames.length - 1, at = isWhole ? 0 : last, timer: ReturnType<typeof setInterval> | undefined;
+  const isSlide = stage.options.frame === false; // which begins at the beginning
+  let frames = drawing.frames, last = frames.length - 1, at = isSlide ? 0 : last, timer: ReturnType<typeof setInterval> | undefined;
   const frame = (): AttentionDrawing =>
     ({ kind: "attention", title: drawing.title, caption: "", notes: [], blocks: frames[at]!.blocks, form: "matrix", block, layer, head, scale: "absolute", gold: [] });
 
@@ -45,7 +45,7 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
     map.redraw(frame());
   };
   const grow = (next: FilmDrawing) => {
-    const follows = at === last && !timer && !(isWhole && !at); // at the end one sees what comes
+    const follows = at === last && !timer && !(isSlide && !at); // at the end one sees what comes
     frames = next.frames;
     last = frames.length - 1;
     scrub.max = String(last);

@@ -76,6 +76,11 @@ class Studio {
     return this.runs.find(({ id }) => id === this.place.runs[0]);
   }
 
+  /** Whether a training that can be repeated is repeated here; on paper and beside the slides its film is shown. */
+  get learns(): boolean {
+    return this.place.page !== "sheets" && this.place.page !== "presenter";
+  }
+
   /** Whether alternatives stand under all words. */
   get opens(): boolean {
     return this.open ?? false;

@@ -108,14 +108,13 @@ class SceneDrawing(Drawing):
     def arrays(self) -> Arrays:
         """Return the numbers of panels by node and stage, of boxes, and the weights of curves.
 
-        Of a scene without panels, it returns the points of its arrows.
+        Of a scene without numbers, it returns the points of its arrows.
         """
-        if not self.panels:
-            return {edge.name: np.array(edge.points) for edge in self.edges}
         stages = [(f"{p.node}: {name}", v) for p in self.panels for name, v in p.values.items()]
         weights = {e.name: np.array(e.weight) for e in self.edges if e.weight is not None}
         texts = {n.name: np.array(n.texts) for n in self.nodes if n.texts and n.form == "box"}
-        return {name: values.array for name, values in stages} | weights | texts
+        numbers = {name: values.array for name, values in stages} | weights | texts
+        return numbers or {edge.name: np.array(edge.points) for edge in self.edges}
 
     def shown(self, stop: SceneStop) -> Iterator[SceneNode | SceneEdge]:
         """Yield what a stop shows, from back to front."""

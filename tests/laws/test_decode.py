@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from foveate.decode.beam import Beam, DiverseBeam, Greedy
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search, token_log_probabilities
@@ -91,7 +92,8 @@ def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> 
     outputs = [[*prefix, END] for prefix in prefixes]
     outputs += map(list, itertools.product((0, 1, 2, 4), repeat=length))
     config = Beam.Config(beam_size=len(outputs), length_penalty=0.0, **limit(length))
-    (result,) = config.build()(DecoderSteps(model_pair, memory), [4], 2, END)
+    batch = DecodingBatch([0], DecoderSteps(model_pair, memory), [4])
+    (result,) = config.build()(batch, 2, END)
     log_p = forced(model_pair, source, outputs)
     order = sorted(range(len(outputs)), key=lambda i: -log_p[i])
     assert [h.ids + [END] * h.ended for h in result] == [outputs[i] for i in order]
@@ -247,7 +249,8 @@ def found_by(
 ) -> list[list[Hypothesis]]:
     lengths = [source.shape[1]] * len(source) if keys is None else keys.sum(dim=1).tolist()
     short: Search = config.model_copy(update=limit(*longest)).build()
-    return short(DecoderSteps(model, model.encode(source, keys)), lengths, 2, END, rows)
+    steps = DecoderSteps(model, model.encode(source, keys))
+    return short(DecodingBatch(rows or range(len(source)), steps, lengths), 2, END)
 
 
 def searched_rightly(model: EncoderDecoder, searches: dict[str, Search.Config]) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.search import Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.attention import Attention
@@ -38,10 +39,13 @@ def test_every_family_gives_the_same_logits(model: EncoderDecoder) -> None:
 def test_every_family_finds_the_same(model: EncoderDecoder, config: Search.Config) -> None:
     search: Search = config.like(config, max_ratio=1.0, max_extra=4).build()
     other, (source, keys) = copy.deepcopy(model).to("cuda"), there(SOURCE, KEYS)
-    result = search(DecoderSteps(other, other.encode(source, keys)), LENGTHS, 2, 3)
-    expected = search(DecoderSteps(model, model.encode(SOURCE, KEYS)), LENGTHS, 2, 3)
-    for ours, theirs in zip(result, expected, strict=True):
-        assert abs(ours[0].score - theirs[0].score) < rounding(MODEL)
+    ours, theirs = other.encode(source, keys), model.encode(SOURCE, KEYS)
+    result, expected = (
+        search(DecodingBatch(range(len(LENGTHS)), DecoderSteps(*both), LENGTHS), 2, 3)
+        for both in ((other, ours), (model, theirs))
+    )
+    for one, another in zip(result, expected, strict=True):
+        assert abs(one[0].score - another[0].score) < rounding(MODEL)
 
 
 @pytest.mark.parametrize("causal", [False, True])

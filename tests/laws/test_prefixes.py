@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.decode.beam import Beam, DiverseBeam, Greedy
-from foveate.decode.constraints import Constraints, MinLength, NoRepeat
+from foveate.decode.constraints import Constraints, DecodingBatch, MinLength, NoRepeat
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search, token_log_probabilities
@@ -120,7 +120,7 @@ def test_models_score_what_begins_so_as_if_forced(config: Search.Config, name: s
     source, prefixes = ids(3, 5), [[7, 8, 9], [], [20]]
     short: Search = config.model_copy(update=limit(4)).build()
     steps = DecoderSteps(model, model.encode(source))
-    result = short(steps, [5] * 3, 2, END, None, Constraints(prefixes))
+    result = short(DecodingBatch(range(3), steps, [5] * 3), 2, END, Constraints(prefixes))
     for row, outputs in enumerate(result):
         assert outputs
         for item in outputs[:4]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from conftest import MODELS, build, defaults, ids
-from foveate.decode.constraints import MinLength, NoRepeat, OutputRule
+from foveate.decode.constraints import DecodingBatch, MinLength, NoRepeat, OutputRule
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Search
 from foveate.models.encoder_decoder import DecoderSteps
@@ -20,7 +20,7 @@ def result(search: Search.Config, name: str, *rules: OutputRule.Config) -> list[
         model.output.weight[END] += 0.2  # ends are likely enough to come soon
         steps = DecoderSteps(model, model.encode(ids(3, 6)))
         made: Search = search.like(search, rules=rules).build()
-        return made(steps, [6, 6, 6], 2, END)
+        return made(DecodingBatch(range(3), steps, [6, 6, 6]), 2, END)
 
 
 def grams(hypothesis: Hypothesis, n: int) -> list[tuple[int, ...]]:
@@ -73,5 +73,6 @@ def test_where_nothing_is_allowed_the_output_ends() -> None:
         rules = NoRepeat.Config(size=1), MinLength.Config(length=20)
         steps = DecoderSteps(model, model.encode(ids(1, 3, vocabulary=5)))
         greedy = SEARCHES["greedy"]
-        ((best, *_),) = greedy.like(greedy, rules=rules).build()(steps, [50], 2, END)
+        batch = DecodingBatch([0], steps, [50])
+        ((best, *_),) = greedy.like(greedy, rules=rules).build()(batch, 2, END)
     assert best.ended and sorted(best.ids) == [0, 1, 2, 4]

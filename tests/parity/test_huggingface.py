@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from foveate.decode.beam import Greedy
+from foveate.decode.constraints import DecodingBatch
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAMILIES, from_huggingface, to_huggingface
 from foveate.exchange.huggingface_rules import Family, look_up
@@ -328,9 +329,8 @@ def settings_of(config: Any, key: str) -> Any:
 def test_greedy_outputs_are_theirs(name: str, tmp_path: Path) -> None:
     other, model = saved(name, tmp_path), read(name, tmp_path)
     ids, keys = texts()
-    result = Greedy.Config(max_ratio=0.0, max_extra=9).build()(
-        DecoderSteps(model, model.encode(ids, keys)), [9, 9, 9], 2, VOCABULARY
-    )
+    batch = DecodingBatch(range(3), DecoderSteps(model, model.encode(ids, keys)), [9, 9, 9])
+    result = Greedy.Config(max_ratio=0.0, max_extra=9).build()(batch, 2, VOCABULARY)
     how = {"num_beams": 1, "do_sample": False, "max_new_tokens": 9, "eos_token_id": None}
     expected = quietly(lambda: other.generate(ids, attention_mask=keys.long(), **how))
     assert [[2, *hypothesis.ids] for (hypothesis,) in result] == expected.tolist()

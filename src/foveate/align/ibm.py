@@ -48,13 +48,10 @@ class WordIds:
     """
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.source: dict[str, int] = {}
-        self.target: dict[str, int] = {}
-        for source, target in pairs:
-            for word in source:
-                self.source.setdefault(word, len(self.source) + 1)
-            for word in target:
-                self.target.setdefault(word, len(self.target))
+        sources = dict.fromkeys(word for source, _ in pairs for word in source)
+        targets = dict.fromkeys(word for _, target in pairs for word in target)
+        self.source = {word: number for number, word in enumerate(sources, start=1)}
+        self.target = {word: number for number, word in enumerate(targets)}
         self.width = len(self.target) + 1
 
     def groups(self, pairs: Sequence[Pair]) -> list[PairGroup]:

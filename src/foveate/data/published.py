@@ -95,10 +95,6 @@ class Published(PublishedPieces):
         tokenizer._restore({"tokenizer": tree, "pieces": names, "published": order} | own)
         return tokenizer
 
-    @property
-    def certain(self) -> int:
-        return self.vocab_size - self._openers if self._openers else 0
-
     def opening(self, source: str) -> list[int]:
         tag = self.tag_of(source) if self._openers else ""
         return [self.tags[f"<2{_names(tag)[-1]}>"]] if tag else self._opening
@@ -122,6 +118,7 @@ class Published(PublishedPieces):
         self._first: int | None = vocabulary.get("first")
         self._opening: list[int] = vocabulary.get("opening", [])
         self._openers: int = vocabulary.get("openers", 0)
+        self.certain = len(pieces) - self._openers if self._openers else 0
         if "startless" in vocabulary:
             self.startless = vocabulary["startless"]
             self.text_ends, self.line_end = (BOS, EOS), SPECIALS[EOS]

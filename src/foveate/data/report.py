@@ -378,11 +378,8 @@ def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
     known = dict(identifier().rank("a"))
     codes = [[c for c in re.split(r"[._-]", Path(f).name.lower()) if c in known] for f in files]
     languages = codes[0] if len(files) == 1 else [code for own in codes for code in own[-1:]]
-    return (
-        (languages[0], languages[1])
-        if len(languages) == 2 and languages[0] != languages[1]
-        else None
-    )
+    differ = len(languages) == 2 and languages[0] != languages[1]
+    return (languages[0], languages[1]) if differ else None
 
 
 def _swapped_sides(

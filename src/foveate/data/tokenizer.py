@@ -68,21 +68,13 @@ class Tokenizer(Configurable, ABC):
         """Number of ids, including the four special ones."""
         return len(self.pieces)
 
-    @property
-    def noisy(self) -> bool:
-        """True if training sees another split of a text in each epoch (`encode_noisy`)."""
-        return False
-
+    noisy = False  # whether training sees another split of a text in each epoch (`encode_noisy`)
     text_ends = EOS, PAD
     """The ids around a text of a language model: by default it begins after the end of a line, and
     nothing ends it."""
     line_end = "⏎"  # the sign of `EOS` on an axis, which ends a line
     startless = False  # whether a text that is continued begins with its own first token
-
-    @property
-    def certain(self) -> int:
-        """The first id of those with which outputs must begin, such as a language; 0: none."""
-        return 0
+    certain = 0  # the first id of those with which outputs must begin, such as a language; 0: none
 
     def opening(self, source: str) -> list[int]:
         """Return the ids with which the targets of a source must begin."""
@@ -544,12 +536,9 @@ class BPE(Subword):
 
     def _use(self, wrapped: rust.Tokenizer) -> None:
         super()._use(wrapped)
+        self.noisy = self.config.dropout > 0
         self._merges: Merges = {}  # filled when splits are drawn
         self._chunks: dict[str, list[list[int]]] = {}
-
-    @property
-    def noisy(self) -> bool:
-        return self.config.dropout > 0
 
     def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
         pairs = zip([self._untagged(text) for text in self._ready(texts)], seeds, strict=True)

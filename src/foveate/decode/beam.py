@@ -57,13 +57,9 @@ class Beam(Search):
 
     config: Config
 
-    @property
-    def width(self) -> int:
-        return self.config.beam_size
-
-    @property
-    def stop(self) -> Ending:
-        return self.config.stop
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.width, self.stop = config.beam_size, config.stop
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         """Return the 2k best extensions of each group: log p, token, parent, (M, G, ≤ 2k) each."""
@@ -131,10 +127,9 @@ class DiverseBeam(Beam):
 
     config: Config
 
-    @property
-    def groups(self) -> int:
-        """G, the number of groups."""
-        return self.config.groups
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.groups = config.groups
 
     def find(self, steps: Constrained) -> Positions:
         outputs = yield from super().find(steps)

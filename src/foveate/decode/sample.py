@@ -94,9 +94,9 @@ class Sample(SingleSearch):
 
     config: Config
 
-    @property
-    def width(self) -> int:
-        return self.config.num_samples
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.width = self.groups = config.num_samples
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         """Return 1 / N for each of N draws: an output counts as often as it was drawn."""

@@ -209,6 +209,10 @@ class Search(Configurable):
             """
             return Search.Config.parse(widened(self.tree(), count), ("decode",))
 
+    width = 1  # hypotheses of a source that are decoded at a time
+    groups = 1  # that they are divided into; hypotheses of a group compete
+    stop: Ending = "count"  # when a group is full (`finish`)
+
     def __init__(self, config: Config) -> None:
         try:
             inspect.signature(self.find).bind(None)
@@ -218,21 +222,6 @@ class Search(Configurable):
                 "limits, start, end and numbers are attributes of the steps, such as steps.limits"
             ) from None
         self.config = config
-
-    @property
-    def width(self) -> int:
-        """The number of hypotheses of a source that are decoded at a time."""
-        return 1
-
-    @property
-    def stop(self) -> Ending:
-        """When a group of hypotheses is full (`finish`)."""
-        return "count"
-
-    @property
-    def groups(self) -> int:
-        """The number of groups that they are divided into; hypotheses of a group compete."""
-        return 1
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """Return the maximum length of the outputs of each source, by its own length."""
@@ -357,17 +346,16 @@ Draw = tuple[int, int]  # the number of a source and of its output
 
 
 class SingleSearch(Search, ABC):
-    """A search whose outputs do not compete: ``width`` for each source, one token at a time."""
+    """A search whose outputs do not compete: ``width`` for each source, one token at a time.
+
+    There are as many ``groups``.
+    """
 
     @abstractmethod
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
         """Return each output's next token; ``draws`` are the source and number of each output."""
-
-    @property
-    def groups(self) -> int:
-        return self.width
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         if len(following.logits) < beams.row.numel():  # the first token: a row for each source

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.beam import LexicalBeam
+from foveate.decode.beam import Beam, LexicalBeam
 from foveate.decode.constraints import Banned, Constraints, RequiredPhrases, Steps, byte_table
 from foveate.decode.engine import (
     ALL,
@@ -121,6 +121,7 @@ def built(request: SearchRequest, tokenizer: Tokenizer) -> tuple[Search, Constra
     if any(request.required):
         phrases = phrases_of(request.required, search.config.kind, tokenizer)
         required = [RequiredPhrases(tuple(each), word_pieces(tokenizer)) for each in phrases]
+        assert isinstance(search, Beam)
         search = LexicalBeam(search.config)
     rules = [Banned(request.banned, tokenizer)] if request.banned else []
     table = byte_table(tokenizer)

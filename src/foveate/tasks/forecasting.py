@@ -33,7 +33,7 @@ from foveate.data.series import (
     read_table,
     starts,
 )
-from foveate.data.text import TextData
+from foveate.data.text import TextData, portions
 from foveate.decode.search import Search
 from foveate.errors import UserError
 from foveate.files import replace_file
@@ -450,8 +450,7 @@ class Forecasting(Task[SeriesBatch]):
     ) -> NDArray[np.float32]:
         """Return a model's forecasts of all windows, scaled: (M, H, C, Q)."""
         device, batches = next(model.parameters()).device, []
-        for first in range(0, len(windows), TOGETHER):
-            rows = range(first, min(first + TOGETHER, len(windows)))
+        for rows in portions(range(len(windows)), TOGETHER):
             part = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
             predicted = (
                 model.teach(part.values, part.calendar, part.target)[0][:, -windows.horizon :]

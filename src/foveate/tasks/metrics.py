@@ -504,10 +504,7 @@ class MinimumBayesRisk(Search):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.candidates: Search = config.candidates.build()
-
-    @property
-    def width(self) -> int:
-        return self.candidates.width
+        self.width = self.candidates.width
 
     def find(self, steps: Constrained) -> Positions:
         return self.candidates.find(steps)

@@ -19,6 +19,7 @@ from foveate.config import PACKAGED, Config, ConfigError, load_tree, parse_tree
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
+from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Followed
 from foveate.decode.watch import PartialHypothesis, Watch
@@ -119,7 +120,8 @@ def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watc
     most = 2 * len(model.steps)
     fields = {"beam_size": beam_size, "length_penalty": length_penalty, "max_ratio": 0.0}
     beam = Beam.Config.parse({**fields, "max_extra": most}).build()
-    followed = Followed(beam.positions(_TableSteps(model), [1], end, end))
+    batch = DecodingBatch([0], _TableSteps(model), [1])
+    followed = Followed(beam.positions(batch, end, end))
     for position in followed:
         watch.read(position)
     ((best, *_),) = followed.outputs

@@ -427,7 +427,7 @@ def heads(
                           scale=ColorScale(0.0, 19.0, " "),
                           cells=[[f"{x:.0f}" for x in row] for row in matrix])
                     for name, (matrix, columns) in matrices.items()],
-            across=3, title="n × d → n × h × d/h → h × n × d/h",
+            across=3, title="Each head takes d/h columns",
             caption="No number changes: each head takes d/h columns of the whole matrix.",
         )  # fmt: skip
     query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)

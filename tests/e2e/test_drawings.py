@@ -201,7 +201,7 @@ KEYS = {
     "lanes": (".fv-lanes", "ArrowLeft", ".fv-reading"),
     "lines": (".fv-chart", "ArrowLeft", ".fv-reading"),
     "bars": (".fv-chart", "ArrowRight", ".fv-reading"),
-    "sheet": (".fv-cells[role]", "ArrowRight", ".fv-reading"),
+    "sheet": (".fv-cells[role]", "ArrowLeft", ".fv-reading"),
 }
 
 

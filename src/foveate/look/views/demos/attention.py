@@ -420,7 +420,7 @@ def heads(
         whole = torch.arange(20.0).view(5, 4)
         split = whole.view(5, 2, 2).transpose(0, 1)
         matrices = {"n × d": (whole, range(4))}
-        matrices |= {f"{name}: n × d/h": (split[h], range(2 * h, 2 * h + 2))
+        matrices |= {f"{name}: d/h": (split[h], range(2 * h, 2 * h + 2))
                      for h, name in enumerate(halves)}  # fmt: skip
         return SheetGrid(
             sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)],

@@ -264,9 +264,8 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
     path, shares = principal(forth[0].numpy())
     distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
     close(np.linalg.norm(np.diff(path, axis=0), axis=-1), distances)
-    for curve, component in zip(view.curves, path.T, strict=False):
-        np.testing.assert_array_equal(curve.y, component)
-    assert view.labels == ["a", "b", "c", "d"] and f"{shares[0]:.0%}" in view.caption
+    np.testing.assert_array_equal(np.stack([view.x, view.curves[0].y], axis=1), path[:, :2])
+    assert view.labels == ["a", "b", "c", "d"] and f"{shares[0]:.0%}" in view.across
     with pytest.raises(ValueError, match="3 words for 4 states"):
         states(forth[0].numpy(), ["a", "b", "c"])
 

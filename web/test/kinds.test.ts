@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { listed } from "../src/core/attention";
 import { everyWord } from "../src/core/cells";
-import { boxed, columnsOf, pathTo, textOf } from "../src/core/lanes";
+import { boxed, columnsOf, greedyOf, pathTo, textOf } from "../src/core/lanes";
 import { opacities, tinted } from "../src/core/picture";
 import { fileName } from "../src/core/save";
 import { compared } from "../src/core/table";
@@ -83,4 +83,10 @@ test("variables are single letters, in an index up to two; an article is none", 
 test("words beside low cells are smaller, and left out only where they could not be read", () => {
   expect([30, 14, 12, 10].map(everyWord)).toEqual([1, 1, 1, 1]);
   expect(everyWord(4)).toBe(3); // the others have a dot
+});
+
+test("greedy search takes the most probable token at each step, as far as the beam has it", () => {
+  const node = (id: number, parent: number | null, logP: number) => ({ id, parent, text: "", logP, score: logP, state: "live" as const });
+  const steps = [[node(0, null, -1), node(1, null, -2)], [node(2, 1, -2.1), node(3, 0, -2.5), node(4, 0, -3)], [node(5, 2, -2.2)]];
+  expect([...greedyOf(steps)]).toEqual([0, 3]);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { along, endsOf } from "../src/core/axes";
 import { brief, decimalsOf, halves } from "../src/core/bars";
-import { besidePoints, looksOf, nearest, pathOf, pointed } from "../src/core/lines";
+import { apart, besidePoints, looksOf, nearest, pathOf, pointed } from "../src/core/lines";
 
 const same = (value: number) => value;
 
@@ -42,6 +42,16 @@ test("axes hold what they are given, a log axis only what is above 0", () => {
   expect(along(log, 0, 100)(1)).toBeCloseTo(50);
   expect(endsOf([], false, 0)).toMatchObject({ least: 0, most: 1 });
   expect(endsOf([5], false).least).toBeLessThan(5);
+});
+
+test("names beside lines stand near their ends, none on another", () => {
+  const heights = [17, 17, 32], middles = apart([100, 102, 103], heights, 0, 200);
+  const order = [0, 1, 2].sort((a, b) => middles[a]! - middles[b]!);
+  expect(order).toEqual([0, 1, 2]);
+  for (const [k, next] of [[0, 1], [1, 2]] as const) expect(middles[next]! - middles[k]!).toBeGreaterThanOrEqual((heights[k]! + heights[next]!) / 2 - 1e-9);
+  expect(apart([20, 150], [17, 17], 0, 200)).toEqual([20, 150]);
+  const low = apart([199, 199], [17, 17], 0, 200);
+  expect(Math.max(...low) + 8.5).toBeLessThanOrEqual(200);
 });
 
 test("names of points stand in the frame, none on another", () => {

@@ -1,9 +1,21 @@
 import { expect, test } from "vitest";
-import { clipped, figure, logTicks, sameWords, tick, ticks, unbroken } from "../src/core/text";
+import { clipped, figure, logTicks, marked, sameWords, tick, ticks, unbroken } from "../src/core/text";
 
 test("figures have about four digits that count", () => {
   expect([0, 1234567, 0.123456, -2.5, 1e-6, 12345.67, NaN, null, Infinity].map(figure)).toEqual(
     ["0", "1,234,567", "0.1235", "−2.5", "1.00 e−6", "12,345.7", "–", "–", "∞"]);
+});
+
+test("marks of one axis are of one kind", () => {
+  expect(marked([0, 5000, 10_000, 20_000])).toEqual(["0", "5k", "10k", "20k"]);
+  expect(marked([1e8, 1e9, 1e10])).toEqual(["10⁸", "10⁹", "10¹⁰"]);
+  expect(marked([0, 2.5e8, 1e9])).toEqual(["0", "0.25·10⁹", "1·10⁹"]);
+  expect(marked([1, 10, 1000])).toEqual(["1", "10", "1000"]);
+  expect(marked([-0.5, 0, 0.5])).toEqual(["−0.5", "0", "0.5"]);
+  for (const most of [3, 70, 900, 12_000, 5e6, 7e9]) {
+    const units = new Set(marked(ticks(0, most)).filter((text) => text !== "0").map((text) => text.replace(/^[\d.]+/, "")));
+    expect(units.size).toBe(1);
+  }
 });
 
 test("marks of an axis are round and within it", () => {

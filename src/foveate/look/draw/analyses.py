@@ -73,24 +73,19 @@ def principal(states: Floats) -> tuple[Figures, Figures]:
     return path * np.where(signs == 0, 1, signs), squares / max(squares.sum(), 1e-12)
 
 
-SHOWN = 3  # components
-
-
 def states(hidden: Floats, words: Sequence[str], title: str = "") -> LinesDrawing:
-    """Draw the principal components of states (T, H) over the words that were read.
+    """Draw the path of states (T, H), word by word, in the plane of two principal components.
 
     Raises `UserError` for fewer than two steps, or unless there is one word for each.
     """
     if len(hidden) != len(words) or len(words) < 2:
         raise UserError(f"{len(words)} words for {len(hidden)} states; a path needs two or more")
-    path, shares = principal(hidden)
-    percent = ", ".join(f"{share:.0%}" for share in shares[:SHOWN])
-    count = min(SHOWN, path.shape[1])
+    path, shares = (np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)])
+                    for values in principal(hidden))  # fmt: skip
+    across, up = (f"component {k + 1}, {shares[k]:.0%} of the variance" for k in (0, 1))
     return LinesDrawing(
-        title=title, x=np.arange(len(path), dtype=float), across="read", up="coordinate",
-        curves=[Curve(name=f"component {k + 1}", y=path[:, k]) for k in range(count)],
-        labels=list(words),
-        caption=f"principal components of the hidden state; shares of variance: {percent}",
+        title=title, x=path[:, 0], curves=[Curve(name="state", y=path[:, 1])], across=across, up=up,
+        labels=list(words), named=True, caption="principal components of the hidden state",
     )  # fmt: skip
 
 

@@ -186,7 +186,7 @@ VIEWS = ViewEntry.table(
     ("lens", "inside", "What the model would predict after each layer."),
     ("permutation", "inside", "Whether the order of the input matters."),
     ("without", "maps", "Answer and map without word order, positions or scaling."),
-    ("states", "inside", "Hidden states over time, by principal component."),
+    ("states", "inside", "The path of hidden states over time."),
     ("surface", "inside", "The loss around the weights, over two directions."),
     ("gates", "inside", "The gates of a recurrent network over time."),
     ("gradients", "inside", "How far back language models can learn."),

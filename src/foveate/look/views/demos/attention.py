@@ -355,14 +355,14 @@ def heads(
         whole = torch.arange(20.0).view(5, 4)
         split = whole.view(5, 2, 2).transpose(0, 1)
         matrices = {"n × d": (whole, range(4))}
-        matrices |= {f"{name}: n × d/h": (split[h], range(2 * h, 2 * h + 2))
+        matrices |= {f"{name}: d/h": (split[h], range(2 * h, 2 * h + 2))
                      for h, name in enumerate(halves)}  # fmt: skip
         return SheetGrid(
             sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)],
                           scale=ColorScale(0.0, 19.0, " "),
                           cells=[[f"{x:.0f}" for x in row] for row in matrix])
                     for name, (matrix, columns) in matrices.items()],
-            across=3, title="n × d → n × h × d/h → h × n × d/h",
+            across=3, title="Each head takes d/h columns",
             caption="No number changes: each head takes d/h columns of the whole matrix.",
         )  # fmt: skip
     query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)

@@ -382,7 +382,7 @@ def bag(
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
     apart = sheet("Does the vector of the text change?", np.stack(moved, axis=1),
                   [" ".join(words) for words in shown], [*configs],
-                  across="distance to the vector of the first text",
+                  across="distance to the first",
                   scale=ColorScale(0.0, label=" "), written=True)  # fmt: skip
     listed = (f"{n}: {' '.join(words)}" for n, words in enumerate(documents, start=1))
     return SheetGrid(

@@ -346,8 +346,12 @@ def rnn(
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
     if head is not None:
         rows["y_t"] = (head * outputs).flatten().tolist()
-        texts["y_t"] = ["y_t", f"linear head: {head:g} o_t"]
+        texts["y_t"] = ["y_t"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
+    if head is not None:
+        under = max(node.box[1] + node.box[3] for node in made.nodes if node.name.endswith(" y_t"))
+        box = (ASIDE, under + 18, WIDE - ASIDE - 4, 34)
+        made.node("head", f"linear head: × {head:g}", box, hue=5, level=0.25)
     caption = (
         "The same weights at every step. A state depends on all inputs so far: each reaches later "
         "steps through U h_{t−1}, and counts less each time." if any(u) else "No arrow from state "

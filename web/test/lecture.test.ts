@@ -124,6 +124,7 @@ describe("the windows of a lecture", () => {
     const slides = projected(), presenter = presenting();
     await vi.waitFor(() => expect(presenter.found).toEqual(["seen"]));
     slides.window.leave();
+    slides.window.tell();
     slides.window.close();
     await vi.waitFor(() => expect(presenter.found).toEqual(["seen", "silent"]), { timeout: 2 * PATIENCE });
   });

@@ -40,6 +40,8 @@ class Talk {
 
 /** The window of the slides: it does what the presenter's says, and tells where it is. */
 export class Projector extends Talk {
+  private isGone = false;
+
   constructor(private readonly where: () => Where, go: (by: number) => void, presented: (isPresented: boolean) => void, point: (at: Point | undefined) => void) {
     super((message) => {
       if (message.kind === "at" || message.kind === "gone") return;
@@ -54,10 +56,12 @@ export class Projector extends Talk {
   }
 
   tell(): void {
-    this.say({ kind: "at", ...this.where() });
+    if (!this.isGone) this.say({ kind: "at", ...this.where() });
   }
 
+  /** Say that the window closes; what its end still calls, as being hidden, is not told. */
   leave(): void {
+    this.isGone = true;
     this.say({ kind: "gone" });
   }
 }

@@ -178,18 +178,16 @@ class NormalizedPieces(PublishedPieces):
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
         return super()._encode_ids([self._charsmap.normal(text)[0] for text in texts])
 
+    def _restore(self, vocabulary: Any) -> None:
+        super()._restore(vocabulary)
+        self._charsmap = Charsmap(b64decode(vocabulary["charsmap"]))
+
 
 class JoinedPieces(NormalizedPieces, Published):
     """The pieces of a published SentencePiece model that joins neighbours, as BPE (M2M100)."""
 
     class Config(Published.Config, kind="sentencepiece_bpe"):
         """Nothing to choose: everything comes with the model."""
-
-    config: Config
-
-    def _restore(self, vocabulary: Any) -> None:
-        super()._restore(vocabulary)
-        self._charsmap = Charsmap(b64decode(vocabulary["charsmap"]))
 
 
 class SentencePiece(NormalizedPieces):
@@ -237,7 +235,6 @@ class SentencePiece(NormalizedPieces):
         unknown = [kind for _, _, kind in model].index(UNKNOWN)
         self._rust = rust.Tokenizer(models.Unigram(listed, unk_id=unknown, byte_fallback=False))
         self._rust.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "never")
-        self._charsmap = Charsmap(b64decode(vocabulary["charsmap"]))
 
 
 _SPACES = re.compile(rf"^ |[ {SPACE}]$|  ")

@@ -1,6 +1,6 @@
 // Attention to one example at steps of a training: played, stepped through, or followed while it grows.
 import { attention } from "./attention";
-import { h, s, tallOf } from "./dom";
+import { h, s } from "./dom";
 import type { Draw, Drawn } from "./stage";
 import type { AttentionDrawing, FilmDrawing } from "./types";
 

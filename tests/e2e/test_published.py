@@ -105,7 +105,7 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     cells.focus()
     cells.press(".")  # another head, whose stages are shown then
     cells.press(".")
-    walk.get_by_text("head 1").wait_for()
+    walk.locator(".fv-title", has_text="head 1").wait_for()
     drawing = page.evaluate(
         "look => foveate.look('transformer_pre', look)",
         {

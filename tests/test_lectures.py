@@ -24,11 +24,11 @@ from fastapi.testclient import TestClient
 
 import lectures as lecture_pages
 from foveate.errors import UserError
-from foveate.look.draw.charts import LinesDrawing
+from foveate.look.draw.texts import TableDrawing
 from foveate.look.views import VIEWS
 from foveate.look.views.demos import DEMOS, DemoEntry
 from foveate.look.views.options import Question
-from foveate.look.views.series import horizon
+from foveate.look.views.series import exposure
 from foveate.look.views.text import forced
 from foveate.serve.common import RequestError
 from foveate.studio.answers import unknown_words
@@ -115,15 +115,14 @@ def asked(any_run: None, monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
         calls.append((name, runs, dict(question)))
         return Drawings(drawings=[], milliseconds=0)
 
-    def demo(name: str, options: dict[str, Any]) -> Drawings:
+    def demo(name: str, options: dict[str, Any]) -> TableDrawing:
         calls.append((name, [], dict(DEMOS[name].options.parse(options))))
-        return Drawings(drawings=[], milliseconds=0)
+        return TableDrawing(columns=[], rows=[])
 
     monkeypatch.setattr(looking, "_draw_view", view_of_command)
     monkeypatch.setattr(looking, "_write", lambda *_: None)
     monkeypatch.setattr(DemoEntry, "draw", lambda entry, options: demo(entry.name, options))
     monkeypatch.setattr(StudioState, "view", lambda _, *asked: view(*asked))
-    monkeypatch.setattr(StudioState, "demo", lambda _, *asked: demo(*asked))
     return calls
 
 
@@ -368,12 +367,12 @@ def test_the_language_model_begins_sentences_as_its_texts_do() -> None:
 
 def test_a_forecast_that_reads_itself_moves_away_from_the_truth() -> None:
     command = next(s.command for lecture in lectures().lectures for s in lecture.steps
-                   if "look horizon" in s.command)  # fmt: skip
+                   if "look exposure runs/passengers" in s.command)  # fmt: skip
     _, runs, question = parsed(command)
-    drawn = horizon([load(f"packaged/{name}") for name in runs], dict(question)["split"])
-    assert isinstance(drawn, LinesDrawing) and drawn.log == "y"
-    curves = drawn.arrays()
-    assert (curves["forecast"][1:] > curves["teacher forced"][1:]).all()
+    drawn = exposure([load(f"packaged/{name}") for name in runs], dict(question)["split"])
+    [panel] = drawn.panels
+    curves = panel.arrays()
+    assert (curves["its own forecast"][1:] > curves["given the reference"][1:]).all()
 
 
 def test_words_that_a_model_never_saw_are_named(installed: TestClient) -> None:

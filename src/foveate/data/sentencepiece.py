@@ -20,6 +20,7 @@ import numpy as np
 import tokenizers as rust
 from tokenizers import models, pre_tokenizers
 
+from foveate.config import Tree
 from foveate.data.published import SPACE, Published, PublishedPieces
 from foveate.data.tokenizer import UNK, Encoded, Tokenizer, bounded
 from foveate.errors import UserError
@@ -178,9 +179,9 @@ class NormalizedPieces(PublishedPieces):
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
         return super()._encode_ids([self._charsmap.normal(text)[0] for text in texts])
 
-    def _restore(self, vocabulary: Any) -> None:
+    def _restore(self, vocabulary: Tree) -> None:
         super()._restore(vocabulary)
-        self._charsmap = Charsmap(b64decode(vocabulary["charsmap"]))
+        self._charsmap = Charsmap(b64decode(str(vocabulary["charsmap"])))
 
 
 class JoinedPieces(NormalizedPieces, Published):

@@ -139,9 +139,7 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
         replacing = layers[-1].register_forward_hook(partial(lambda stream, *call: stream, stream))
         with replacing, calls_of(output) as calls:
             scores = forced.run()
-        logits = calls[-1].output[forced.row]
-        rows = logits.reshape(-1, logits.shape[-1])
-        rows = rows[forced.first : forced.first + len(forced.produced)].float().softmax(dim=-1)
+        rows = forced.scored(calls[-1].output).softmax(dim=-1)
         best = rows.max(dim=-1)
         tokens.append([names(i) for i in best.indices.tolist()])
         p.append(best.values.double().cpu().numpy())

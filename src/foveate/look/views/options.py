@@ -43,6 +43,11 @@ Drop = Annotated[
         strict=False, description="order (shuffle the words), positions or scaling (÷ √K); repeat"
     ),
 ]
+Method = Annotated[
+    Literal["attention", "gradient", "integrated", "occlusion", "values"],
+    Field(description="attention (× gradient), gradient (× input), integrated (gradients), …"),
+]
+Foil = Annotated[str | None, Field(description="why the output and not this word, or label")]
 GoldFile = Annotated[
     Path | None, Field(description="gold alignment of the split, lines such as 1-1 2p3")
 ]
@@ -77,6 +82,8 @@ class Question(Config):
     silence: Silent = ()
     across: Across = "step"
     drop: Drop = ("order",)
+    method: Method = "attention"
+    foil: Foil = None
     gold: GoldFile = None
     source: Sources = None
     reference: ReferenceFile = None

@@ -16,9 +16,11 @@ from foveate.look.hooks import ForcedPass, calls_of
 from foveate.look.relevance import (
     METHODS,
     Embedded,
+    area,
     by_occlusion,
     by_values,
     contrasted,
+    faithfulness,
     incompleteness,
     relevance,
     zeroed,
@@ -231,3 +233,26 @@ def test_silent_heads_have_no_part(runs: Trained) -> None:
     with edit(runs["transformer"].model, {"cross_attention": silence()}):
         rows = by_occlusion(forced)
     assert not rows["encoder"].any() and rows["decoder"].any()
+
+
+@pytest.mark.parametrize("name", ["transformer", "classifier"])
+def test_words_are_deleted_in_the_order_of_their_relevance(runs: Trained, name: str) -> None:
+    forced = forced_of(runs[name], name)
+    curves = faithfulness(forced)
+    embedded = Embedded.of(forced)
+    words = embedded.words("encoder")
+    order = [words[n] for n in by_occlusion(forced)["encoder"].sum(axis=0)[words].argsort()[::-1]]
+    for count, value in enumerate(curves["occlusion"]):
+        assert value == pytest.approx(embedded.deleted("encoder", order[:count]).mean(), abs=1e-6)
+    assert all(len(curve) == len(words) + 1 for curve in curves.values())
+    for curve in curves.values():  # all begin and end alike
+        ends = [curves["occlusion"][0], curves["occlusion"][-1]]
+        assert curve[[0, -1]].tolist() == pytest.approx(ends, abs=1e-5)
+    assert area(curves, "occlusion") > 0
+    drawn: Any = find("faithfulness").draw([runs[name]], QUESTIONS[name])
+    assert len(drawn.curves) == len(METHODS) + 1
+
+
+def test_methods_that_a_model_lacks_are_left_out(runs: Trained) -> None:
+    drawn: Any = find("faithfulness").draw([runs["rnn"]], QUESTIONS["rnn"])
+    assert "its model lacks what values read" in drawn.caption

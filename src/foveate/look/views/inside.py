@@ -17,18 +17,21 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, StatesDrawing
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.draw.sheets import LensDrawing, SheetGrid
+from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
+from foveate.look.patching import Answers, restored, streams
 from foveate.look.records import block_of, suffixes
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
 from foveate.look.views.options import (
     Block,
+    Foil,
     Head,
     Image,
+    Instead,
     Layer,
     Query,
     Steps,
@@ -40,6 +43,7 @@ from foveate.look.views.options import (
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
+from foveate.tasks.abilities import Scores
 from foveate.tasks.language import Language
 
 LONGEST = 1000  # tokens of a text whose gradients are drawn
@@ -59,6 +63,43 @@ def ablation(
 def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
     """Draw the top token after each layer."""
     return analyses.lens(ready(run, text, target, image), run.path.name)
+
+
+@view(needs.gives_probabilities, needs.stemmed, needs.reads_words)
+def patching(
+    run: Run, text: Text = None, instead: Instead = None, target: Target = None, foil: Foil = None
+) -> SheetDrawing:
+    """Draw how much of the answer to another text each of its states brings into the run on this.
+
+    The answers are the model's own to both texts, or ``target`` and ``foil``. Raises `ConfigError`
+    without the other text, and for a language model without both answers.
+    """
+    if instead is None:
+        raise ConfigError("give --instead, a text with as many tokens and another answer")
+    text = text_of(run, text)
+    first, second = _answer(run, text, target), _answer(run, instead, foil)
+    ours, theirs = (
+        Answers(*(ready(run, each, answer, None) for answer in (first, second)))
+        for each in (text, instead)
+    )
+    pairs = zip(ours.read(), theirs.read(), strict=False)
+    return sheet(
+        f"{run.path.name}: {first} → {second}", restored(ours, theirs),
+        [stream.name for stream in streams(run.model)],
+        [a if a == b else f"{a} → {b}" for a, b in pairs], "state of", "at", written=True,
+        scale=ColorScale(label=f"0: log p as after {text!r}; 1: as after {instead!r}"),
+    )  # fmt: skip
+
+
+def _answer(run: Run, text: str, answer: str | None) -> str:
+    """Return the answer, else the model's to a text."""
+    if answer is not None:
+        return answer
+    if isinstance(run.task, Language):
+        raise ConfigError("a language model needs both answers: give --target and --not")
+    if isinstance(run.task, Scores):
+        return str(run.translate([text])[0])
+    return ready(run, text, None, None).produced[0]
 
 
 @view(needs.explains, needs.stemmed)

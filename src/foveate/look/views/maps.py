@@ -19,7 +19,7 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.engine.answers import Picture
 from foveate.engine.links import read_links
-from foveate.look.draw.charts import BarsDrawing, bar_chart
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
 from foveate.look.draw.parts import visible
@@ -155,6 +155,23 @@ def relevance(
     ]
     title = f"{record.title}: {forced.score_name}"
     return SheetGrid(sheets=alike(sheets), title=title, caption=record.notes[-1])
+
+
+@view(needs.gives_probabilities)
+def faithfulness(
+    run: Run, text: Text = None, target: Target = None, image: Image = None
+) -> LinesDrawing:
+    """Draw the log p of the answer without its most relevant words, by each method of relevance."""
+    curves = relevances.faithfulness(ready(run, text, target, image))
+    left_out = [name for name in relevances.METHODS if name not in curves]
+    caption = "in brackets: the area between the curve and that of random orders, per deleted word"
+    caption += f"; its model lacks what {', '.join(left_out)} read" * bool(left_out)
+    named = {f"{name} ({relevances.area(curves, name):.2f})": each for name, each in curves.items()}
+    return line_chart(
+        range(len(next(iter(named.values())))), named,
+        "words deleted, the most relevant first", "mean log p of the answer", run.path.name,
+        caption=caption,
+    )  # fmt: skip
 
 
 def _of_record(

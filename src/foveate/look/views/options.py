@@ -48,6 +48,7 @@ Method = Annotated[
     Field(description="attention (× gradient), gradient (× input), integrated (gradients), …"),
 ]
 Foil = Annotated[str | None, Field(description="why the output and not this word, or label")]
+Instead = Annotated[str | None, Field(description="text with as many tokens, patched in")]
 GoldFile = Annotated[
     Path | None, Field(description="gold alignment of the split, lines such as 1-1 2p3")
 ]
@@ -84,6 +85,7 @@ class Question(Config):
     drop: Drop = ("order",)
     method: Method = "attention"
     foil: Foil = None
+    instead: Instead = None
     gold: GoldFile = None
     source: Sources = None
     reference: ReferenceFile = None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.look.patching import Answers, restored, streams
+from foveate.look.patching import Answers, margin, restored, shared, streams
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -69,8 +69,10 @@ def pair(kind: str) -> tuple[Answers, Answers]:
 
     def answers(text: Tensor) -> Answers:
         if writes:
-            return Answers(*(language(model, torch.cat((text, a))) for a in (FIRST, SECOND)))
-        return Answers(*(translating(model, text, a) for a in (FIRST, SECOND)))
+            first, second = (language(model, torch.cat((text, a))) for a in (FIRST, SECOND))
+        else:
+            first, second = (translating(model, text, a) for a in (FIRST, SECOND))
+        return first, second
 
     return answers(A), answers(B)
 
@@ -78,42 +80,42 @@ def pair(kind: str) -> tuple[Answers, Answers]:
 @pytest.mark.parametrize("kind", MODELS)
 def test_all_positions_of_the_input_give_exactly_the_other_answer(kind: str) -> None:
     ours, theirs = pair(kind)
-    assert len(ours.read()) == 4  # three words and the start, or the end
-    for stream in streams(ours.first.model)[: 3 if kind == "transformer" else 1]:
-        calls = stream.recorded(theirs.second)
-        assert ours.margin(partial(stream.patched, calls, range(4))) == theirs.margin()
-    assert ours.margin() != theirs.margin()
+    assert len(shared(ours)) == 4  # three words and the start, or the end
+    for stream in streams(ours[0].model)[: 3 if kind == "transformer" else 1]:
+        calls = stream.recorded(theirs[1])
+        assert margin(ours, partial(stream.patched, calls, range(4))) == margin(theirs)
+    assert margin(ours) != margin(theirs)
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_its_own_states_change_nothing(kind: str) -> None:
     ours, _ = pair(kind)
-    before = ours.margin()
-    for stream in streams(ours.first.model):
-        calls = stream.recorded(ours.first)
+    before = margin(ours)
+    for stream in streams(ours[0].model):
+        calls = stream.recorded(ours[0])
         for place in range(4):
-            margin = ours.margin(partial(stream.patched, calls, [place]))
-            assert margin == near(before, terms=MODEL)
+            moved = margin(ours, partial(stream.patched, calls, [place]))
+            assert moved == near(before, terms=MODEL)
 
 
 @pytest.mark.parametrize("kind", ["transformer", "language"])
 def test_it_is_what_a_hook_by_hand_gives(kind: str) -> None:
     ours, theirs = pair(kind)
-    model: Any = ours.first.model
+    model: Any = ours[0].model
     layer = (model.encoder if kind == "transformer" else model.decoder).layers[0]
     seen: list[Tensor] = []
     with torch.inference_mode(), layer.register_forward_hook(lambda *c: seen.append(c[-1])):
-        theirs.first.run()
+        theirs[0].run()
 
     def put(module: Any, args: Any, output: Tensor) -> Tensor:
         return torch.cat((output[:, :2], seen[0][:, 2:3], output[:, 3:]), dim=1)
 
-    low, high = ours.margin(), theirs.margin()
+    low, high = margin(ours), margin(theirs)
     with layer.register_forward_hook(put):
-        margin = ours.margin()
+        moved = margin(ours)
     whole = restored(ours, theirs)
     assert whole.shape == (3, 4)
-    assert whole[1, 2] == pytest.approx((margin - low) / (high - low), abs=1e-6)
+    assert whole[1, 2] == pytest.approx((moved - low) / (high - low), abs=1e-6)
     same = 1 if kind == "transformer" else 2  # of the word that both texts have
     assert whole[0, same] == pytest.approx(0, abs=1e-6)
 
@@ -122,23 +124,23 @@ def by_hand(ours: Answers, theirs: Answers, cell: Any, step: int) -> float:
     """The margin where a step of a cell of four steps returns the other text's state."""
     states: list[Any] = []
     with torch.inference_mode(), cell.register_forward_hook(lambda *c: states.append(c[-1])):
-        theirs.first.run()
+        theirs[0].run()
     own, calls = cell.forward, count()
     cell.forward = lambda *args: states[step] if next(calls) % 4 == step else own(*args)
     with probed(cell, lambda *stage: None):
-        margin = ours.margin()
+        moved = margin(ours)
     del cell.forward
-    return margin
+    return moved
 
 
 def test_a_state_of_a_cell_is_what_later_steps_continue_from() -> None:
     ours, theirs = pair("recurrent")
-    whole, low, high = restored(ours, theirs), ours.margin(), theirs.margin()
-    own = streams(ours.first.model)
+    whole, low, high = restored(ours, theirs), margin(ours), margin(theirs)
+    own = streams(ours[0].model)
     assert [s.name for s in own] == ["input", "encoder cell 0", "encoder cell 0, backwards"]
     for row, position, step in ((1, 0, 0), (1, 2, 2), (2, 0, 3), (2, 2, 1)):
-        margin = by_hand(ours, theirs, own[row].module, step)
-        assert whole[row, position] == pytest.approx((margin - low) / (high - low), abs=1e-5)
+        moved = by_hand(ours, theirs, own[row].module, step)
+        assert whole[row, position] == pytest.approx((moved - low) / (high - low), abs=1e-5)
         assert abs(whole[row, position]) > 1e-3
 
 

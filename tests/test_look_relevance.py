@@ -22,8 +22,8 @@ from foveate.look.relevance import (
     contrasted,
     faithfulness,
     incompleteness,
+    mixing_of,
     relevance,
-    zeroed,
 )
 from foveate.look.views import find
 from foveate.look.views.options import Question
@@ -143,7 +143,7 @@ def test_value_zeroing_sets_one_value_of_one_layer_to_zero() -> None:
     model = language_model(num_layers=2)
     text = torch.tensor([4, 5, 6])
     forced = language(model, text)
-    mixing = zeroed(forced)
+    mixing = mixing_of(forced)
     read = torch.tensor([[BOS, 4, 5, 6]])
     for number, layer in enumerate(model.decoder.layers):  # type: ignore[arg-type,union-attr]
         with torch.no_grad(), calls_of(layer) as calls:

@@ -4,7 +4,7 @@ Activation patching, or causal tracing (Vig et al., 2020; Meng et al., 2022).
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, takewhile
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.hooks import Call, ForcedPass, calls_of
-from foveate.look.perturbations import side_of
+from foveate.look.perturbations import layers_of, stems_of
 from foveate.look.stages import backwards, called
 from foveate.nn.context import probed
 from foveate.nn.recurrent import Cell
@@ -64,9 +64,7 @@ class Stream:
 @contextmanager
 def stepwise(module: nn.Module) -> Iterator[None]:
     """Make a cell run step by step, not by a kernel."""
-    with ExitStack() as stack:
-        if isinstance(module, Cell):
-            stack.enter_context(probed(module, lambda *stage: None))
+    with probed(module, lambda *stage: None) if isinstance(module, Cell) else nullcontext():
         yield
 
 
@@ -76,39 +74,34 @@ def streams(model: nn.Module) -> list[Stream]:
     They are the input of the first layer, then the output of each layer, or the state of each cell.
     Raises ``ConfigError`` for a model without such a side.
     """
-    name = side_of(model)
-    if not name:
-        raise ConfigError("this model has no states at positions that could be exchanged")
-    side = model.get_submodule(name)
-    layers = dict(side.named_children()).get("layers", nn.ModuleList())
-    cells = {n: m for n, m in side.named_modules(prefix=name) if isinstance(m, Cell)}
-    return [
-        Stream("input", side.get_submodule("stem")),
-        *(Stream(f"layer {n}", layer) for n, layer in enumerate(layers.children())),
-        *(Stream(called(n), cell, backwards(n)) for n, cell in cells.items()),
-    ]
+    for name, stem in stems_of(model).items():
+        side = dict(model.named_children()).get(name, model)
+        cells = [(n, m) for n, m in side.named_modules(prefix=name) if isinstance(m, Cell)]
+        layers = None if cells else layers_of(side)
+        return [
+            Stream("input", stem),
+            *(Stream(f"layer {n}", layer) for n, layer in enumerate(layers or ())),
+            *(Stream(called(n), cell, backwards(n)) for n, cell in cells),
+        ]
+    raise ConfigError("this model has no states at positions that could be exchanged")
 
 
-@dataclass(frozen=True)
-class Answers:
-    """One text with two answers: A and B, which a model weighs against each other."""
+Answers = tuple[ForcedPass, ForcedPass]  # one text with the answers A and B
 
-    first: ForcedPass
-    second: ForcedPass
 
-    def margin(self, patch: Callable[[], AbstractContextManager[None]] = nullcontext) -> float:
-        """Return log p(A) − log p(B), each run within a patch."""
-        log_p = []
-        for forced in (self.first, self.second):
-            with patch():
-                log_p.append(forced.scores().sum())
-        return float(log_p[0] - log_p[1])
+def margin(of: Answers, patch: Callable[[], AbstractContextManager[None]] = nullcontext) -> float:
+    """Return log p(A) − log p(B) after a text, each run within a patch."""
+    log_p = []
+    for forced in of:
+        with patch():
+            log_p.append(forced.scores().sum())
+    return float(log_p[0] - log_p[1])
 
-    def read(self) -> list[str]:
-        """Return what the model reads of the text itself, before the answers differ."""
-        side = next(iter(self.first.read))
-        pairs = zip(self.first.read[side], self.second.read[side], strict=False)
-        return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+
+def shared(of: Answers) -> list[str]:
+    """Return what the model reads of the text itself, before the answers differ."""
+    first, second = (next(iter(forced.read.values())) for forced in of)
+    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second))]
 
 
 def restored(ours: Answers, theirs: Answers) -> Figures:
@@ -117,8 +110,8 @@ def restored(ours: Answers, theirs: Answers) -> Figures:
     (m(patched) − m(A)) / (m(B) − m(A)), with the margin m = log p(A) − log p(B): 0 is the answer as
     on A, 1 as on B. Raises ``ConfigError`` for texts of different lengths, or with equal margins.
     """
-    low, high = ours.margin(), theirs.margin()
-    lengths = len(ours.read()), len(theirs.read())
+    low, high = margin(ours), margin(theirs)
+    lengths = len(shared(ours)), len(shared(theirs))
     if lengths[0] != lengths[1]:
         raise ConfigError(
             f"the model reads {lengths[0]} tokens of one text and {lengths[1]} of the other: "
@@ -127,10 +120,8 @@ def restored(ours: Answers, theirs: Answers) -> Figures:
     if low == high:
         raise ConfigError("both texts give the answers the same log p: there is nothing to restore")
     rows = []
-    for stream in streams(ours.first.model):
-        calls, row = stream.recorded(theirs.second), []
-        for position in range(lengths[0]):
-            margin = ours.margin(partial(stream.patched, calls, [position]))
-            row.append((margin - low) / (high - low))
-        rows.append(row)
+    for stream in streams(ours[0].model):
+        calls = stream.recorded(theirs[1])
+        patches = (partial(stream.patched, calls, [at]) for at in range(lengths[0]))
+        rows.append([(margin(ours, patch) - low) / (high - low) for patch in patches])
     return np.array(rows)

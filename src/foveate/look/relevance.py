@@ -1,6 +1,6 @@
 """Why this word: what each input adds to the score of each output, by five methods."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from foveate.config import ConfigError
-from foveate.look.edits import Change, PositionOf, edit
+from foveate.look.edits import Change, edit
 from foveate.look.flow import rolled
-from foveate.look.hooks import ForcedPass, calls_of, hook_points, tapped, tensors_in
-from foveate.look.records import AttentionRecord
+from foveate.look.foreign import ForeignAttention
+from foveate.look.hooks import ForcedPass, HookPoint, calls_of, hook_points, tapped, tensors_in
+from foveate.look.perturbations import output_of, stems_of
+from foveate.look.records import AttentionRecord, block_of
 
 Figures = NDArray[np.float64]
 Rows = dict[str, Figures]  # by side: (N, S), what each of S inputs adds to each of N scores
@@ -108,10 +110,7 @@ def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
             "this model has no attention, so relevance cannot be computed by it: choose another "
             "method, such as integrated"
         )
-    for score in scores:
-        gradients = torch.autograd.grad(
-            score, calls, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
+    for gradients in derivatives(scores, calls):
         parts: dict[str, list[Tensor]] = {}
         for name, weights, gradient in zip(names, calls, gradients, strict=True):
             positive = (gradient * weights).detach()[forced.row].clamp(min=0)
@@ -120,6 +119,14 @@ def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
         for name in (name for name in attentions if name in parts):
             of.add(name, torch.cat(parts[name]).cpu().numpy())
         yield of
+
+
+def derivatives(scores: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the gradients of each score by every input."""
+    for score in scores:
+        yield torch.autograd.grad(
+            score, inputs, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
 
 
 def _evened(relevances: Figures) -> Figures:
@@ -147,10 +154,12 @@ class Embedded:
 
     @classmethod
     def of(cls, forced: ForcedPass) -> Self:
-        """Return the vectors of an example. Raises ``ConfigError`` for a model without a stem."""
-        stems = stems_of(forced)
+        """Return the vectors of an example. Raises ``ConfigError`` unless each stem runs once."""
+        stems = stems_of(forced.model)
         with torch.no_grad(), calls_of(*stems.values()) as calls:
             forced.run()
+        if not stems or len(calls) != len(stems):
+            raise ConfigError("this method needs a model that embeds each input once")
         called = {call.module: call for call in calls}
         vectors, blank = {}, {}
         for side, stem in stems.items():
@@ -168,60 +177,40 @@ class Embedded:
                 stack.enter_context(self.stems[side].register_forward_hook(hook))
             return self.forced.run()
 
-    def gradients(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the gradient of each score by the vectors of each side, (N, S, D)."""
-        inputs = {side: own.detach().requires_grad_() for side, own in vectors.items()}
-        with torch.enable_grad():
-            scores = self.scores(inputs)
-        of = [
-            torch.autograd.grad(
-                score, [*inputs.values()], retain_graph=True, allow_unused=True,
-                materialize_grads=True,
-            )
-            for score in scores
-        ]  # fmt: skip
-        parts = zip(*of, strict=True)
-        return {side: torch.cat(own) for side, own in zip(inputs, parts, strict=True)}
-
     def words(self, side: str) -> list[int]:
         """Return the positions that are not blank already."""
         changes = (self.vectors[side] != self.blank[side])[0].any(dim=-1)
         return changes.nonzero()[:, 0].tolist()
 
+    @torch.no_grad()
     def deleted(self, side: str, positions: Sequence[int]) -> Figures:
         """Return the scores without the words at some positions."""
         vectors = self.vectors[side].clone()
         vectors[:, positions] = self.blank[side][:, positions]
-        with torch.no_grad():
-            return numbers(self.scores({side: vectors}))
+        return self.scores({side: vectors}).double().cpu().numpy()
 
-
-def stems_of(forced: ForcedPass) -> dict[str, nn.Module]:
-    """Return the module that embeds what each side of a model reads."""
-    stems: dict[str, nn.Module | None] = {
-        side: dict(part.named_children()).get("stem")
-        for side, part in forced.model.named_children()
-        if side in ("encoder", "decoder")
-    }
-    embedding = getattr(forced.model, "get_input_embeddings", None)
-    if embedding is not None and len(forced.read) == 1:  # of Hugging Face
-        stems = {side: embedding() for side in forced.read}
-    chosen = {side: stem for side, stem in stems.items() if stem is not None}
-    if not chosen:
-        raise ConfigError("this model has no embeddings of its input, which this method changes")
-    return chosen
-
-
-def numbers(values: Tensor) -> Figures:
-    """Return values in double precision."""
-    return values.detach().double().cpu().numpy()
+    def along(self, start: Mapping[str, Tensor], points: Iterable[tuple[float, float]]) -> Rows:
+        """Return Σ_α w_α (x − x′) · ∂score(x′ + α (x − x′)) / ∂x for pairs α, w; x′ is the start."""
+        rows: Rows = {}
+        for alpha, weight in points:
+            inputs = {
+                side: torch.lerp(start[side], own, alpha).detach().requires_grad_()
+                for side, own in self.vectors.items()
+            }
+            with torch.enable_grad():
+                scores = self.scores(inputs)
+            parts = zip(*derivatives(scores, [*inputs.values()]), strict=True)
+            for (side, own), part in zip(self.vectors.items(), parts, strict=True):
+                sums = ((own - start[side]) * torch.cat(part)).sum(dim=-1).detach().double()
+                rows[side] = rows.get(side, 0) + weight * sums.cpu().numpy()
+        return rows
 
 
 def by_gradient(forced: ForcedPass) -> Rows:
     """Return x · ∂score/∂x of each vector x (Shrikumar et al., 2016)."""
     embedded = Embedded.of(forced)
-    gradients = embedded.gradients(embedded.vectors)
-    return {s: numbers((embedded.vectors[s] * own).sum(dim=-1)) for s, own in gradients.items()}
+    zeros = {side: torch.zeros_like(own) for side, own in embedded.vectors.items()}
+    return embedded.along(zeros, [(1.0, 1.0)])
 
 
 def by_integration(forced: ForcedPass) -> Rows:
@@ -230,24 +219,18 @@ def by_integration(forced: ForcedPass) -> Rows:
     By Sundararajan et al. (2017). x′ is blank; the integral over α from 0 to 1 is Gauss–Legendre's
     sum. All parts of a score sum to score(x) − score(x′), which is their completeness.
     """
-    embedded = Embedded.of(forced)
-    steps = {side: own - embedded.blank[side] for side, own in embedded.vectors.items()}
-    rows: Rows = {}
-    for point, weight in zip(*np.polynomial.legendre.leggauss(POINTS), strict=True):
-        along = {s: embedded.blank[s] + (1 + point) / 2 * step for s, step in steps.items()}
-        for side, own in embedded.gradients(along).items():
-            part = numbers((steps[side] * own).sum(dim=-1)) * weight / 2
-            rows[side] = rows.get(side, 0) + part
-    return rows
+    embedded, (places, weights) = Embedded.of(forced), np.polynomial.legendre.leggauss(POINTS)
+    pairs = zip((1 + places) / 2, weights / 2, strict=True)
+    return embedded.along(embedded.blank, pairs)
 
 
 def incompleteness(forced: ForcedPass, rows: Rows) -> float:
     """Return the largest difference of a row's sum, over all sides, from score(x) − score(x′)."""
     embedded = Embedded.of(forced)
     with torch.no_grad():
-        whole = forced.scores() - numbers(embedded.scores(embedded.blank))
+        without = embedded.scores(embedded.blank).double().cpu().numpy()
     sums = sum(own.sum(axis=-1) for own in rows.values())
-    return float(np.abs(sums - whole).max())
+    return float(np.abs(sums - (forced.scores() - without)).max())
 
 
 def by_occlusion(forced: ForcedPass) -> Rows:
@@ -264,53 +247,48 @@ def by_occlusion(forced: ForcedPass) -> Rows:
 
 
 @torch.no_grad()
-def zeroed(forced: ForcedPass) -> dict[str, NDArray[np.float32]]:
+def mixing_of(forced: ForcedPass) -> dict[str, NDArray[np.float32]]:
     """Return the context mixing of each attention, (1, T, S), rows summing to 1.
 
     C_ts is the cosine distance of a layer's output at t from that with the value of s set to 0 in
     this layer alone. Raises ``ConfigError`` for a model without layers of attention.
     """
-    model, maps = forced.model, forced.maps()
-    layers = {name: model.get_submodule(name.rpartition(".")[0]) for name in maps}
-    layers = {name: part for name, part in layers.items() if name.split(".")[-2].isdecimal()}
+    points = hook_points(forced.model).items()
+    layers = {name: own for name, point in points if (own := layer_of(forced.model, point))}
     if not layers:
-        raise ConfigError(
-            "value zeroing compares outputs of layers of attention: this model has none"
-        )
+        raise ConfigError("value zeroing compares layers of attention: this model has none")
     with calls_of(*set(layers.values())) as calls:
         forced.run()
-    called = {call.module: call for call in calls}
-    mixing = {}
+    called, maps, zeroed = {call.module: call for call in calls}, forced.maps(), {}
     for name, layer in layers.items():
-        call, turns = called[layer], []
-        before = call.gave[0][forced.row]
+        call, turns = called[layer], list[Tensor]()
         for s in range(maps[name].shape[-1]):
-            change = Change((), partial(_without, s))
-            with edit(model, {name: change}):
-                after = next(tensors_in(layer(*call.args, **call.named)))[forced.row]
-            turns.append(1 - cosine_similarity(after.double(), before.double(), dim=-1))
-        whole = torch.stack(turns, dim=-1).clamp(min=0)
-        mixing[name] = (whole / whole.sum(dim=-1, keepdim=True).clamp(min=TINY)).float().cpu()
-    return {name: own[None].numpy() for name, own in mixing.items()}
+            key = torch.tensor(s, device=call.gave[0].device)
+            change = Change((), lambda name, own, at, key=key: own.index_fill(-1, key, 0.0))
+            with edit(forced.model, {name: change}):
+                after = next(tensors_in(call.module(*call.args, **call.named)))
+            turns.append(1 - cosine_similarity(after.double(), call.gave[0].double(), dim=-1))
+        mixing = torch.stack(turns, dim=-1)[[forced.row]].clamp(min=0)
+        mixed = mixing / mixing.sum(dim=-1, keepdim=True).clamp(min=TINY)
+        zeroed[name] = mixed.float().cpu().numpy()
+    return zeroed
 
 
-def _without(s: int, name: str, weights: Tensor, at: PositionOf) -> Tensor:
-    """Return weights with which the value of key s is 0 for every query."""
-    return weights.index_fill(-1, torch.tensor(s, device=weights.device), 0.0)
+def layer_of(model: nn.Module, point: HookPoint) -> nn.Module | None:
+    """Return the outermost layer that contains an attention, None outside of lists of layers."""
+    attention = point.module if isinstance(point, ForeignAttention) else point
+    lists = (part for part in model.modules() if isinstance(part, nn.ModuleList))
+    return next((each for part in lists for each in part if attention in [*each.modules()]), None)
 
 
 def by_values(forced: ForcedPass) -> Rows:
     """Return the context mixing of value zeroing, multiplied from the first layer up."""
-    last: Rows = {}
-    crosses = "encoder" in forced.read and "decoder" in forced.read
-    for name, whole in rolled(zeroed(forced), residual=0.0).items():
-        side = "decoder" if name.startswith("decoder") and "cross" not in name else "encoder"
-        if not (crosses and name.startswith("encoder")):
-            last[side] = whole[0].astype(np.float64)
-    if not crosses and "encoder" in last:
-        return {"encoder": _scored(forced, last["encoder"])}
+    last = {block_of(n): w[0].astype(float) for n, w in rolled(mixing_of(forced), 0.0).items()}
+    if "decoder" not in forced.read:
+        return {"encoder": _scored(forced, last["encoder.self_attention"])}
     scored = slice(forced.first, forced.first + len(forced.produced))
-    return {side: own[scored] for side, own in last.items()}
+    blocks = {"encoder": "decoder.cross_attention", "decoder": "decoder.self_attention"}
+    return {side: last[block][scored] for side, block in blocks.items() if block in last}
 
 
 METHODS: Mapping[str, tuple[Callable[[ForcedPass], Rows], str]] = {  # and what it is
@@ -319,20 +297,10 @@ METHODS: Mapping[str, tuple[Callable[[ForcedPass], Rows], str]] = {  # and what 
         "relevance: weights that a gradient of the answer calls for, (∇A ⊙ A)⁺, added up through "
         "the layers; rows sum to 1 (Chefer et al., 2021)",
     ),
-    "gradient": (by_gradient, "gradient × input: x · ∂ log p / ∂x (Shrikumar et al., 2016)"),
-    "integrated": (
-        by_integration,
-        "integrated gradients from unknown words to these (Sundararajan et al., 2017)",
-    ),
-    "occlusion": (
-        by_occlusion,
-        "occlusion: log p lost with an unknown word in place of each word (Zeiler & Fergus, 2014)",
-    ),
-    "values": (
-        by_values,
-        "value zeroing: how far outputs turn if a value is 0, layers multiplied; rows sum to 1 "
-        "(Mohebbi et al., 2023)",
-    ),
+    "gradient": (by_gradient, "gradient × input, x · ∂ log p / ∂x (Shrikumar et al., 2016)"),
+    "integrated": (by_integration, "integrated gradients from unknown words (Sundararajan, 2017)"),
+    "occlusion": (by_occlusion, "log p lost if a word is unknown (Zeiler & Fergus, 2014)"),
+    "values": (by_values, "value zeroing, layers multiplied; rows sum to 1 (Mohebbi et al., 2023)"),
 }
 
 
@@ -346,26 +314,19 @@ def relevance(forced: ForcedPass, method: str = "attention") -> AttentionRecord:
     if forced.score_name == "forecast":
         raise ConfigError("relevance needs an output with a probability, which a forecast lacks")
     compute, note = METHODS[method]
-    rows = compute(forced)
+    rows, maps = compute(forced), {}
     if method == "integrated":
         gap = incompleteness(forced, rows)
         note += f"; complete: sums are log p − log p of unknown words within {gap:.2g}"
-    return forced.labelled(placed(forced, rows), note)
-
-
-def placed(forced: ForcedPass, rows: Rows) -> dict[str, NDArray[np.float32]]:
-    """Return rows as maps (1, T, S), named and sized as the maps that `ForcedPass.label` labels."""
-    maps = {}
     for side, own in rows.items():
         crosses = side == "encoder" and "decoder" in forced.read
         square = side == "decoder" or (forced.first > 0 and not crosses)
         kind = f"{side}.self_attention" if square else "relevance"
-        name = "decoder.cross_attention" if crosses else kind
         first = forced.first if square else 0
         whole = np.zeros((own.shape[1] if square else len(own), own.shape[1]), np.float32)
         whole[first : first + len(own)] = own
-        maps[name] = whole[None]
-    return maps
+        maps["decoder.cross_attention" if crosses else kind] = whole[None]
+    return forced.labelled(maps, note)
 
 
 def contrasted(forced: ForcedPass, word: str) -> ForcedPass:
@@ -374,7 +335,7 @@ def contrasted(forced: ForcedPass, word: str) -> ForcedPass:
     The word counts by its first token; it may be another label. Raises ``ConfigError`` if the
     model does not score all words by one output layer.
     """
-    output = dict(forced.model.named_children()).get("output")
+    output = output_of(forced.model)
     if output is None or forced.number is None:
         raise ConfigError("--not needs a model that scores all words (or labels) by one layer")
     foil = forced.number(word)

@@ -22,7 +22,13 @@ from foveate.look.draw.parts import Numbers, visible
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.look.flow import by_distance
 from foveate.look.hooks import ForcedPass, calls_of
-from foveate.look.perturbations import layers_of, shuffled, side_of, without_positions
+from foveate.look.perturbations import (
+    layers_of,
+    output_of,
+    shuffled,
+    stems_of,
+    without_positions,
+)
 from foveate.look.records import block_of, spaced
 from foveate.look.stages import Gates
 from foveate.nn.positions import Position
@@ -125,7 +131,7 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
     has no stack of consecutive layers with vectors of one size.
     """
     layers, names = layers_of(forced.model), forced.token
-    output = dict(forced.model.named_children()).get("output")
+    output = output_of(forced.model)
     if names is None or layers is None or output is None:
         raise ConfigError(
             "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
@@ -292,7 +298,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     lost = [f"{name} {what} {result.lost:.2f}" for name, result in results.items()]
     places = len(next(iter(curves.values())))
     return bar_chart(
-        forced.words(side_of(forced.model), places), curves, "change when shuffled",
+        forced.words(next(iter(stems_of(forced.model))), places), curves, "change when shuffled",
         title or "Does order matter?",
         "shuffled input: " + "; ".join(lost),
     )  # fmt: skip

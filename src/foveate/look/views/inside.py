@@ -21,7 +21,7 @@ from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, Shee
 from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
-from foveate.look.patching import Answers, restored, streams
+from foveate.look.patching import restored, shared, streams
 from foveate.look.records import block_of, suffixes
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
@@ -79,10 +79,9 @@ def patching(
     text = text_of(run, text)
     first, second = _answer(run, text, target), _answer(run, instead, foil)
     ours, theirs = (
-        Answers(*(ready(run, each, answer, None) for answer in (first, second)))
-        for each in (text, instead)
+        (ready(run, each, first, None), ready(run, each, second, None)) for each in (text, instead)
     )
-    pairs = zip(ours.read(), theirs.read(), strict=False)
+    pairs = zip(shared(ours), shared(theirs), strict=False)
     return sheet(
         f"{run.path.name}: {first} → {second}", restored(ours, theirs),
         [stream.name for stream in streams(run.model)],

@@ -101,7 +101,8 @@ def margin(of: Answers, patch: Callable[[], AbstractContextManager[None]] = null
 def shared(of: Answers) -> list[str]:
     """Return what the model reads of the text itself, before the answers differ."""
     first, second = (next(iter(forced.read.values())) for forced in of)
-    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second))]
+    pairs = zip(first, second, strict=False)
+    return [a for a, b in takewhile(lambda pair: pair[0] == pair[1], pairs)]
 
 
 def restored(ours: Answers, theirs: Answers) -> Figures:

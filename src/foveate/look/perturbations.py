@@ -194,9 +194,9 @@ def stems_of(model: nn.Module) -> dict[str, nn.Module]:
     """Return what embeds the input of each side of a model, ours or of Hugging Face (one side)."""
     parts = {name: part for name, part in model.named_children() if name in ("encoder", "decoder")}
     stems = {name: dict(part.named_children()).get("stem") for name, part in parts.items()}
-    if not parts and hasattr(model, "get_input_embeddings"):
-        side = next(iter(hook_points(model)), "encoder").partition(".")[0]
-        stems = {side: model.get_input_embeddings()}
+    embeddings = getattr(model, "get_input_embeddings", None)
+    if not parts and embeddings is not None:
+        stems = {next(iter(hook_points(model)), "encoder").partition(".")[0]: embeddings()}
     return {side: stem for side, stem in stems.items() if stem is not None}
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from foveate.config import ConfigError
-from foveate.look.edits import Change, edit
+from foveate.look.edits import Change, PositionOf, edit
 from foveate.look.flow import rolled
 from foveate.look.foreign import ForeignAttention
 from foveate.look.hooks import ForcedPass, HookPoint, calls_of, hook_points, tapped, tensors_in
@@ -107,8 +107,7 @@ def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
         scores = forced.run()
     if not calls:
         raise ConfigError(
-            "this model has no attention, so relevance cannot be computed by it: choose another "
-            "method, such as integrated"
+            "this model has no attention, so relevance by it cannot be computed: choose --method"
         )
     for gradients in derivatives(scores, calls):
         parts: dict[str, list[Tensor]] = {}
@@ -190,7 +189,7 @@ class Embedded:
         return self.scores({side: vectors}).double().cpu().numpy()
 
     def along(self, start: Mapping[str, Tensor], points: Iterable[tuple[float, float]]) -> Rows:
-        """Return Σ_α w_α (x − x′) · ∂score(x′ + α (x − x′)) / ∂x for pairs α, w; x′ is the start."""
+        """Return Σ_α w_α (x − x′) · ∂score(x′ + α (x − x′)) / ∂x for pairs α, w; x′: start."""
         rows: Rows = {}
         for alpha, weight in points:
             inputs = {
@@ -263,15 +262,18 @@ def mixing_of(forced: ForcedPass) -> dict[str, NDArray[np.float32]]:
     for name, layer in layers.items():
         call, turns = called[layer], list[Tensor]()
         for s in range(maps[name].shape[-1]):
-            key = torch.tensor(s, device=call.gave[0].device)
-            change = Change((), lambda name, own, at, key=key: own.index_fill(-1, key, 0.0))
-            with edit(forced.model, {name: change}):
+            with edit(forced.model, {name: Change((), partial(_without, s))}):
                 after = next(tensors_in(call.module(*call.args, **call.named)))
             turns.append(1 - cosine_similarity(after.double(), call.gave[0].double(), dim=-1))
         mixing = torch.stack(turns, dim=-1)[[forced.row]].clamp(min=0)
         mixed = mixing / mixing.sum(dim=-1, keepdim=True).clamp(min=TINY)
         zeroed[name] = mixed.float().cpu().numpy()
     return zeroed
+
+
+def _without(s: int, name: str, weights: Tensor, at: PositionOf) -> Tensor:
+    """Return weights with which no query gets the value of key s."""
+    return torch.cat((weights[..., :s], 0 * weights[..., s : s + 1], weights[..., s + 1 :]), -1)
 
 
 def layer_of(model: nn.Module, point: HookPoint) -> nn.Module | None:

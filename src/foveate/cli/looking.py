@@ -252,7 +252,7 @@ def _option(name: str, by_place: bool) -> tuple[object, object]:
     if name == "units":
         flag = typer.Option("--tokens/--words", help=field.description)
         return Annotated[bool | None, flag], None
-    return _of_field(field, *["--not"] * (name == "foil"))
+    return _of_field(field, *["--not", "--foil"] * (name == "foil"))
 
 
 def _of_field(field: FieldInfo, *flags: str) -> tuple[object, object]:

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of ec47ff414e939aa2.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of be5517c632cf2c92.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -476,6 +476,18 @@ export interface Question {
    * order (shuffle the words), positions or scaling (÷ √K); repeat
    */
   drop?: ("order" | "positions" | "scaling")[];
+  /**
+   * attention (× gradient), gradient (× input), integrated (gradients), …
+   */
+  method?: "attention" | "gradient" | "integrated" | "occlusion" | "values";
+  /**
+   * why the output and not this word, or label
+   */
+  foil?: string | null;
+  /**
+   * text with as many tokens, patched in
+   */
+  instead?: string | null;
   /**
    * gold alignment of the split, lines such as 1-1 2p3
    */

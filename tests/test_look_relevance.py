@@ -253,6 +253,12 @@ def test_words_are_deleted_in_the_order_of_their_relevance(runs: Trained, name: 
     assert len(drawn.curves) == len(METHODS) + 1
 
 
+def test_a_caption_loses_its_own_words_without_vectors_of_the_picture(runs: Trained) -> None:
+    drawn: Any = find("faithfulness").draw([runs["captioner"]], Question(image="0"))
+    names = [curve.name.partition(" (")[0] for curve in drawn.curves]
+    assert names == ["random order", "gradient", "integrated", "occlusion"]
+
+
 def test_methods_that_a_model_lacks_are_left_out(runs: Trained) -> None:
     drawn: Any = find("faithfulness").draw([runs["rnn"]], QUESTIONS["rnn"])
     assert "its model lacks what values read" in drawn.caption

@@ -25,7 +25,7 @@ Figures = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Stream:
+class StateStream:
     """A module whose output is a state at each position: a stem, a layer, or a cell.
 
     A cell is called once for each position, from the last one if ``reverse``.
@@ -68,7 +68,7 @@ def stepwise(module: nn.Module) -> Iterator[None]:
         yield
 
 
-def streams(model: nn.Module) -> list[Stream]:
+def streams(model: nn.Module) -> list[StateStream]:
     """Return the states of the side that reads the text, in order.
 
     They are the input of the first layer, then the output of each layer, or the state of each cell.
@@ -79,9 +79,9 @@ def streams(model: nn.Module) -> list[Stream]:
         cells = [(n, m) for n, m in side.named_modules(prefix=name) if isinstance(m, Cell)]
         layers = None if cells else layers_of(side)
         return [
-            Stream("input", stem),
-            *(Stream(f"layer {n}", layer) for n, layer in enumerate(layers or ())),
-            *(Stream(called(n), cell, backwards(n)) for n, cell in cells),
+            StateStream("input", stem),
+            *(StateStream(f"layer {n}", layer) for n, layer in enumerate(layers or ())),
+            *(StateStream(called(n), cell, backwards(n)) for n, cell in cells),
         ]
     raise ConfigError("this model has no states at positions that could be exchanged")
 

@@ -371,8 +371,10 @@ def faithfulness(forced: ForcedPass, seed: int = 0) -> dict[str, Figures]:
     curves[RANDOM] = np.mean([curve(generator.permutation(words)) for _ in range(DRAWS)], axis=0)
     for name, (compute, _) in METHODS.items():
         with suppress(ConfigError):
-            worth = compute(forced)[side].sum(axis=0)[words]
-            curves[name] = curve(words[np.argsort(-worth, kind="stable")])
+            rows = compute(forced)
+            if side in rows:
+                worth = rows[side].sum(axis=0)[words]
+                curves[name] = curve(words[np.argsort(-worth, kind="stable")])
     return curves
 
 

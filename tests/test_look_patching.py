@@ -11,6 +11,7 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.look.patching import Answers, margin, restored, shared, streams
+from foveate.look.relevance import Embedded
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -170,8 +171,6 @@ def test_the_view_of_a_translator_and_of_a_classifier(runs: Trained) -> None:
 
 
 def test_what_cannot_be_exchanged_says_why(runs: Trained) -> None:
-    with pytest.raises(ConfigError, match="give --instead"):
-        asked(runs["transformer"], text="the dog runs")
     with pytest.raises(ConfigError, match="reads 4 tokens of one text and 3 of the other"):
         asked(runs["transformer"], text="the dog runs", instead="a dog", target="a", foil="b")
     with pytest.raises(ConfigError, match="give --target and --not"):
@@ -181,3 +180,23 @@ def test_what_cannot_be_exchanged_says_why(runs: Trained) -> None:
     words = ["look", "patching", runs["transformer"].path, "--text", "the dog runs"]
     more = ["--instead", "the cat runs", "--target", "le chien court", "--not", "le chat court"]
     assert "dog → cat" in invoked(*words, *more).output
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnn", "language", "classifier"])
+def test_without_another_text_words_are_put_into_the_run_on_unknown_words(
+    runs: Trained, name: str
+) -> None:
+    forced = runs[name].forced("the dog runs")
+    embedded = Embedded.of(forced)
+    ours, theirs = (embedded.without(),), (forced,)
+    first, side = streams(runs[name].model)[0], next(iter(embedded.vectors))
+    places = range(embedded.vectors[side].shape[1])
+    whole = margin(ours, partial(first.patched, first.recorded(forced), places))
+    assert whole == near(forced.scores().sum(), terms=MODEL)
+    values = asked(runs[name], text="the dog runs").values.array
+    lone = embedded.blank[side].clone()
+    lone[:, 1] = embedded.vectors[side][:, 1]
+    with torch.no_grad():
+        moved = float(embedded.scores({side: lone}).sum())
+    low, high = margin(ours), margin(theirs)
+    assert values[0, 1] == pytest.approx((moved - low) / (high - low), abs=1e-4)

@@ -86,21 +86,21 @@ def streams(model: nn.Module) -> list[StateStream]:
     raise ConfigError("this model has no states at positions that could be exchanged")
 
 
-Answers = tuple[ForcedPass, ForcedPass]  # one text with the answers A and B
+Answers = Sequence[ForcedPass]  # one text with the answers A and B, or with A alone
 
 
 def margin(of: Answers, patch: Callable[[], AbstractContextManager[None]] = nullcontext) -> float:
-    """Return log p(A) − log p(B) after a text, each run within a patch."""
+    """Return log p(A) − log p(B) after a text, or log p(A) alone, each run within a patch."""
     log_p = []
     for forced in of:
         with patch():
             log_p.append(forced.scores().sum())
-    return float(log_p[0] - log_p[1])
+    return float(log_p[0] - sum(log_p[1:]))
 
 
 def shared(of: Answers) -> list[str]:
     """Return what the model reads of the text itself, before the answers differ."""
-    first, second = (next(iter(forced.read.values())) for forced in of)
+    first, second = (next(iter(forced.read.values())) for forced in (of[0], of[-1]))
     pairs = zip(first, second, strict=False)
     return [a for a, b in takewhile(lambda pair: pair[0] == pair[1], pairs)]
 
@@ -122,7 +122,7 @@ def restored(ours: Answers, theirs: Answers) -> Figures:
         raise ConfigError("both texts give the answers the same log p: there is nothing to restore")
     rows = []
     for stream in streams(ours[0].model):
-        calls = stream.recorded(theirs[1])
+        calls = stream.recorded(theirs[-1])
         patches = (partial(stream.patched, calls, [at]) for at in range(lengths[0]))
         rows.append([(margin(ours, patch) - low) / (high - low) for patch in patches])
     return np.array(rows)

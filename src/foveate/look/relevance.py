@@ -173,8 +173,14 @@ class Embedded:
         with ExitStack() as stack:
             for side, own in vectors.items():
                 hook = partial(lambda own, *call: own, own)
-                stack.enter_context(self.stems[side].register_forward_hook(hook))
+                register = self.stems[side].register_forward_hook
+                stack.enter_context(register(hook, prepend=True))  # before a patch
             return self.forced.run()
+
+    def without(self) -> ForcedPass:
+        """Return the pass with unknown words on the first side, the source if there is one."""
+        blank = dict([next(iter(self.blank.items()))])
+        return replace(self.forced, run=lambda: self.scores(blank))
 
     def words(self, side: str) -> list[int]:
         """Return the positions that are not blank already."""

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of be5517c632cf2c92.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 5e310618f3104b0d.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -477,15 +477,15 @@ export interface Question {
    */
   drop?: ("order" | "positions" | "scaling")[];
   /**
-   * attention (× gradient), gradient (× input), integrated (gradients), …
+   * default: attention (× gradient), or integrated (gradients) without it
    */
-  method?: "attention" | "gradient" | "integrated" | "occlusion" | "values";
+  method?: ("attention" | "gradient" | "integrated" | "occlusion" | "values") | null;
   /**
    * why the output and not this word, or label
    */
   foil?: string | null;
   /**
-   * text with as many tokens, patched in
+   * text with as many tokens; default: unknown words
    */
   instead?: string | null;
   /**

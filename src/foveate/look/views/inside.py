@@ -21,8 +21,9 @@ from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, Shee
 from foveate.look.draw.stages import StepsDrawing
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
-from foveate.look.patching import restored, shared, streams
+from foveate.look.patching import Answers, restored, shared, streams
 from foveate.look.records import block_of, suffixes
+from foveate.look.relevance import Embedded
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
 from foveate.look.views.examples import ready, text_of
@@ -71,22 +72,29 @@ def patching(
 ) -> SheetDrawing:
     """Draw how much of the answer to another text each of its states brings into the run on this.
 
-    The answers are the model's own to both texts, or ``target`` and ``foil``. Raises `ConfigError`
-    without the other text, and for a language model without both answers.
+    The answers are the model's own to both texts, or ``target`` and ``foil``. Without another text,
+    the states of this one are put into the run on unknown words. Raises `ConfigError` for a
+    language model without both answers.
     """
-    if instead is None:
-        raise ConfigError("give --instead, a text with as many tokens and another answer")
     text = text_of(run, text)
-    first, second = _answer(run, text, target), _answer(run, instead, foil)
-    ours, theirs = (
-        (ready(run, each, first, None), ready(run, each, second, None)) for each in (text, instead)
-    )
+    ours: Answers
+    theirs: Answers
+    if instead is None:
+        forced = ready(run, text, target, None)
+        ours, theirs, title = [Embedded.of(forced).without()], [forced], text
+        label = "0: log p of the answer after unknown words; 1: after the text"
+    else:
+        answers = _answer(run, text, target), _answer(run, instead, foil)
+        ours, theirs = (
+            [ready(run, each, answer, None) for answer in answers] for each in (text, instead)
+        )
+        title, label = " → ".join(answers), f"0: log p as after {text!r}; 1: as after {instead!r}"
     pairs = zip(shared(ours), shared(theirs), strict=False)
     return sheet(
-        f"{run.path.name}: {first} → {second}", restored(ours, theirs),
+        f"{run.path.name}: {title}", restored(ours, theirs),
         [stream.name for stream in streams(run.model)],
         [a if a == b else f"{a} → {b}" for a, b in pairs], "state of", "at", written=True,
-        scale=ColorScale(label=f"0: log p as after {text!r}; 1: as after {instead!r}"),
+        scale=ColorScale(label=label),
     )  # fmt: skip
 
 

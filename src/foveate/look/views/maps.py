@@ -133,7 +133,7 @@ def rollout(
 @view(needs.gives_probabilities, silence=True)
 def relevance(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    units: AxisUnits = "auto", method: Method = "attention", foil: Foil = None,
+    units: AxisUnits = "auto", method: Method = None, foil: Foil = None,
 ) -> Drawing:  # fmt: skip
     """Draw the relevance of the input for the output, by one of several methods.
 
@@ -141,6 +141,7 @@ def relevance(
     that have no signs refuse one. Raises `ConfigError` if the model lacks what a method reads.
     """
     forced = ready(run, text, target, image, units)
+    method = method or ("integrated" if needs.attends(run) else "attention")
     if foil is not None:
         if method == "values":
             raise ConfigError("--method values compares outputs of layers: --not needs scores")

@@ -44,11 +44,11 @@ Drop = Annotated[
     ),
 ]
 Method = Annotated[
-    Literal["attention", "gradient", "integrated", "occlusion", "values"],
-    Field(description="attention (× gradient), gradient (× input), integrated (gradients), …"),
+    Literal["attention", "gradient", "integrated", "occlusion", "values"] | None,
+    Field(description="default: attention (× gradient), or integrated (gradients) without it"),
 ]
 Foil = Annotated[str | None, Field(description="why the output and not this word, or label")]
-Instead = Annotated[str | None, Field(description="text with as many tokens, patched in")]
+Instead = Annotated[str | None, Field(description="text of as many tokens; default: unknown words")]
 GoldFile = Annotated[
     Path | None, Field(description="gold alignment of the split, lines such as 1-1 2p3")
 ]
@@ -83,7 +83,7 @@ class Question(Config):
     silence: Silent = ()
     across: Across = "step"
     drop: Drop = ("order",)
-    method: Method = "attention"
+    method: Method = None
     foil: Foil = None
     instead: Instead = None
     gold: GoldFile = None

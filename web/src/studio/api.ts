@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 5e310618f3104b0d.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 3ffa7b030ffe3896.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -485,7 +485,7 @@ export interface Question {
    */
   foil?: string | null;
   /**
-   * text with as many tokens; default: unknown words
+   * text of as many tokens; default: unknown words
    */
   instead?: string | null;
   /**

@@ -61,7 +61,7 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "v": "Values, what each word gives: {value}.",
     "c": "The mean of the {values}, by weight: {context}.",
     "o": "The c of all heads, joined, times one matrix: {output}.",
-    "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. Framed: “{row}”.",
+    "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. {few}Framed: “{row}”.",
     "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
@@ -531,6 +531,8 @@ class _Scene(SceneMaker):
         facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
         facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
+        size = values["query"].shape[-1]
+        facts["few"] = f"Of each vector, 3 of {size} numbers are drawn. " if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}

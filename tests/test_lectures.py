@@ -25,13 +25,12 @@ from fastapi.testclient import TestClient
 
 import lectures as lecture_pages
 from foveate.errors import UserError
-from foveate.look.draw.charts import LinesDrawing
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.sheets import SheetDrawing, SheetGrid
 from foveate.look.views import VIEWS
 from foveate.look.views.demos import DEMOS, DemoEntry
 from foveate.look.views.options import Question
-from foveate.look.views.series import horizon
+from foveate.look.views.series import exposure
 from foveate.look.views.text import forced
 from foveate.serve.common import RequestError
 from foveate.studio.answers import unknown_words
@@ -370,12 +369,12 @@ def test_the_language_model_begins_sentences_as_its_texts_do() -> None:
 
 def test_a_forecast_that_reads_itself_moves_away_from_the_truth() -> None:
     command = next(s.command for lecture in lectures().lectures for s in lecture.steps
-                   if "look horizon" in s.command)  # fmt: skip
+                   if "look exposure runs/passengers" in s.command)  # fmt: skip
     _, runs, question = parsed(command)
-    drawn = horizon([load(f"packaged/{name}") for name in runs], dict(question)["split"])
-    assert isinstance(drawn, LinesDrawing) and drawn.log == "y"
-    curves = drawn.arrays()
-    assert (curves["forecast"][1:] > curves["teacher forced"][1:]).all()
+    drawn = exposure([load(f"packaged/{name}") for name in runs], dict(question)["split"])
+    [panel] = drawn.panels
+    curves = panel.arrays()
+    assert (curves["its own forecast"][1:] > curves["given the reference"][1:]).all()
 
 
 def test_words_that_a_model_never_saw_are_named(installed: TestClient) -> None:

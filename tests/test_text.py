@@ -29,7 +29,6 @@ from foveate.data.text import (
     at,
     cleaned,
     keep,
-    lines_of,
     read_lines,
     read_pairs,
     taken,
@@ -537,9 +536,3 @@ def test_a_row_that_is_not_there_is_refused(tmp_path: Path) -> None:
         column[1]
     with pytest.raises(IndexError):
         column.take([])[0]
-
-
-@pytest.mark.parametrize("content", ["", "a\n", "a\n\nb\n", "a\nb", "\n"])
-def test_lines_of_a_file(content: str, tmp_path: Path) -> None:
-    (tmp_path / "f").write_text(content)
-    assert list(lines_of(tmp_path / "f")) == content.splitlines(keepends=True)

@@ -32,12 +32,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_demo_is_chosen_changed_and_found_again_by_its_address(visit) -> None:
     page = visit("#/demos")
-    page.get_by_test_id("demo-step").click()
+    page.get_by_test_id("demo-paths").click()
     wait(page, "demo")
-    page.get_by_test_id("field-scaled").uncheck()
-    until(page, "location.hash.includes('demo.scaled=false')")
+    page.get_by_test_id("field-projections").check()
+    until(page, "location.hash.includes('demo.projections=true')")
     page.get_by_test_id("demo-noam").click()
-    until(page, "!location.hash.includes('scaled')")
+    until(page, "!location.hash.includes('projections')")
     page.get_by_test_id("field-pairs").fill("64:100")
     page.get_by_test_id("field-steps").fill("300")
     page.get_by_test_id("field-steps").press("Tab")
@@ -48,7 +48,7 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(visit) -> None:
     again = visit(page.url[page.url.index("#") :], width=360)
     wait(again, "demo")
     assert again.get_by_test_id("command").inner_text() == command
-    assert "64:100, peak" in again.get_by_test_id("drawing-demo").inner_text()
+    assert "d = 64, warm-up 100" in again.get_by_test_id("drawing-demo").inner_text()
 
 
 def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(visit) -> None:
@@ -98,7 +98,9 @@ def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(visit) -> No
     until(page, "document.querySelectorAll('[data-testid=drawing-comparison]').length === 2")
     page.get_by_test_id("beside-transformer").click()
     growing = wait(page, "view-growing")
-    assert growing.get_by_test_id("drawing-growing").locator("tbody tr").count() == 2  # of runs
+    assert (
+        growing.get_by_test_id("drawing-growing").locator("tbody tr").count() == 4
+    )  # source, reference, runs
     wait(page, "view-attention")
 
 

@@ -162,7 +162,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     if (isDirect) frame.right -= Math.max(...names.flat().map((line) => widthOf(line, 12))) + 2 * BESIDE - 12;
     x = along(wide, frame.left, frame.right);
     const count = Math.max(2, Math.floor((frame.right - frame.left) / 80)), spaced = marksOf(wide, count), figures = marked(spaced);
-    const heights = names.map((lines) => ROW * lines.length + 2), middles = apart(curves.map((curve) => y(curve.y.findLast((value) => value !== null && Number.isFinite(y(value!))) ?? NaN)), heights, 6, frame.bottom + 8);
+    const heights = names.map((lines) => ROW * lines.length + 2), middles = apart(curves.map((curve) => y(curve.y.findLast((value) => value !== null && Number.isFinite(y(value!))) ?? NaN) || frame.bottom), heights, 6, frame.bottom + 8);
     const isNamed = drawing.named && labels.length > 0, points = xs.map((at, k) => [x(at), y(curves[0]?.y[k] ?? NaN)] as const);
     const places = labels.length && !isNamed
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % Math.ceil(xs.length / count) === 0)

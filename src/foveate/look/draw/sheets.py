@@ -134,7 +134,6 @@ def sheet(
     title: str, values: Floats, rows: Sequence[str] = (), columns: Sequence[str] = (),
     down: str = "", across: str = "", scale: ColorScale = ColorScale(), aspect: float = 1.0,
     written: bool = False, cells: Sequence[list[str]] = (),
-    outlines: Sequence[tuple[float, float, float, float]] = (),
 ) -> SheetDrawing:  # fmt: skip
     """A sheet of numbers (T, S).
 
@@ -152,7 +151,7 @@ def sheet(
     return SheetDrawing(
         title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
         down=down, across=across, least=least, most=most, aspect=aspect,
-        scale_label=scale.label, cells=list(cells), outlines=list(outlines),
+        scale_label=scale.label, cells=list(cells),
     )  # fmt: skip
 
 

@@ -213,8 +213,8 @@ def leak(text: Words = "[START] The chef who was") -> SheetGrid:
     drawn = [
         sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), steps, words,
               "reads → writes", "may read",
-              scale=ColorScale(0.0, 1.0, "0: none, 1: most"),
-              outlines=[(t, s, 1, 1) for t, s in np.argwhere(np.triu(norm, 1) > 0).tolist()])
+              scale=ColorScale(0.0, 1.0, "0: none, 1: most")).model_copy(update={
+            "outlines": [(t, s, 1, 1) for t, s in np.argwhere(np.triu(norm, 1) > 0).tolist()]})
         for name, norm in norms.items()
     ]  # fmt: skip
     return SheetGrid(

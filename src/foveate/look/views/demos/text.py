@@ -180,7 +180,8 @@ def path_table(model: ToyModel, title: str, output: Hypothesis, end: int) -> She
     values = np.array([model.next(ids[:t]) for t in range(len(ids))])
     steps = [f"step {t}" for t in range(1, len(ids) + 1)]
     chosen = [(t, token, 1.0, 1.0) for t, token in enumerate(ids)]
-    return sheet(title, values, steps, model.tokens, scale=SHARES, written=True, outlines=chosen)
+    drawn = sheet(title, values, steps, model.tokens, scale=SHARES, written=True)
+    return drawn.model_copy(update={"outlines": chosen})
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"

@@ -350,9 +350,9 @@ def sampling(
     count, differs = len(cells[0]), torch.cat([row.float() for _, row in rows.values()]).numpy()
     passes = [(first, 0, 2, count) for first in ([2] if own.each is None else [0, 3])]
     drawn = sheet(
-        "", np.where(differs == 1, 1.0, np.nan), [*rows], cells=cells, outlines=passes,
+        "", np.where(differs == 1, 1.0, np.nan), [*rows], cells=cells,
         scale=ColorScale(0.0, 1.0, "yellow: differs from the true word; framed: a pass"),
-    )  # fmt: skip
+    ).model_copy(update={"outlines": passes})  # fmt: skip
     caption = f"{caption} A word is true with ε = {keep:g}."
     return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)
 

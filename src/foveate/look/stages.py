@@ -47,18 +47,12 @@ AXES = {  # axes of stages of attention; "query size" for those not listed
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of every step: ``values`` with ``axes``, query or step first if it has one.
-
-    Of a derived stage ``error`` is its largest difference from the captured stage ``leads_to``,
-    relative to the largest number there (at least 1).
-    """
+    """A stage of every step: ``values`` with ``axes``, query or step first if it has one."""
 
     name: str
     equation: str
     values: Array
     axes: tuple[str, ...]
-    leads_to: str = ""
-    error: float = 0.0
 
 
 @dataclass
@@ -160,7 +154,7 @@ def joined(name: str, values: Sequence[Tensor]) -> Tensor:
 
 
 def _masked(module: BaseAttention, captured: Mapping[str, Array]) -> Iterator[Stage]:
-    """Yield the scores with their bias and mask, compared with the weights that they give."""
+    """Yield the scores with their bias and mask, which give the weights."""
     terms = {"bias": " + b_i", "mask": " + mask_i"}
     added = [name for name in terms if name in captured]
     if not added or "score" not in captured or not isinstance(module, Attention):
@@ -170,15 +164,8 @@ def _masked(module: BaseAttention, captured: Mapping[str, Array]) -> Iterator[St
         score = sum((double[name] for name in added), double["score"])
         blind = double["weights"].max(axis=-1, keepdims=True) == 0  # every key is hidden
         score = np.where(blind, -np.inf, score)
-        rows = torch.from_numpy(score).float()
-        weights = np.where(blind, 0, module.normalizer(rows).detach().numpy())
         equation = "e_i ← e_i" + "".join(terms[name] for name in added)
-        error, axes = _error(weights, captured["weights"]), _axes("masked score")
-        yield Stage("masked score", equation, score, axes, "weights", error)
-
-
-def _error(result: Array, captured: Array) -> float:
-    return float(np.abs(result - captured).max() / max(1.0, np.abs(captured).max()))
+        yield Stage("masked score", equation, score, _axes("masked score"))
 
 
 def over_steps(call: Calls) -> Tensor:
@@ -239,20 +226,15 @@ def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[St
     }
     double = {name: values.astype(np.float64) for name, values in captured.items()}
     derived: dict[str, tuple[str, Array]] = {}
-    leads_to = "state"
     if isinstance(cell, LSTMCell):
         derived["kept"] = "f ⊙ c_{t−1}", double["forget gate"] * double["cell before"]
         derived["added"] = "i ⊙ c̃", double["input gate"] * double["candidate"]
-        leads_to = "cell"
     elif isinstance(cell, GRUCell):
         update = double["update gate"]
         derived["kept"] = "z ⊙ h_{t−1}", update * double["before"]
         derived["added"] = "(1 − z) ⊙ n", (1 - update) * double["candidate"]
-    if derived:
-        whole = np.sum([part for _, part in derived.values()], axis=0)
-        error = _error(whole, captured[leads_to])
-        for name, (equation, values) in derived.items():
-            stages[name] = Stage(name, equation, values, ("step", "size"), leads_to, error)
+    for name, (equation, values) in derived.items():
+        stages[name] = Stage(name, equation, values, ("step", "size"))
     return _ordered(stages, CELLS)
 
 

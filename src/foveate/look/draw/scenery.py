@@ -49,8 +49,8 @@ PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the dec
 ALL = "whole", "words", "stream"
 WHOLE_QUERY = (
     "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
+    "and c is the mean of the {values} by weight."
 )
-WHOLE_QUERY += "and c is the mean of the {values} by weight."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",

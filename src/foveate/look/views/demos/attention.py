@@ -64,7 +64,7 @@ def lookup(
     numbers = torch.stack([*columns.values()], dim=1)  # a row for each key
     results = ["", *(f"{float(column @ mixed):.1f}" for column in numbers.T[1:]), ""]
     cells = [[*(f"{x:.2f}" for x in row), f"{v:g}"] for row, v in zip(numbers, values, strict=True)]
-    titles = [f"{TITLES[k]}" if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
+    titles = [TITLES[k] if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
     sought = f"{1 - blend:.2g} {titles[key - 1]} + {blend:.2g} {titles[key % count]}"
     table = sheet(
         "", np.pad(numbers.numpy(), ((0, 1), (0, 1)), constant_values=np.nan),

@@ -16,7 +16,7 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneEdge, SceneNode, SceneStop
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
@@ -110,7 +110,7 @@ def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[
 
     ``below`` are the lines under each pair.
     """
-    nodes, edges, wide = list[SceneNode](), list[SceneEdge](), WIDE / len(pairs)
+    made, wide = SceneMaker(), WIDE / len(pairs)
     unit = min(0.9 * wide / (1 + length), 0.32 * HIGH / max(1.0, length))
     for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
         left, turns = wide * (number - 1), np.radians(angles)
@@ -118,20 +118,16 @@ def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[
         low, high = ends.min(axis=0).clip(max=0), ends.max(axis=0).clip(min=0)
         origin = np.array([left + wide / 2, 0.4 * HIGH]) - (low + high) / 2
         for name, end, across in zip("kq", ends[::-1], (-1, 1), strict=True):
-            points = [tuple(origin.tolist()), tuple((origin + end).tolist())]
-            edges.append(SceneEdge(name=f"{name} {number}", points=points, hue=int(name == "k")))
+            points = origin.tolist(), (origin + end).tolist()
+            made.edge(f"{name} {number}", *points, hue=int(name == "k"), tag="")
             x, y = origin + 0.7 * end + 24 * across * np.array([-end[1], end[0]]) / np.hypot(*end)
-            box = x - 20, y - 20, 40.0, 40.0
-            nodes.append(SceneNode(name=f"{name} {number}", label=name, form="word", box=box))
+            made.node(f"{name} {number}", name, (x - 20, y - 20, 40.0, 40.0), form="word")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
-            box = left, 0.74 * HIGH + 44 * row, wide, 40.0
-            nodes.append(SceneNode(name=f"pair {number}, {row}", label=line, form="word", box=box))
-        nodes[-1] = nodes[-1].model_copy(update={"detail": lines})
-    stop = SceneStop(name="vectors", caption="blue: q, orange: k")
-    return SceneDrawing(
-        title=title, caption=caption, nodes=nodes, edges=edges, panels=[], stops=[stop]
-    )
+            box, facts = (left, 0.74 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
+            made.node(f"pair {number}, {row}", line, box, form="word", detail=facts)
+    made.stop("vectors", "blue: q, orange: k", [])
+    return made.drawing(title, caption=caption)
 
 
 @demo

@@ -25,6 +25,7 @@ from foveate.cli.doctor import BROWSERS, find_browser
 from foveate.files import locked
 from foveate.run import Run
 from small_runs import Call, Once, Printed, Trained, made
+from web_engine import LACKING, built
 
 PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
 os.environ["FOVEATE_PREPARED"] = PREPARED
@@ -130,3 +131,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("this machine mounts no tmpfs")
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The script of a published page, for Node; None where it cannot be built."""
+    return None if LACKING else built(tmp_path_factory.mktemp("web"))

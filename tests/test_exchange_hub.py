@@ -17,11 +17,15 @@ import torch
 import foveate
 from foveate.config import read
 from foveate.data.tokenizer import Tokenizer
+from foveate.engine.packed import load
 from foveate.exchange.importing import import_from
 from foveate.run import RunConfig, task_of
+from foveate.run.pack import pack
+from foveate.run.watching import Watched
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text_to_text import CorpusFiles
 from piece_models import TEXT, hostile
+from web_engine import in_node, needs_web
 
 spm = pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
@@ -289,7 +293,7 @@ def test_the_engine_in_c_answers_as_pytorch_does(family: tuple[Family, Path]) ->
 def test_a_given_token_costs_nothing(family: tuple[Family, Path]) -> None:
     own, folder = family
     run = foveate.load(folder)
-    lines = run.addressed(TEXT, own.to)
+    lines = run.task.sides.addressed(TEXT, own.to)
     answers = run.translate(TEXT, to=own.to, beam_size=1, num_hypotheses=1)
     pairs = [(line, str(answer)) for line, answer in zip(lines, answers, strict=True)]
     writes = run.task.target_tokenizer
@@ -301,6 +305,52 @@ def test_a_given_token_costs_nothing(family: tuple[Family, Path]) -> None:
             assert score.log_probability == pytest.approx(best.log_probability, abs=1e-3)
 
 
+def test_every_search_begins_with_the_opening(family: tuple[Family, Path]) -> None:
+    """Whoever searches: a translation, an answer or evaluation, a beam that is watched, a map."""
+    own, folder = family
+    run = foveate.load(folder)
+    line, writes = run.task.sides.addressed(TEXT[:1], own.to)[0], run.task.target_tokenizer
+    opening, search = writes.opening(line), run.search()
+    outputs = [
+        run.translate(TEXT[:1], to=own.to)[0].outputs[0].ids,
+        run.answer([line])[0].outputs[0].ids,
+        Watched(run).write(line, search)[0].ids,
+        Watched(run).write(line, search, opening)[0].ids,
+        run.forced(line).target,
+    ]
+    assert all(ids[: len(opening)] == opening for ids in outputs)
+    assert writes.begun([line], [[*opening, 9]]) == [[*opening, 9]]
+    assert writes.begun([line], [[9]]) == [[*opening, 9]]
+
+
+@needs_web
+def test_a_page_answers_as_python_does(family: tuple[Family, Path], script: Path, tmp_path) -> None:
+    """Ids, texts and translations by the tokenizers and the engine of a published page."""
+    own, folder = family
+    run = foveate.load(folder)
+    lines = [*TEXT, *hostile(300), "a", "  the  cat ", "", "e\u0301te\u0301 ½ ﬁ", "日本語"]
+    read = [*lines, *(f"<2{own.to}> {line}" for line in lines[:20] if own.to)]
+    asked: dict[str, list[list[Any]]] = {}
+    right: dict[str, list[Any]] = {}
+    for side, tokenizer in zip(("source", "target"), run.task.tokenizers, strict=True):
+        tokenizer.save(tmp_path / f"{side}.json")
+        ids = tokenizer.encode_ids(read)
+        file = str(tmp_path / f"{side}.json")
+        asked[file] = [["encode", line] for line in read] + [["decode", each] for each in ids]
+        right[file] = ids + [tokenizer.decode(each) for each in ids]
+    file = str(pack(run, tmp_path / "packed.safetensors"))
+    packed, to = load(Path(file), threads=1), {} if own.to is None else {"to": own.to}
+    asked[file] = [["translate", line, {**to, "beamSize": k}] for k in (1, 4) for line in TEXT]
+    right[file] = [
+        str(answer) for k in (1, 4) for answer in packed.translate(TEXT, beam_size=k, **to)
+    ]
+    answers = in_node(script, "engine-wasm", asked)
+    answers[file] = [outputs[0]["text"] for outputs in answers[file]]
+    for name, expected in right.items():
+        each = zip(asked[name], answers[name], expected, strict=True)
+        assert not [(call, page, own) for call, page, own in each if page != own][:3], name
+
+
 def lines_of(path: Path) -> list[str]:
     return gzip.decompress(path.read_bytes()).decode().splitlines()
 
@@ -308,9 +358,9 @@ def lines_of(path: Path) -> list[str]:
 @pytest.mark.scale
 @pytest.mark.parametrize("name", FAMILIES)
 def test_ids_of_nine_languages_are_those_of_transformers(
-    name: str, data_folder: Path, tmp_path: Path, monkeypatch
+    name: str, data_folder: Path, tmp_path: Path, monkeypatch, script: Path | None
 ) -> None:
-    """All lines of FLORES-200 dev, and 5,000 hostile ones."""
+    """All lines of FLORES-200 dev, and 5,000 hostile ones; also those of a page."""
     files = sorted((data_folder / "flores-200-dev").glob("dev.*.gz"))
     lines = [
         line for file in files for line in gzip.decompress(file.read_bytes()).decode().splitlines()
@@ -330,10 +380,22 @@ def test_ids_of_nine_languages_are_those_of_transformers(
     ]
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
     right = theirs([own.before + line for line in read])["input_ids"]
-    for line, ids, others in zip(
-        read, reads.encode_ids(reads.addressed(read, own.to)), right, strict=True
-    ):
+    addressed = reads.addressed(read, own.to)
+    encoded = reads.encode_ids(addressed)
+    for line, ids, others in zip(read, encoded, right, strict=True):
         assert [reads.published[i] for i in ids] == others[:-1], line
+    if script is not None:
+        reads.save(tmp_path / "reads.json")
+        asked = {str(tmp_path / "reads.json"): [["encode", line] for line in addressed]}
+        (answers,) = (
+            value
+            for value in in_node(script, "engine-wasm", asked).values()
+            if isinstance(value, list)
+        )
+        wrong = [
+            each for each in zip(addressed, answers, encoded, strict=True) if each[1] != each[2]
+        ]
+        assert len(wrong) <= 5, wrong[:3]
 
 
 @pytest.mark.scale

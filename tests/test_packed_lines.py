@@ -94,7 +94,7 @@ def test_a_raw_line_is_read_as_its_source(task: str, tmp_path: Path) -> None:
             answer = model.translate([raw])[0]
             assert answer.hypotheses == right.hypotheses and answer.source == raw
             assert model.score([(raw, "Hahnes")]) == model.score(pairs)
-            assert model.addressed([raw], None) == [SOURCE]
+            assert model.sides("translate").addressed([raw]) == [SOURCE]
             records = [model.explain(raw, "Hahnes"), answer.record()]
             for record, other in zip(records, (own, right.record()), strict=True):
                 assert (record.rows, record.columns) == (other.rows, other.columns)

@@ -26,7 +26,7 @@ def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:
 
 def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
     watched = Watched(runs["transformer"])
-    search = watched.search("beam", beam_size=3).build()
+    search = watched.task.search_config(watched.run.config.decode, "beam", beam_size=3).build()
     result = watched.write("the dog runs", search)
     [expected] = runs["transformer"].translate(["the dog runs"], beam_size=3, num_hypotheses=3)
     assert [item.text for item in result] == expected.hypotheses

@@ -3,9 +3,6 @@
 import base64
 import gzip
 import importlib.util
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from functools import cache, partial
 from itertools import chain, islice
@@ -21,7 +18,6 @@ from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.decode.engine import best
 from foveate.engine.compiled import CompiledSearch, Floats, Settings, _map_of
-from foveate.engine.loading import web_engine
 from foveate.engine.packed import PackedModel
 from foveate.look.edits import edit, silence
 from foveate.look.stages import attention_stages, capture_stages, joined
@@ -29,9 +25,9 @@ from foveate.run import Run, load
 from foveate.run.pack import pack
 from piece_models import hostile, trained, wrapped
 from stored_models import BEAM, PAIRS, SOURCES
+from web_engine import in_node, needs_web
 
 ROOT = Path(__file__).parent
-WEB = ROOT.parent / "web"
 FILES = sorted((ROOT / "packed" / "v1").glob("*.safetensors"))
 LONG = " ".join(f"the old dog {number} sees a red house and sleeps ." for number in range(12))
 PROMPTS, LENGTH = ["the dog", "a ", "un\nchat é"], 24
@@ -41,28 +37,7 @@ DRAWN: list[Any] = [
 ]  # fmt: skip
 NAMES = {"beam_size": "beamSize", "length_penalty": "lengthPenalty", "num_hypotheses": "count",
          "num": "count", "top_k": "topK"}  # fmt: skip
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="no zig: make wheels"),
-    pytest.mark.skipif(not shutil.which("node"), reason="no Node"),
-    pytest.mark.skipif(not (WEB / "node_modules" / "vite").exists(), reason="make web makes it"),
-]
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("web")
-    command = ["node", "scripts/build.mjs", "engine"]
-    environment = {"OUT": str(folder), "PATH": str(Path(shutil.which("node") or "").parent)}
-    subprocess.run(command, cwd=WEB, check=True, env=environment)
-    return folder / "engine.js"
-
-
-def in_node(script: Path, engine: str, calls: dict[str, list[list[Any]]]) -> dict[str, Any]:
-    command = ["node", str(ROOT / "web_engine.mjs"), str(script), str(web_engine(engine))]
-    done = subprocess.run(command, input=json.dumps(calls), capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    return json.loads(done.stdout)
+pytestmark = [pytest.mark.slow, needs_web]
 
 
 def renamed(options: dict[str, Any]) -> dict[str, Any]:

@@ -269,7 +269,7 @@ def by_run(
         raise ConfigError(f"{folder} is neither the folder of a run nor one of {names}")
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Translation, "align")
-    sources = run.addressed([source for source, _ in texts], to)
+    sources = task.sides.addressed([source for source, _ in texts], to)
     read = list(zip(sources, [bare(target, marks) for _, target in texts], strict=True))
     texts = [(task.source_tokenizer.bare(source), target) for source, target in read]
     files, messages = files.resolved(texts)

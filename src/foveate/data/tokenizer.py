@@ -80,6 +80,19 @@ class Tokenizer(Configurable, ABC):
         """Return the ids with which the targets of a source must begin."""
         return []
 
+    def begun(
+        self, sources: Iterable[object], prefixes: Sequence[list[int]] = ()
+    ) -> list[list[int]]:
+        """Return the ids with which the targets of sources begin, none if all are free.
+
+        These are the opening of each, and its prefix, which may already begin with it.
+        """
+        openings = [self.opening(str(source)) for source in sources]
+        if not any(openings):
+            return list(prefixes)
+        pairs = zip(openings, prefixes or [[]] * len(openings), strict=True)
+        return [[*o, *p[len(o) if p[: len(o)] == o else 0 :]] for o, p in pairs]
+
     @abstractmethod
     def train(self, lines: Iterable[str]) -> None:
         """Learn the pieces from text; the same lines give the same pieces."""

@@ -384,13 +384,9 @@ class Translator(ABC):
         sides, lines = self.sides("translate"), several(lines, "translate")
         prefix = rules.get("prefix")
         addressed, writes = sides.addressed(lines, to), sides.target_tokenizer
-        prefixes = [writes.opening(line) for line in addressed]
-        if prefix is not None:
-            texts = writes.beginnings(prefix, len(lines))
-            prefixes = [opening + ids for opening, ids in zip(prefixes, texts, strict=True)]
         request = SearchRequest(
             self.search(beam_size, length_penalty, num_hypotheses),
-            prefixes if any(prefixes) or prefix is not None else (),
+            () if prefix is None else writes.beginnings(prefix, len(lines)),
             rules.get("required", ()),
             rules.get("banned", ()),
             batch_tokens or BATCH_TOKENS,
@@ -410,9 +406,8 @@ class Translator(ABC):
         pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
         sources, targets = sides.encode_pairs(pairs)
         scores = self.engine.score(list(zip(sources, targets, strict=True)))
-        for line, log_p in zip(lines, scores, strict=True):
-            opening = sides.target_tokenizer.opening(line)
-            log_p[: len(opening)] = [0.0 for _ in opening]
+        for begins, log_p in zip(sides.target_tokenizer.begun(lines), scores, strict=False):
+            log_p[: len(begins)] = [0.0] * len(begins)
         return [
             PairScore.of(ids, log_p, sides.tokenizers_of(line)[1])
             for line, ids, log_p in zip(lines, targets, scores, strict=True)
@@ -466,19 +461,11 @@ class Translator(ABC):
         """
         return self.engine.explain(source, target, units)
 
-    def addressed(self, lines: Sequence[str], to: str | None) -> list[str]:
-        """Return the sources of lines after the tag of a language."""
-        return self.sides("translate").addressed(lines, to)
-
     def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
         """Return how many tokens sources, or targets, have."""
         sides = self.sides("translate")
         tokenizer = sides.target_tokenizer if target else sides.source_tokenizer
         return list(map(len, tokenizer.encode_ids(lines)))
-
-    def width(self, count: int) -> int:
-        """Return how many hypotheses of a source are decoded at a time, for ``count`` outputs."""
-        return self.search(None, None, count).width
 
 
 def translated(
@@ -489,6 +476,7 @@ def translated(
     Longer lines than the model reads are cut, and their answers say by how many tokens.
     """
     limit, ids = min(sides.max_length, engine.room.source), sides.read_ids(lines)
+    request = replace(request, prefixes=sides.target_tokenizer.begun(lines, request.prefixes))
     outputs = engine.outputs([each[:limit] for each in ids], request)
     return [
         TextAnswer.of(line, each, limit, hypotheses, sides.tokenizers_of(line)[1], engine)

@@ -334,7 +334,8 @@ def _forecast_pass(
 @default_target.register(TextToText)
 @default_target.register(Captioning)
 def _best_text(task: Generates[object], model: Module, source: object, search: Search) -> Ids:
-    [outputs] = TorchEngine(task, model).outputs(task.encode([source]), SearchRequest(search))
+    request = SearchRequest(search, task.output_tokenizer.begun([source]))
+    [outputs] = TorchEngine(task, model).outputs(task.encode([source]), request)
     return best(outputs).ids
 
 

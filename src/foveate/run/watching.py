@@ -41,19 +41,16 @@ class Watched:
         self.run, self.task = run, run.need(Generates, "write text")
         self.watch, self.outputs = Watch(top_k), list[Output]()
 
-    def search(self, kind: str | None = None, **fields: object) -> Search.Config:
-        """Return the run's own search with other fields, or one of another kind."""
-        return self.task.search_config(self.run.config.decode, kind, **fields)
-
     def positions(
         self, source: Picture | None, search: Search, prefix: Sequence[int] = ()
     ) -> Iterator[list[PartialHypothesis]]:
         """Yield the partial hypotheses at each position, best first.
 
         Afterwards ``outputs`` are those of the search, best first without duplicates; they begin
-        with the ids of the ``prefix``.
+        with the ids of the ``prefix``, after the opening of the source (`Tokenizer.begun`).
         """
-        request = SearchRequest(search, [list(prefix)] if prefix else ())
+        begins = self.task.output_tokenizer.begun([source], [list(prefix)] if prefix else ())
+        request = SearchRequest(search, begins)
         followed = Followed(self.run.engine.positions(self.task.encode([source])[0], request))
         for position in followed:
             yield self.watch.read(position)

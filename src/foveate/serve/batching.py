@@ -81,7 +81,7 @@ class TranslateLines(Operation[Translator]):
     def plan(self, run: Translator, items: Sequence[str], tokens: int) -> AnswerPlan:
         """Return a plan without a maximum length: the model truncates; copying runs alone."""
         lengths = [1 + count for count in run.token_counts(items)]
-        budget = max(1, tokens // run.width(self.num_hypotheses))
+        budget = max(1, tokens // run.search(num_hypotheses=self.num_hypotheses).width)
         own = self.assistance
         translate = run.translate if own is None else partial(own.translate, run)
         width, to = self.num_hypotheses, self.to

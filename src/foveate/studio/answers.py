@@ -226,7 +226,8 @@ def forecast_drawing(
 def texts(run: Run, source: Picture, request: AnswerRequest, send: Send) -> TextDone:
     """Answer with tokens: a single hypothesis is sent token by token, several as a beam."""
     watched = Watched(run, request.top_k)
-    settings = watched.search(request.search.kind, **request.search.fields())
+    own, kind, fields = run.config.decode, request.search.kind, request.search.fields()
+    settings = watched.task.search_config(own, kind, **fields)
     search = settings.giving(request.hypotheses).build()
     prefix = list(request.prefix)
     if not prefix and request.beginning:
@@ -262,14 +263,15 @@ def token(
 ) -> Token:
     """Return the last token of a partial hypothesis, at a position of its output."""
     others, names = watched.instead(partial)
-    special = partial.token in watched.task.silent
+    writes = watched.task.output_tokenizer
+    special = partial.token in watched.task.silent or 0 < writes.certain <= partial.token
     name = "\n" if partial.token == EOS else watched.name(partial)
     name = "" if special or name.endswith("\ufffd") else name
     return Token(
         i=place,
         id=partial.token,
         text=name if text is None else text,
-        piece=watched.task.output_tokenizer.pieces[partial.token],
+        piece=writes.pieces[partial.token],
         special=special,
         log_p=partial.token_log_p,
         entropy=others.entropy,

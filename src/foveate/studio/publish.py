@@ -29,7 +29,9 @@ CHUNK = 2**20  # bytes compressed between two progress reports
 Progress = Callable[[str, int, int | None], None]
 EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs shown when a page opens, and their characters
 LAST = 1000  # lines of a file without splits from which examples are taken
-TOKENIZERS = ("byte", "character", "word", "symbol", "bpe", "unigram", "sentencepiece")
+PUBLISHED = ("sentencepiece", "sentencepiece_bpe", "published")
+SUBWORDS = ("bpe", "unigram", *PUBLISHED)
+TOKENIZERS = ("byte", "character", "word", "symbol", *SUBWORDS)
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -69,7 +71,8 @@ class PublishedFile:
         if header.format is not None:
             raise ConfigError(f"{self.path}: a page does not support data.format; train without it")
         kinds = [tree["config"]["kind"] for tree in header.tokenizers.values()]
-        if unknown := next((kind for kind in kinds if kind not in TOKENIZERS), None):
+        known = set(TOKENIZERS) - set(PUBLISHED if header.task == "language" else ())
+        if unknown := next((kind for kind in kinds if kind not in known), None):
             raise ConfigError(f"{self.path}: a page does not support the tokenizer {unknown}")
         return {
             "name": self.name,
@@ -77,10 +80,11 @@ class PublishedFile:
             "task": header.task,
             "notes": notes(model),
             "examples": list(self.examples),
+            "languages": model.sides("translate").languages if "translation" in header.task else [],
             "beamSize": header.search.beam_size,
             "temperature": header.search.temperature,
             "attends": bool(header.attentions),
-            "subwords": any(kind in ("bpe", "unigram") for kind in kinds),
+            "subwords": any(kind in SUBWORDS for kind in kinds),
         }
 
 

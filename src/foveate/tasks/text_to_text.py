@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -263,11 +263,6 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         ends = 1 + (self.target_tokenizer.certain > 0)  # its opening counts too
         return lengths_of(self.tokens(split).targets)[:, 0] + np.int32(ends)
 
-    def openings(self, sources: Iterable[str]) -> list[Ids]:
-        """Return the ids with which the targets of some sources must begin, none if all may."""
-        writes = self.target_tokenizer
-        return [writes.opening(source) for source in sources] if writes.certain else []
-
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
         """(N, sides) numbers of tokens that a batch has of each pair, ends included."""
         return lengths_of(sources, targets) + 1 + (self.target_tokenizer.certain > 0)
@@ -301,7 +296,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         examples = self.tokens(split)
         corpus, sources, targets = examples.corpus, examples.sources, examples.targets
         nll = mean_nll(self, model, split, lengths_of(sources, targets) + 1, 4096)
-        prefixes = self.openings(corpus.sources)
+        prefixes = self.target_tokenizer.begun(corpus.sources)
         request = SearchRequest(search, prefixes, batch_tokens=4096 * search.width)
         results = TorchEngine(self, model).outputs(self.read_sources(examples), request)
         sides = self.sides

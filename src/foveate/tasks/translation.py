@@ -50,7 +50,7 @@ class Translation(TextToText[TextBatch], Aligns):
                 drawn = tokenizer.encode_noisy([texts[side][i] for i in indices], seeds)
                 both = zip(drawn, sides[side], strict=True)
                 sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
-        for n, opening in enumerate(self.openings(texts[0][i] for i in indices)):
+        for n, opening in enumerate(self.target_tokenizer.begun(texts[0][i] for i in indices)):
             sides[1][n] = [*opening, *sides[1][n]]
         return collate(*sides)
 

@@ -5,7 +5,7 @@ import { CompiledModel, CompiledSearch, STAGES, type AttentionMap, type Engine, 
 import { read, STOPS, type Header, type Packed, type SearchTree } from "./packed";
 import { silenced } from "./silence";
 import { inside } from "./steps";
-import { BOS, EOS, PAD, SILENT, splitWords, Tokenizer, UNK } from "./tokenizer";
+import { BOS, EOS, PAD, splitWords, Tokenizer, UNK } from "./tokenizer";
 import type { SceneDrawing } from "../core/types";
 import type { Token } from "../studio/api";
 
@@ -69,7 +69,7 @@ export class PackedModel {
     return {
       ...this.#plain, end, width: search.beam_size, best, lengthPenalty: search.length_penalty, lengthOffset: search.length_offset ?? 5, stop: STOPS.indexOf(search.stop ?? "count"),
       minLength: search.min_length, noRepeat: search.no_repeat, reach: this.header.reach ?? 0,
-      never: this.#never,
+      never: this.#never, certain: this.#writes.certain,
       ...(sampling && { sampling: { temperature, topK: top_k ?? 0, topP: top_p ?? 1, minP: min_p ?? 0, repetitionPenalty: repetition_penalty, seed } }),
       ...(characters && { characters }),
     };
@@ -149,7 +149,8 @@ export class PackedModel {
 
   /** The translations of a line, best first; on the way the hypotheses after each step. */
   translating(line: string, choices: Choices = {}): Generator<Partial[], Output[]> {
-    const search = this.#chosen(choices), ids = this.sourceIds(line, choices.to), { prefix = [] } = choices;
+    const search = this.#chosen(choices), ids = this.sourceIds(line, choices.to), given = choices.prefix ?? [], opening = this.#opening(line, choices.to);
+    const prefix = opening.every((id, n) => id === given[n]) ? given : [...opening, ...given];
     const limit = Math.max(Math.trunc(search.max_ratio * (ids.length - 1)), prefix.length) + search.max_extra;
     const shortens = this.header.task === "translation" && search.shortlist && this.#packed.shortlist && !prefix.length;
     return this.#searching(this.#settings(search, choices.count ?? 1, EOS), { ids, limit, prefix, vocabulary: shortens ? this.#likely(ids) : [] });
@@ -172,10 +173,15 @@ export class PackedModel {
     return [...ids.slice(0, this.header.max_length), EOS];
   }
 
+  /** The ids with which the outputs of a line begin. */
+  #opening(line: string, to?: string): number[] {
+    return this.#writes.opening(to === undefined ? line : `<2${to}> ${line}`);
+  }
+
   /** Log p of each token of a target, its end included. */
   score(line: string, target: string): number[] {
-    const source = this.sourceIds(line), written = [...this.#writes.encode(target), EOS];
-    return [...this.#use(this.#plain, (search) => search.logProbabilities(source, written))];
+    const opening = this.#opening(line), source = this.sourceIds(line), written = [...opening, ...this.#writes.encode(target), EOS];
+    return this.#use(this.#plain, (search) => Array.from(search.logProbabilities(source, written), (logP, n) => (n < opening.length ? 0 : logP)));
   }
 
   #sampled({ beamSize, seed, temperature, topK, topP }: Drawn): Settings {
@@ -247,7 +253,7 @@ export class PackedModel {
 
   /** Whether an id has no text: in lines the end is their break. */
   #isSilent(id: number): boolean {
-    return SILENT.has(id) && !(this.#continues && id === EOS);
+    return !this.#writes.surfaces[id]!.length && !(this.#continues && id === EOS);
   }
 
   /** The text that an id adds to those before it; the name of one without text. */

@@ -8,29 +8,43 @@ export interface SentencePieceTree {
 const NORMAL = 1, SPACE = "▁", PENALTY = 10; // an unknown character costs so much more than any piece
 const utf8 = new TextEncoder();
 
-/** The text after a normalizer's replacements: at each character the longest that matches. */
-function normalizer(charsmap: string): (text: string) => string {
+/** What a normalizer makes of the letters from one on: where they end, and the text in their place; nothing where none is replaced. */
+type Replacement = (letters: readonly string[], at: number, isShortest?: boolean) => readonly [end: number, text: string] | undefined;
+
+/** The replacements of a normalizer, the longest that matches or the shortest (a trie, as `foveate.data.sentencepiece.Charsmap`). */
+export function replacements(charsmap: string): Replacement {
   const blob = bytesOf(charsmap), size = new Uint32Array(blob.buffer, 0, 1)[0]!, units = new Uint32Array(blob.buffer, 4, size / 4);
   const below = (node: number) => node ^ ((units[node]! >>> 10) << ((units[node]! & 0x200) >>> 6));
+  return (letters, at, isShortest = false) => {
+    let node = below(0), longest: readonly [number, string] | undefined;
+    while (at < letters.length) {
+      let last = 0;
+      for (const byte of utf8.encode(letters[at++])) {
+        last = node ^ byte;
+        if ((units[last]! & 0x800000ff) !== byte) return longest;
+        node = below(last);
+      }
+      if (!(units[last]! & 0x100)) continue;
+      const begin = 4 + size + (units[node]! & 0x7fffffff);
+      longest = [at, new TextDecoder().decode(blob.subarray(begin, blob.indexOf(0, begin)))];
+      if (isShortest) break;
+    }
+    return longest;
+  };
+}
+
+/** The text after a normalizer's replacements, at each character the longest that matches, with a space before the first word. */
+export function normalizer(charsmap: string): (text: string) => string {
+  const replacement = replacements(charsmap);
   return (text) => {
     const letters = [...text];
     let out = "";
     for (let at = 0, next = 1; at < letters.length; at = next++) {
-      let node = below(0), replaced = letters[at]!;
-      search: for (let end = at; end < letters.length;) {
-        let last = 0;
-        for (const byte of utf8.encode(letters[end++])) {
-          last = node ^ byte;
-          if ((units[last]! & 0x800000ff) !== byte) break search;
-          node = below(last);
-        }
-        if (!(units[last]! & 0x100)) continue;
-        const begin = 4 + size + (units[node]! & 0x7fffffff);
-        [next, replaced] = [end, new TextDecoder().decode(blob.subarray(begin, blob.indexOf(0, begin)))];
-      }
+      let replaced = letters[at]!;
+      [next, replaced] = replacement(letters, at) ?? [next, replaced];
       out += replaced;
     }
-    return out.replace(/^ +|[ ▁]+$|(?<= ) +/g, "");
+    return (out = out.replace(/^ +|[ ▁]+$|(?<= ) +/g, "")) && ` ${out}`;
   };
 }
 
@@ -46,7 +60,7 @@ export function sentencePiece({ pieces, model, ids, charsmap }: SentencePieceTre
     surfaces: pieces.map((piece, id) => utf8.encode(id ? piece.replaceAll(SPACE, " ") : "")),
     /** The split of the highest sum of scores; unknown characters in a row are one piece. */
     encode(line) {
-      const text = normal(line), letters = text ? [...` ${text}`.replaceAll(" ", SPACE)] : [];
+      const letters = [...normal(line).replaceAll(" ", SPACE)];
       const best = [[0, 0, 0]]; // up to each letter: score, id of the last piece, where that begins
       letters.forEach((letter, from) => {
         const [before] = best[from]!;

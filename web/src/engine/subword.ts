@@ -4,7 +4,7 @@ import { Tokenizer } from "@huggingface/tokenizers";
 export interface HuggingFaceTree { model: { vocab: Record<string, number> | [string, number][] } }
 
 /** The byte of each printable character that stands for one (Radford et al., 2019). */
-function bytesOfLetters(): Map<string, number> {
+export function bytesOfLetters(): Map<string, number> {
   const bytes = Array.from({ length: 256 }, (_, byte) => byte);
   const printable = (byte: number) => (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
   const others = bytes.filter((byte) => !printable(byte));

@@ -1,5 +1,6 @@
 // Tokenizers as Python has them (`foveate.data.tokenizer`): ids of texts, and texts of ids.
 import type { TokenizedText } from "./axes";
+import { published, type PublishedTree } from "./published";
 import { sentencePiece, type SentencePieceTree } from "./sentencepiece";
 import { subword, type HuggingFaceTree } from "./subword";
 
@@ -21,6 +22,9 @@ interface Kind {
   /** What stands before an id in a text. */
   between?(before: string | undefined, piece: string): string;
   trimsFirst?: boolean; // the first blank of a text is the tokenizer's own
+  names?: string[]; // of all ids, tags among them
+  /** Of published translators: the id before sources without a language, ids before outputs, languages among the ids of outputs. */
+  first?: number | null; opening?: number[]; openers?: number;
 }
 
 export type Span = readonly [from: number, to: number];
@@ -52,6 +56,11 @@ function listed(spans: (line: string) => Span[], units: Kind["units"], pieces: s
   };
 }
 
+function ofOthers({ vocabulary }: TokenizerTree): Kind {
+  const tree = vocabulary as PublishedTree, { pieces: names, first, opening, openers } = tree;
+  return { ...published(tree), trimsFirst: true, units: "words", names, first, opening, openers };
+}
+
 const KINDS: Record<string, (tree: TokenizerTree) => Kind> = {
   byte: () => ({
     surfaces: [...SPECIALS.map((piece) => utf8.encode(piece)), ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte))],
@@ -72,21 +81,48 @@ const KINDS: Record<string, (tree: TokenizerTree) => Kind> = {
   }),
   bpe: (tree) => ({ ...subword(tree.vocabulary as HuggingFaceTree, tree.config.lowercase), trimsFirst: true, units: "words" }),
   sentencepiece: ({ vocabulary }) => ({ ...sentencePiece(vocabulary as SentencePieceTree), trimsFirst: true, units: "words" }),
+  published: ofOthers,
+  sentencepiece_bpe: ofOthers,
   unigram: (tree) => ({ ...subword(tree.vocabulary as HuggingFaceTree, tree.config.lowercase), trimsFirst: true, units: "words" }),
 };
 
 export class Tokenizer {
   readonly #kind: Kind;
   readonly #tags: Map<string, number>;
-  readonly #surfaces: Uint8Array[];
+  /** What each id adds to a text behind others; start, end, padding and languages nothing. */
+  readonly surfaces: readonly Uint8Array[];
 
   constructor(tree: TokenizerTree) {
     const kind = KINDS[tree.config.kind];
     if (!kind) throw new Error(`this page does not support the tokenizer ${tree.config.kind}`);
     this.#kind = kind(tree);
-    const tags = tree.tags ?? [];
-    this.#tags = new Map(tags.map((tag, n) => [tag, this.#kind.surfaces.length + n]));
-    this.#surfaces = [...this.#kind.surfaces, ...tags.map((tag) => utf8.encode(tag))];
+    const tags = tree.tags ?? [], { surfaces, names } = this.#kind;
+    this.#tags = new Map(tags.map((tag, n) => [tag, names ? names.indexOf(tag) : surfaces.length + n]));
+    this.surfaces = [...surfaces, ...(names ? [] : tags.map((tag) => utf8.encode(tag)))].map((surface, id) => (SILENT.has(id) ? new Uint8Array() : surface));
+  }
+
+  /** The languages that a text names before its words, as <2fr>, or <2de:fr> where a source has its own. */
+  #tagOf(line: string): string[] {
+    const { first, openers = 0 } = this.#kind, languages = /^<2([^<>\s]+)>/.exec(line)?.[1]!.split(":") ?? [];
+    return languages.length <= (first != null || openers > 0 ? 2 : 1) && languages.every((name) => this.#tags.has(`<2${name}>`)) ? languages : [];
+  }
+
+  /** What stands before the words of a text: ids, the tag that names its language, and where the words begin. */
+  #begun(line: string): { ids: number[]; tag: string; from: number } {
+    const { first, openers } = this.#kind, languages = openers ? [] : this.#tagOf(line), tag = languages.length ? `<2${languages.join(":")}>` : "";
+    const named = languages.map((name) => this.#tags.get(`<2${name}>`)!), ids = first == null ? named : [named.length > 1 ? named[0]! : first];
+    return { ids, tag, from: tag.length + Number(tag !== "" && line[tag.length] === " ") };
+  }
+
+  /** The ids with which the outputs of a source begin. */
+  opening(source: string): number[] {
+    const { opening = [], openers = 0 } = this.#kind, language = openers ? this.#tagOf(source).at(-1) : undefined;
+    return language === undefined ? opening : [this.#tags.get(`<2${language}>`)!];
+  }
+
+  /** The first of the ids with which outputs must begin; 0: none. */
+  get certain(): number {
+    return this.#kind.openers ? this.surfaces.length - this.#kind.openers : 0;
   }
 
   /** The languages that a text may be translated into, where it says so in a tag. */
@@ -94,24 +130,18 @@ export class Tokenizer {
     return [...this.#tags.keys()].map((tag) => tag.slice(2, -1));
   }
 
-  /** What each id adds to a text behind others; start, end and padding nothing. */
-  get surfaces(): Uint8Array[] {
-    return this.#surfaces.map((surface, id) => (SILENT.has(id) ? new Uint8Array() : surface));
-  }
-
   encode(line: string): number[] {
     if (!line.isWellFormed()) throw new Error("the text contains a lone surrogate (half a character)");
-    const tag = [...this.#tags.keys()].find((each) => line.startsWith(each));
-    if (!tag) return this.#kind.encode(line);
-    return [this.#tags.get(tag)!, ...this.#kind.encode(line.slice(tag.length).replace(/^ /, ""))];
+    const { ids, from } = this.#begun(line);
+    return [...ids, ...this.#kind.encode(line.slice(from))];
   }
 
   /** What each id adds to the text of some; invalid UTF-8 becomes U+FFFD. */
   #added(ids: readonly number[]): Uint8Array[] {
     let before: string | undefined;
-    const { between, trimsFirst } = this.#kind, first = ids.findIndex((id) => !SILENT.has(id));
+    const { between, trimsFirst } = this.#kind, first = ids.findIndex((id) => this.surfaces[id]!.length);
     return ids.map((id, n) => {
-      const own = SILENT.has(id) ? new Uint8Array() : this.#surfaces[id]!;
+      const own = this.surfaces[id]!;
       if (trimsFirst && n === first && own[0] === 32) return own.subarray(1);
       if (!between) return own;
       const piece = text(own), whole = between(before, piece) + piece;
@@ -154,11 +184,10 @@ export class Tokenizer {
 
   /** A text that a model reads: the first of its ids, or all of them. */
   read(line: string, ids: readonly number[] = this.encode(line)): TokenizedText {
-    const tag = [...this.#tags.keys()].find((each) => line.startsWith(each)) ?? "", behind = line.slice(tag.length);
-    const rest = tag ? behind.replace(/^ /, "") : line, moved = line.length - rest.length, { spans } = this.#kind;
-    const own = tag ? ids.slice(1) : ids, written = spans ? rest : this.decode(own), isSame = spans !== undefined || written.length === rest.length; // letters may have become small ones
+    const { ids: begun, tag, from: moved } = this.#begun(line), rest = line.slice(moved), { spans } = this.#kind;
+    const own = ids.slice(begun.length), written = spans ? rest : this.decode(own), isSame = spans !== undefined || written.length === rest.length; // letters may have become small ones
     const places = spans ? spans(rest).slice(0, own.length) : this.#spans(own);
-    const all: Span[] = tag ? [[0, tag.length], ...places.map(([from, to]): Span => [from + moved, to + moved])] : places;
+    const all: Span[] = begun.length ? [[0, tag.length], ...places.map(([from, to]): Span => [from + moved, to + moved])] : places;
     return this.#tokenized(isSame ? line : line.slice(0, moved) + written, ids, all);
   }
 
@@ -198,7 +227,9 @@ export class Tokenizer {
   /** A token by itself: its text with ▁ for a blank, `</s>` of a special one, `<e6>` of a lone byte. */
   label(id: number): string {
     if (id < SPECIALS.length) return SPECIALS[id]!;
-    const surface = this.#surfaces[id]!, own = text(surface);
+    const surface = this.surfaces[id]!;
+    if (!surface.length) return this.#kind.names?.[id] ?? "";
+    const own = text(surface);
     if (own.includes("\ufffd")) return [...surface].map((byte) => `<${byte.toString(16).padStart(2, "0")}>`).join("");
     return this.#named(own);
   }

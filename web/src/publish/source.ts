@@ -15,6 +15,7 @@ export interface Published {
   task: "translation" | "prefix_translation" | "language" | "classification";
   notes: string[];
   examples: string[];
+  languages: string[]; // into which it translates, where they are several
   beamSize: number;
   temperature: number;
   attends: boolean; // whether it has attention

@@ -65,8 +65,8 @@ def beam(
     """
     width = beam_size or run.config.decode.tree().get("beam_size", WIDTH)
     limits = {"max_extra": MOST_ADDED} if isinstance(run.task, Language) else {}
-    watched, example = Watched(run), example_of(run, text, image)
-    search: Search = watched.search("beam", beam_size=width, **limits).build()
+    watched, example, own = Watched(run), example_of(run, text, image), run.config.decode
+    search: Search = watched.task.search_config(own, "beam", beam_size=width, **limits).build()
     outputs = watched.write(example, search)
     if not outputs:
         raise ConfigError(f"{run.path} gave no answer to {example!r}")

@@ -9,8 +9,9 @@ import pytest
 from copier import copier
 from foveate.config import ConfigError
 from foveate.look.draw.analyses import lens
-from foveate.look.flow import relevance, rollout
+from foveate.look.flow import rollout
 from foveate.look.perturbations import importance
+from foveate.look.relevance import relevance
 from foveate.look.views import find
 from foveate.look.views.examples import shared_passes
 from foveate.look.views.options import Question

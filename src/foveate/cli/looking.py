@@ -252,12 +252,12 @@ def _option(name: str, by_place: bool) -> tuple[object, object]:
     if name == "units":
         flag = typer.Option("--tokens/--words", help=field.description)
         return Annotated[bool | None, flag], None
-    return _of_field(field)
+    return _of_field(field, *["--not", "--foil"] * (name == "foil"))
 
 
-def _of_field(field: FieldInfo) -> tuple[object, object]:
+def _of_field(field: FieldInfo, *flags: str) -> tuple[object, object]:
     """Return the annotation and default of a field as an option; its config checks the bounds."""
-    option = typer.Option(help=field.description)
+    option = typer.Option(*flags, help=field.description)
     default = (list(field.default) or None) if isinstance(field.default, tuple) else field.default
     return Annotated[_plain(field.annotation) | None, option], default
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import foveate.look.draw as draw
     from foveate.look.edits import (
-        capture_outputs,
         diagonal,
         edit,
         force,
         patch,
-        patch_output,
         silence,
         uniform,
     )
@@ -25,13 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AttentionRecord",
     "capture",
-    "capture_outputs",
     "diagonal",
     "draw",
     "edit",
     "force",
     "patch",
-    "patch_output",
     "rollout",
     "silence",
     "uniform",

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.edits import edit, silence
-from foveate.look.hooks import ForcedPass, Where, calls_of, chosen, everywhere
+from foveate.look.hooks import ForcedPass, Where, calls_of, chosen, everywhere, hook_points
+from foveate.look.records import LAYERS
 from foveate.nn.attention import BaseAttention
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.scores import Dot, ScaledDot
@@ -160,7 +161,7 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     In a model with an encoder that is its source, else the text that the decoder reads. Raises
     ``ConfigError`` for a model without a stem whose output can be shuffled.
     """
-    inside = side_of(forced.model)
+    inside = next(iter(stems_of(forced.model)), "")
     if not inside:
         raise ConfigError("this model reads its input at once: it has no positions to shuffle")
     plain, before = _read(forced, inside, None)
@@ -172,11 +173,21 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     return Shuffled(change.double().cpu().numpy(), lost)
 
 
-def side_of(model: nn.Module) -> str:
-    """Return the name of the side whose input can be shuffled after its stem; empty if none."""
+def stems_of(model: nn.Module) -> dict[str, nn.Module]:
+    """Return what embeds the input of each side of a model, ours or of Hugging Face (one side)."""
+    parts = {name: part for name, part in model.named_children() if name in ("encoder", "decoder")}
+    stems = {name: dict(part.named_children()).get("stem") for name, part in parts.items()}
+    embeddings = getattr(model, "get_input_embeddings", None)
+    if not parts and embeddings is not None:
+        stems = {next(iter(hook_points(model)), "encoder").partition(".")[0]: embeddings()}
+    return {side: stem for side, stem in stems.items() if stem is not None}
+
+
+def output_of(model: nn.Module) -> nn.Module | None:
+    """Return the layer that scores all words or labels, None if there is none."""
     parts = dict(model.named_children())
-    side = next((name for name in ("encoder", "decoder") if name in parts), "")
-    return side if side and "stem" in dict(parts[side].named_children()) else ""
+    names = ("output", "lm_head", "classifier", "score")  # the last three are of Hugging Face
+    return next((parts[name] for name in names if name in parts), None)
 
 
 def _read(forced: ForcedPass, inside: str, shuffle: Tensor | None) -> tuple[Tensor, Figures]:
@@ -197,9 +208,10 @@ def _read(forced: ForcedPass, inside: str, shuffle: Tensor | None) -> tuple[Tens
 def layers_of(model: nn.Module) -> nn.ModuleList | None:
     """Return the layers, in order, whose last one produces the output; None if there are none.
 
-    They are the decoder's if there is one, else the encoder's.
+    They are the decoder's if there is one, else the encoder's; or those of a Hugging Face model.
     """
     parts = dict(model.named_children())
     side = parts.get("decoder", parts.get("encoder"))
-    layers = None if side is None else dict(side.named_children()).get("layers")
-    return layers if isinstance(layers, nn.ModuleList) and len(layers) else None
+    inside = model.named_modules() if side is None else side.named_children()
+    lists = {name.split(".")[-1]: part for name, part in inside if isinstance(part, nn.ModuleList)}
+    return next((lists[name] for name in LAYERS if lists.get(name)), None)

@@ -477,6 +477,18 @@ export interface Question {
    */
   drop?: ("order" | "positions" | "scaling")[];
   /**
+   * default: attention (× gradient), or integrated (gradients) without it
+   */
+  method?: ("attention" | "gradient" | "integrated" | "occlusion" | "values") | null;
+  /**
+   * why the output and not this word, or label
+   */
+  foil?: string | null;
+  /**
+   * text of as many tokens; default: unknown words
+   */
+  instead?: string | null;
+  /**
    * gold alignment of the split, lines such as 1-1 2p3
    */
   gold?: string | null;

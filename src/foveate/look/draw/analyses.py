@@ -21,7 +21,13 @@ from foveate.look.draw.parts import Numbers, visible
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.look.flow import by_distance
 from foveate.look.hooks import ForcedPass, calls_of
-from foveate.look.perturbations import layers_of, shuffled, side_of, without_positions
+from foveate.look.perturbations import (
+    layers_of,
+    output_of,
+    shuffled,
+    stems_of,
+    without_positions,
+)
 from foveate.look.records import block_of, spaced
 from foveate.look.stages import Gates
 from foveate.nn.positions import Position
@@ -119,7 +125,7 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
     has no stack of consecutive layers with vectors of one size.
     """
     layers, names = layers_of(forced.model), forced.token
-    output = dict(forced.model.named_children()).get("output")
+    output = output_of(forced.model)
     if names is None or layers is None or output is None:
         raise ConfigError(
             "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
@@ -133,9 +139,7 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
         replacing = layers[-1].register_forward_hook(partial(lambda stream, *call: stream, stream))
         with replacing, calls_of(output) as calls:
             scores = forced.run()
-        logits = calls[-1].output[forced.row]
-        rows = logits.reshape(-1, logits.shape[-1])
-        rows = rows[forced.first : forced.first + len(forced.produced)].float().softmax(dim=-1)
+        rows = forced.scored(calls[-1].output).softmax(dim=-1)
         best = rows.max(dim=-1)
         tokens.append([names(i) for i in best.indices.tolist()])
         p.append(best.values.double().cpu().numpy())
@@ -282,7 +286,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     what = f"{forced.score_name} {moved}"
     lost = [f"{name} {what} {result.lost:.2f}" for name, result in results.items()]
     places = len(next(iter(curves.values())))
-    words = forced.words(side_of(forced.model), places)
+    words = forced.words(next(iter(stems_of(forced.model))), places)
     order = torch.randperm(places, generator=torch.Generator().manual_seed(seed)).tolist()
     return bar_chart(
         words,

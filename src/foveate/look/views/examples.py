@@ -11,7 +11,7 @@ from torch import nn
 from foveate.config import ConfigError
 from foveate.data.catalogue import MissingData
 from foveate.look.hooks import ForcedPass, Where, everywhere
-from foveate.look.perturbations import encodings, layers_of, side_of
+from foveate.look.perturbations import encodings, layers_of, output_of, stems_of
 from foveate.look.records import Maps, Units
 from foveate.look.views import Need
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
@@ -202,10 +202,10 @@ embeds = condition(
     "its model has no embeddings to take gradients of",
 )
 layered = condition(
-    lambda run: layers_of(run.model) is not None and "output" in dict(run.model.named_children()),
+    lambda run: layers_of(run.model) is not None and output_of(run.model) is not None,
     "its model has no stack of layers that produces an output",
 )
 stemmed = condition(
-    lambda run: bool(side_of(run.model)), "its model has no input positions to shuffle"
+    lambda run: bool(stems_of(run.model)), "its model has no input positions to shuffle"
 )
 places = condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")

@@ -11,30 +11,34 @@ from numpy.typing import NDArray
 
 import foveate.look.draw.maps as drawn_maps
 import foveate.look.flow as flow
+import foveate.look.relevance as relevances
 import foveate.look.views.examples as needs
 from foveate.align.aer import rank_heads, read_gold
 from foveate.config import ConfigError
 from foveate.engine.answers import Picture
 from foveate.engine.links import read_links
-from foveate.look.draw.charts import BarsDrawing, bar_chart
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
 from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
-from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import ColorScale, SheetDrawing, SheetGrid, alike, sheet
 from foveate.look.measure import Judge, confidence, diagonality, entropy
 from foveate.look.perturbations import without_positions, without_scaling
 from foveate.look.records import AttentionRecord, block_of, spaced
+from foveate.look.relevance import contrasted
 from foveate.look.views import view
 from foveate.look.views.examples import picture_of, ready, text_of
 from foveate.look.views.options import (
     AxisUnits,
     Block,
     Drop,
+    Foil,
     GoldFile,
     Head,
     Image,
     Layer,
+    Method,
     Scale,
     Split,
     Target,
@@ -119,14 +123,49 @@ def rollout(
     return _of_record(run, record, image, block, layer)
 
 
-@view(needs.attends, needs.gives_probabilities, silence=True)
+@view(needs.gives_probabilities, silence=True)
 def relevance(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    units: AxisUnits = "auto",
+    units: AxisUnits = "auto", method: Method = None, foil: Foil = None,
 ) -> Drawing:  # fmt: skip
-    """Draw the relevance of the input for the output."""
-    record = flow.relevance(ready(run, text, target, image, units))
-    return _of_record(run, record, image, block, -1)
+    """Draw the relevance of the input for the output, by one of several methods.
+
+    With a ``foil`` it is the relevance for the output rather than for this word or label; methods
+    that have no signs refuse one. Raises `ConfigError` if the model lacks what a method reads.
+    """
+    forced = ready(run, text, target, image, units)
+    method = method or ("integrated" if needs.attends(run) else "attention")
+    if foil is not None:
+        if method == "values":
+            raise ConfigError("--method values compares outputs of layers: --not needs scores")
+        forced = contrasted(forced, foil)
+    record = relevances.relevance(forced, method)
+    if method in ("attention", "values"):
+        return _of_record(run, record, image, block, -1)
+    blocks = [block] if block else record.blocks()
+    sheets = [
+        sheet(spaced(name), record.drawn(name)[0], *record.axes(name), "writes", "reads")
+        for name in (record.layer_name(each) for each in blocks)
+    ]
+    title = f"{record.title}: {forced.score_name}"
+    return SheetGrid(sheets=alike(sheets), title=title, caption=record.notes[-1])
+
+
+@view(needs.gives_probabilities)
+def faithfulness(
+    run: Run, text: Text = None, target: Target = None, image: Image = None
+) -> LinesDrawing:
+    """Draw the log p of the answer without its most relevant words, by each method of relevance."""
+    curves = relevances.faithfulness(ready(run, text, target, image))
+    left_out = [name for name in relevances.METHODS if name not in curves]
+    caption = "in brackets: the area between the curve and that of random orders, per deleted word"
+    caption += f"; its model lacks what {', '.join(left_out)} read" * bool(left_out)
+    named = {f"{name} ({relevances.area(curves, name):.2f})": each for name, each in curves.items()}
+    return line_chart(
+        range(len(next(iter(named.values())))), named,
+        "words deleted, the most relevant first", "mean log p of the answer", run.path.name,
+        caption=caption,
+    )  # fmt: skip
 
 
 def _of_record(

@@ -43,6 +43,12 @@ Drop = Annotated[
         strict=False, description="order (shuffle the words), positions or scaling (÷ √K); repeat"
     ),
 ]
+Method = Annotated[
+    Literal["attention", "gradient", "integrated", "occlusion", "values"] | None,
+    Field(description="default: attention (× gradient), or integrated (gradients) without it"),
+]
+Foil = Annotated[str | None, Field(description="why the output and not this word, or label")]
+Instead = Annotated[str | None, Field(description="text of as many tokens; default: unknown words")]
 GoldFile = Annotated[
     Path | None, Field(description="gold alignment of the split, lines such as 1-1 2p3")
 ]
@@ -77,6 +83,9 @@ class Question(Config):
     silence: Silent = ()
     across: Across = "step"
     drop: Drop = ("order",)
+    method: Method = None
+    foil: Foil = None
+    instead: Instead = None
     gold: GoldFile = None
     source: Sources = None
     reference: ReferenceFile = None

@@ -20,7 +20,6 @@ from foveate.look.perturbations import (
     shuffled,
     surface,
     without_positions,
-    without_scaling,
 )
 from foveate.look.stages import backwards, capture_cells
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -217,25 +216,6 @@ def test_positions_come_off_and_back(kind: str, tmp_path: Path) -> None:
     assert sorted(view.across.removeprefix("read as: ").split()) == sorted(view.labels)
     assert view.labels == ["w4", "w9", "w6", "w11", "</s>"]
     saved(view, tmp_path)
-
-
-def test_without_scaling_queries_are_as_if_longer() -> None:
-    model = positioned(Rotary.Config())
-    forced = translating(model, SOURCE, TARGET)
-    before, maps = forced.scores(), forced.maps()
-    with without_scaling(model) as count:
-        assert count == 6  # of two layers: encoder, decoder, cross
-        unscaled, scores = forced.maps(), forced.scores()
-    assert np.array_equal(forced.scores(), before)
-    assert np.abs(scores - before).max() > 1e-3
-    with torch.no_grad():
-        for name, part in model.named_modules():
-            if name.endswith("attention"):
-                part.query.weight *= 8**0.5  # K = 8: the same as without the division
-                part.query.bias *= 8**0.5
-    for name, weights in forced.maps().items():
-        assert np.abs(weights - unscaled[name]).max() < rounding()
-        assert weights.max(axis=-1).mean() > maps[name].max(axis=-1).mean()
 
 
 def test_recurrence_and_a_causal_mask_know_the_order() -> None:

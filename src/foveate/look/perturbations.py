@@ -1,7 +1,7 @@
 """What a model loses when it is changed: heads silenced, input shuffled, weights moved."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 
@@ -14,9 +14,7 @@ from foveate.config import ConfigError
 from foveate.look.edits import edit, silence
 from foveate.look.hooks import ForcedPass, Where, calls_of, chosen, everywhere, hook_points
 from foveate.look.records import LAYERS
-from foveate.nn.attention import BaseAttention
 from foveate.nn.positions import NoPosition, Position
-from foveate.nn.scores import Dot, ScaledDot
 
 Figures = NDArray[np.float64]
 
@@ -126,32 +124,16 @@ def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
 
 
 @contextmanager
-def _replaced(
-    name: str, parts: Sequence[tuple[nn.Module, nn.Module]], other: Callable[[], nn.Module]
-) -> Iterator[int]:
-    """Replace the modules under a name of their owners for the context; yields how many."""
+def without_positions(model: nn.Module) -> Iterator[int]:
+    """Remove the position encodings for the context; yields their number."""
+    parts = encodings(model)
     try:
         for owner, _ in parts:
-            setattr(owner, name, other())
+            owner.position = NoPosition(NoPosition.Config(), 1, 1)
         yield len(parts)
     finally:
-        for owner, part in parts:
-            setattr(owner, name, part)
-
-
-def without_positions(model: nn.Module) -> AbstractContextManager[int]:
-    """Remove the position encodings for the context; yields their number."""
-    return _replaced("position", encodings(model), lambda: NoPosition(NoPosition.Config(), 1, 1))
-
-
-def without_scaling(model: nn.Module) -> AbstractContextManager[int]:
-    """Score by qᵀk instead of qᵀk / √K for the context; yields the number of attentions."""
-    scaled = [
-        (part, part.score)
-        for part in model.modules()
-        if isinstance(part, BaseAttention) and isinstance(part.score, ScaledDot)
-    ]
-    return _replaced("score", scaled, lambda: Dot(Dot.Config(), 1, 1))
+        for owner, position in parts:
+            owner.position = position
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 549db7e892d5b52c.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 211c7e19cd9356f3.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -473,10 +473,6 @@ export interface Question {
    */
   across?: "step" | "time";
   /**
-   * order (shuffle the words), positions or scaling (÷ √K); repeat
-   */
-  drop?: ("order" | "positions" | "scaling")[];
-  /**
    * default: attention (× gradient), or integrated (gradients) without it
    */
   method?: ("attention" | "gradient" | "integrated" | "occlusion" | "values") | null;
@@ -488,10 +484,6 @@ export interface Question {
    * text of as many tokens; default: unknown words
    */
   instead?: string | null;
-  /**
-   * gold alignment of the split, lines such as 1-1 2p3
-   */
-  gold?: string | null;
   /**
    * file of sources, one per line
    */

@@ -228,9 +228,7 @@ class HeadsView(AttentionView):
             for head, (broad, sure, straight) in enumerate(zip(*judged, strict=True)):
                 numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
                 lines.append(f"{name:<36} {head:>4}  {numbers}  {self.kinds[name][head]}")
-        lines.append(
-            "figures of this sentence with its end; importance has the mean of many, without"
-        )
+        lines.append("figures of this sentence with its end")
         return "\n".join(lines)
 
 

@@ -169,7 +169,6 @@ class ViewEntry(Entry[ViewSpec]):
 VIEWS = ViewEntry.table(
     ("attention", "maps", "Which source words each target word attends to."),
     ("links", "maps", "What each word attends to, as lines between words."),
-    ("coverage", "maps", "How much attention each source word received in total."),
     ("copying", "text", "Which words were copied, from where, and which were generated."),
     ("heads", "maps", "All layers and heads of a block side by side."),
     ("beam", "text", "What a beam search kept and dropped, step by step."),
@@ -178,7 +177,6 @@ VIEWS = ViewEntry.table(
     ("nbest", "text", "The n best outputs, and how they differ from the best."),
     ("lengths", "text", "BLEU and chrF by source length, with intervals."),
     ("growing", "text", "How runs translate longer and longer beginnings of a source."),
-    ("importance", "maps", "Which heads align, and which are sharp or broad."),
     ("masks", "maps", "Which keys each query may see: causal, window, padding."),
     ("rollout", "maps", "How much of each input reaches each position, layer by layer."),
     ("relevance", "maps", "Which inputs mattered for each word or label, by 5 methods."),
@@ -187,7 +185,6 @@ VIEWS = ViewEntry.table(
     ("ablation", "inside", "What the model loses without each head."),
     ("lens", "inside", "What the model would predict after each layer."),
     ("permutation", "inside", "Whether the order of the input matters."),
-    ("without", "maps", "Answer and map without word order, positions or scaling."),
     ("states", "inside", "The path of hidden states over time."),
     ("surface", "inside", "The loss around the weights, over two directions."),
     ("gates", "inside", "The gates of a recurrent network over time."),

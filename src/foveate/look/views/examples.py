@@ -22,7 +22,7 @@ from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.run.evaluation import examples
 from foveate.run.passes import forced_pass
-from foveate.tasks.abilities import Aligns, Generates, Scores
+from foveate.tasks.abilities import Generates, Scores
 from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
@@ -168,7 +168,6 @@ recurs = has_part(Cell, "its model has no recurrent cells")
 models_language = task_is(Language, "does not model plain text")
 translates = task_is(Scores, "does not map text to text")
 writes = task_is(Generates, "does not write text")
-aligns = task_is(Aligns, "has no maps between words")
 reads_pictures = task_is(PictureTask, "is not about pictures")
 forecasts = task_is(Forecasting, "is not about series")
 trained = logs("train", "its log contains no training steps")

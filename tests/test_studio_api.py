@@ -294,7 +294,7 @@ def test_a_view_shows_tokens_or_words(client: TestClient, units: str, columns: l
 
 
 def test_a_view_of_two_runs_and_one_with_a_silenced_head(client: TestClient) -> None:
-    both = client.post(f"{API}/views/schedule", json={"runs": ["rnn", "transformer"]}).json()
+    both = client.post(f"{API}/views/curves", json={"runs": ["rnn", "transformer"]}).json()
     assert len(both["drawings"][0]["curves"]) == 2
     ask = {
         "runs": ["transformer"],

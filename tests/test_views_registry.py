@@ -116,7 +116,7 @@ def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> 
 def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> None:
     result, left_out = report(translator, Question())
     drawn = set(VIEWS) - set(left_out)
-    assert {"attention", "heads", "positions", "schedule"} <= drawn
+    assert {"attention", "heads", "positions", "curves"} <= drawn
     out = tmp_path / "r.html"
     call = invoked("look", "report", translator.path, "--out", out)
     assert "not in it: gates: " in call.output
@@ -319,17 +319,10 @@ def test_an_interval_is_of_a_metric_that_has_one() -> None:
         interval("ter", ["a"], ["a"])
 
 
-def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
+def test_lengths_are_those_of_the_runs_outputs(run: Run) -> None:
     view = draw("lengths", run, split="valid")
     assert [[curve.name for curve in panel.curves] for panel in view.panels] == [["run"], ["run"]]
-    (tmp_path / "s").write_text("a b\n" * 6)
-    (tmp_path / "r").write_text("A B C D\n" * 6)
-    files = {"source": tmp_path / "s", "reference": tmp_path / "r"}
-    view = draw("lengths", hypotheses=(tmp_path / "r",), **files)
-    assert view.panels[0].arrays()["r"][0] == pytest.approx(100)
-    with pytest.raises(ConfigError, match="needs --source and --reference"):
-        draw("lengths", hypotheses=(tmp_path / "r",))
-    with pytest.raises(ConfigError, match="nothing to score"):
+    with pytest.raises(ConfigError, match="needs at least 1 run, not 0"):
         draw("lengths")
 
 

@@ -203,9 +203,8 @@ def verb(entry: ViewEntry) -> Command:
         paths = [runs] if isinstance(runs, Path) else runs or []
         _draw_view(entry.name, paths, fields, checkpoint, out)
 
-    required, reads, by_place, several, fewest = inspect.Parameter.empty, *_form(entry)
-    runs: object = Runs if several else OnlyRun
-    parameters = [_parameter("runs", runs, None if fewest == 0 else required)]
+    reads, by_place, several = _form(entry)
+    parameters = [_parameter("runs", Runs if several else OnlyRun, inspect.Parameter.empty)]
     for name in sorted(reads, key=lambda name: name != by_place):
         annotation, default = _option(name, by_place=name == by_place)
         parameters.append(_parameter(name, annotation, default))
@@ -213,17 +212,18 @@ def verb(entry: ViewEntry) -> Command:
     return _command(entry, call, parameters)
 
 
-def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool, int]:
-    """Return the fields that a view reads, the positional one, whether it takes several runs, and
-    at least how many: without PyTorch those of a packed file, if the view can draw one.
+def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool]:
+    """Return the fields that a view reads, the positional one, and whether it takes several runs.
+
+    Without PyTorch they are those of a packed file, if the view can draw one.
     """
     if find_spec("torch") is None:
         from foveate.look.views.records import VIEWS as OF_FILES
         from foveate.look.views.records import fields_of
 
         if entry.name in OF_FILES:
-            return fields_of(entry.name), "", False, 1
-    return entry.reads, entry.spec.by_place, entry.spec.several, entry.runs[0]
+            return fields_of(entry.name), "", False
+    return entry.reads, entry.spec.by_place, entry.spec.several
 
 
 def _command(

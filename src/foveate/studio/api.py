@@ -208,9 +208,8 @@ def _check_length(*texts: str | None) -> None:
 
 
 def _check_view(view: str, question: Question) -> None:
-    """Raise `RequestError` for an unknown view, or a question with files or long texts."""
+    """Raise `RequestError` for an unknown view, or a question with long texts."""
     _check_length(question.text, question.target)
-    _check_files(Question, question.model_fields_set)
     if view not in VIEWS:
         raise not_found("view", view, VIEWS)
 

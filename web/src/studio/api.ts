@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 211c7e19cd9356f3.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 44a536ddb257ca71.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -484,18 +484,6 @@ export interface Question {
    * text of as many tokens; default: unknown words
    */
   instead?: string | null;
-  /**
-   * file of sources, one per line
-   */
-  source?: string | null;
-  /**
-   * file of references, one per line
-   */
-  reference?: string | null;
-  /**
-   * file of outputs, one per line; repeat
-   */
-  hypotheses?: string[];
 }
 /**
  * A lecture: its title, whose it is, what it is about, and its steps in order.
@@ -607,7 +595,7 @@ export interface SearchInfo {
 /**
  * A view, and whether it fits the run; ``reason`` says why not.
  *
- * It takes from ``least`` to ``most`` runs in one picture (any number where ``most`` is absent).
+ * It takes up to ``most`` runs in one picture (any number where ``most`` is absent).
  */
 export interface ViewInfo {
   name: string;
@@ -615,7 +603,6 @@ export interface ViewInfo {
   fields: ViewField[];
   fits: boolean;
   reason: string;
-  least: number;
   most: number | null;
 }
 /**

@@ -21,7 +21,6 @@ const MEANINGS: Record<string, Meaning> = {
   curves: { title: "Curves", means: "Training curves: loss, learning rate, scores, speed.", caveat: "Steps with different batch sizes are different amounts of work." },
   health: { title: "Health", means: "Gradients and updates of each module during training.", caveat: "An update near a thousandth of its weight is usual." },
   positions: { title: "Positions", means: "The encoding of each position, and how similar positions are.", caveat: "How the model uses it is another question." },
-  schedule: { title: "Learning rate", means: "The learning rate at each training step.", caveat: "Adaptive optimizers scale it for each weight." },
   rollout: { title: "Rollout", means: "Attention multiplied through the layers, including residuals (Abnar & Zuidema, 2020).", caveat: "It leaves out what values and feed-forward layers do." },
   relevance: { title: "Relevance", means: "What counted for each word or label, or for it rather than another, by attention × gradient (Chefer et al., 2021), gradient × input, integrated gradients, occlusion or value zeroing.", caveat: "Methods disagree: faithfulness tests them." },
   faithfulness: { title: "Faithfulness", means: "What the answer loses as words are deleted, the most relevant first by each method, beside random orders; in brackets the area between them.", caveat: "A deleted word becomes the unknown word, which favours methods that compare with it." },

@@ -40,14 +40,13 @@ def file_fields(form: type[Config]) -> set[str]:
 class ViewSpec:
     """The registered properties of a view's function.
 
-    Its ``needs``; the ``fewest`` runs that it takes; whether it draws ``several`` together; the
-    ``fields`` of a question that are its parameters, and which of them is positional
-    (``by_place``). With ``silence``, the heads listed in a question are silenced while it draws.
+    Its ``needs``; whether it draws ``several`` runs together; the ``fields`` of a question that are
+    its parameters, and which of them is positional (``by_place``). With ``silence``, the heads
+    listed in a question are silenced while it draws.
     """
 
     function: Callable[..., Drawing]
     needs: tuple[Need, ...]
-    fewest: int
     silence: bool
     by_place: str
     several: bool
@@ -57,9 +56,7 @@ class ViewSpec:
 _SPECS: dict[str, ViewSpec] = {}
 
 
-def view(
-    *needs: Need, fewest: int = 1, silence: bool = False, by_place: str = ""
-) -> Callable[[Draw], Draw]:
+def view(*needs: Need, silence: bool = False, by_place: str = "") -> Callable[[Draw], Draw]:
     """Register a function as the view with its name, for runs that meet the ``needs``.
 
     Raises `ConfigError` for a parameter that is not an option of views, or the name of another.
@@ -73,7 +70,7 @@ def view(
             nearest("option of views", name, Question.model_fields)
         ViewEntry.add(function, VIEWS)
         _SPECS[function.__name__] = ViewSpec(
-            function, needs, fewest, silence, by_place, first == "runs", tuple(fields)
+            function, needs, silence, by_place, first == "runs", tuple(fields)
         )
         return function
 
@@ -127,11 +124,6 @@ class ViewEntry(Entry[ViewSpec]):
         """The fields of a `Question` that the view reads."""
         return (*self.spec.fields, *(("silence",) if self.spec.silence else ()))
 
-    @property
-    def runs(self) -> tuple[int, float]:
-        """The minimum and maximum number of runs that the view takes."""
-        return self.spec.fewest, float("inf") if self.spec.several else 1
-
     def unfit(self, run: Run) -> str | None:
         """Return why the view does not fit a run, or None if it does."""
         return next((reason for need in self.spec.needs if (reason := need(run))), None)
@@ -142,11 +134,9 @@ class ViewEntry(Entry[ViewSpec]):
         Raises `ConfigError` if the view takes more runs or fewer, does not fit one of them, or
         the question refers to something that does not exist.
         """
-        least, most = self.runs
-        if not least <= len(runs) <= most:
-            count = f"{least}" if most == least else f"at least {least}"
-            noun = "run" if count.endswith("1") else "runs"
-            raise ConfigError(f"the view {self.name} needs {count} {noun}, not {len(runs)}")
+        if not runs or (len(runs) > 1 and not self.spec.several):
+            count = "at least 1 run" if self.spec.several else "1 run"
+            raise ConfigError(f"the view {self.name} needs {count}, not {len(runs)}")
         for run in runs:
             if reason := self.unfit(run):
                 raise ConfigError(f"{run.path}: the view {self.name!r} does not apply: {reason}")
@@ -197,7 +187,6 @@ VIEWS = ViewEntry.table(
     ("learning", "training", "How attention to one example changed during training: a film."),
     ("health", "training", "Gradients and updates of each module during training."),
     ("positions", "training", "A run's position encoding, position by position."),
-    ("schedule", "training", "The learning rates of runs."),
 )
 
 

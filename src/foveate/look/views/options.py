@@ -1,6 +1,5 @@
 """The options of views: their parameters by type, and all of them together."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -43,9 +42,6 @@ Method = Annotated[
 ]
 Foil = Annotated[str | None, Field(description="why the output and not this word, or label")]
 Instead = Annotated[str | None, Field(description="text of as many tokens; default: unknown words")]
-Sources = Annotated[Path | None, Field(description="file of sources, one per line")]
-ReferenceFile = Annotated[Path | None, Field(description="file of references, one per line")]
-Outputs = Annotated[tuple[Path, ...], Field(description="file of outputs, one per line; repeat")]
 
 
 class Question(Config):
@@ -76,6 +72,3 @@ class Question(Config):
     method: Method = None
     foil: Foil = None
     instead: Instead = None
-    source: Sources = None
-    reference: ReferenceFile = None
-    hypotheses: Outputs = ()

@@ -12,8 +12,6 @@ from torch import Tensor
 
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
-from foveate.data.corpus import read_text
-from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import Next
@@ -31,9 +29,6 @@ from foveate.look.views.options import (
     BeamSize,
     Image,
     Num,
-    Outputs,
-    ReferenceFile,
-    Sources,
     Split,
     Target,
     Text,
@@ -194,21 +189,11 @@ def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
     )  # fmt: skip
 
 
-@view(needs.translates, fewest=0)
-def lengths(
-    runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None,
-    source: Sources = None, reference: ReferenceFile = None, hypotheses: Outputs = (),
-) -> PanelGrid:  # fmt: skip
-    """Draw BLEU and chrF by source length, with a line for each run or file of outputs."""
+@view(needs.translates)
+def lengths(runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None) -> PanelGrid:
+    """Draw BLEU and chrF by source length, with a line for each run."""
     systems: dict[str, tuple[Texts, Texts, References]] = {}
     tokenizers: dict[str, BleuTokenizer | None] = {}
-    if hypotheses:
-        if source is None or reference is None:
-            raise ConfigError("--hypotheses needs --source and --reference with the same lines")
-        files = (read_text(path, TextData()) for path in (source, reference, *hypotheses))
-        sources, references, *outputs = (list(file.lines) for file in files)
-        for path, lines in zip(hypotheses, outputs, strict=True):
-            systems[path.name] = sources, lines, references
     for run in runs:
         task = run.need(TextToText, "give pairs of texts")
         corpus = task.corpus(split)
@@ -216,10 +201,6 @@ def lengths(
         best = [answer.hypotheses[0] for answer in answers]
         systems[run.path.name] = corpus.sources, best, corpus.references
         tokenizers[run.path.name] = task.config.bleu_tokenizer
-    if not systems:
-        raise ConfigError(
-            "nothing to score: give a RUN, or --hypotheses with --source, --reference"
-        )
     return by_length(systems, tokenizers)
 
 

@@ -9,21 +9,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import DecodingBatch
-from foveate.look.edits import (
-    Change,
-    diagonal,
-    edit,
-    force,
-    patch,
-    silence,
-    silenced,
-    uniform,
-)
+from foveate.look.edits import Change, PositionOf, edit, force, patch, silence, silenced
 from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -35,6 +27,29 @@ from tolerances import MODEL, ROW, close, differ, near
 
 CROSS = "decoder.layers.1.cross_attention"
 BUILDS = [transformer, recurrent]
+
+
+def uniform(*heads: int) -> Change:
+    """A change of one's own: heads attend equally to every key that has any weight."""
+
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
+        seen = (weights > 0).to(weights)
+        return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
+
+    return Change(heads, replace)
+
+
+def diagonal(*heads: int, offset: int = 0) -> Change:
+    """Another: query t attends to key t + offset, or to the last visible key."""
+
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
+        queries, keys = weights.shape[2:]
+        first = at(weights)
+        last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
+        targets = torch.arange(first, first + queries) + offset
+        return one_hot(torch.minimum(targets.clamp(min=0), last), keys)
+
+    return Change(heads, replace)
 
 
 def stepped(model: EncoderDecoder, source: Tensor, target: Tensor) -> Tensor:

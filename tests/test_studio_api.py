@@ -328,18 +328,6 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
     assert "beam" in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})
 
 
-def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
-    question = {"text": "the dog runs", "target": "le chien court"}
-    film = client.post(f"{API}/trainings/transformer/film", json={"question": question}).json()
-    assert [frame["step"] for frame in film["frames"]] == [15, 30]
-    blocks = [frame["drawings"][0]["blocks"][-1]["layers"][-1] for frame in film["frames"]]
-    assert blocks[0]["data"] != blocks[1]["data"]
-    drawn = client.post(f"{API}/runs/transformer/views/attention", json=question).json()
-    assert drawn["drawings"][0]["blocks"][-1]["layers"][-1] == blocks[1]
-    wrong = client.post(f"{API}/trainings/transformer/film", json={"view": "x"})
-    assert wrong.status_code == 404
-
-
 def test_the_snapshots_of_a_training(client: TestClient) -> None:
     drawing = client.get(f"{API}/trainings/transformer/snapshots").json()
     assert drawing["kind"] == "film" and drawing["frames"] == []  # it kept none

@@ -81,7 +81,7 @@ def test_an_error_in_a_view_of_ones_own_is_one_sentence(monkeypatch: pytest.Monk
     def own(run: Any) -> Drawing:
         return run.no_such_thing
 
-    monkeypatch.setitem(views._SPECS, "own", views.ViewSpec(own, (), 1, False, "", False, ()))
+    monkeypatch.setitem(views._SPECS, "own", views.ViewSpec(own, (), False, "", False, ()))
     with pytest.raises(ConfigError, match=r"test_views_registry.py:\d+: AttributeError: .*no_such"):
         ViewEntry("own", "", "maps").draw([types.SimpleNamespace()], Question())  # type: ignore[list-item]
 

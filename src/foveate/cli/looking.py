@@ -80,32 +80,6 @@ look = typer.Typer(
 
 
 @look.command()
-def positions(
-    kind: Annotated[str, typer.Argument(metavar="KIND|RUN", help="see: foveate kinds position")],
-    length: Annotated[int, typer.Option(min=2, max=4096, help="positions")] = 64,
-    hidden_size: Annotated[
-        int, typer.Option(min=2, max=2**16, help="size of a vector, of a KIND")
-    ] = 64,
-    num_heads: Annotated[int, typer.Option(min=1, max=4096, help="of a KIND")] = 4,
-    out: Out = None,
-    checkpoint: Checkpoint = "best",
-) -> None:
-    """Draw what a position encoding tells of each place."""
-    path = Path(kind)
-    if path.parent != Path() or (path / "config.toml").is_file():
-        _draw_view("positions", [path], {"length": length}, checkpoint, out)
-        return
-    import torch
-
-    from foveate.look.draw.analyses import positions
-    from foveate.nn.positions import Position
-
-    config = Position.Config.parse({"kind": kind})
-    torch.manual_seed(1)  # learned encodings are drawn as they are initialized
-    _write(positions(config.build(hidden_size, num_heads), length, hidden_size, num_heads), out)
-
-
-@look.command()
 def schedule(
     configs: Annotated[list[Path], typer.Argument(metavar="CONFIG…", help="TOML files or runs")],
     steps: Annotated[

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import foveate.look.draw as draw
-    from foveate.look.edits import (
-        diagonal,
-        edit,
-        force,
-        patch,
-        silence,
-        uniform,
-    )
+    from foveate.look.edits import edit, force, patch, silence
     from foveate.look.flow import rollout
     from foveate.look.hooks import capture
     from foveate.look.records import AttentionRecord
@@ -23,14 +16,12 @@ if TYPE_CHECKING:
 __all__ = [
     "AttentionRecord",
     "capture",
-    "diagonal",
     "draw",
     "edit",
     "force",
     "patch",
     "rollout",
     "silence",
-    "uniform",
 ]
 
 

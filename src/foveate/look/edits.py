@@ -137,29 +137,6 @@ def silence(*heads: int) -> Change:
     return Change(heads, lambda name, weights, at: torch.zeros_like(weights))
 
 
-def uniform(*heads: int) -> Change:
-    """Return a change by which heads attend equally to every key that has any weight."""
-
-    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
-        seen = (weights > 0).to(weights)
-        return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
-
-    return Change(heads, replace)
-
-
-def diagonal(*heads: int, offset: int = 0) -> Change:
-    """Return a change by which query t attends to key t + offset, or to the last visible key."""
-
-    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
-        queries, keys = weights.shape[2:]
-        first = at(weights)
-        last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
-        targets = torch.arange(first, first + queries, device=weights.device) + offset
-        return F.one_hot(torch.minimum(targets.clamp(min=0), last), keys)
-
-    return Change(heads, replace)
-
-
 def force(weights: Any, *heads: int) -> Change:
     """Return a change to the given weights, (T, S) or (H, T, S); later queries keep their own."""
     return _forced(torch.as_tensor(weights), heads)

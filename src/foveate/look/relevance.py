@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from foveate.config import ConfigError
-from foveate.look.edits import Change, PositionOf, edit
 from foveate.look.flow import rolled
 from foveate.look.foreign import ForeignAttention
 from foveate.look.hooks import ForcedPass, HookPoint, calls_of, hook_points, tapped, tensors_in
@@ -63,21 +62,16 @@ def by_attention(forced: ForcedPass) -> Rows:
     """
     rows: dict[str, list[Figures]] = {}
     for t, of in enumerate(_gathered(forced)):
-        for side, row in _rows_of(forced, of, t).items():
-            rows.setdefault(side, []).append(row / max(row.sum(), TINY))
-    return {side: np.stack(own) for side, own in rows.items()}
-
-
-def _rows_of(forced: ForcedPass, of: Relevance, t: int) -> Rows:
-    """Return the relevance of the inputs of each side to score t, (S,)."""
-    rows: Rows = {}
-    if of.decoder is not None:
-        rows["decoder"] = (of.decoder - np.eye(len(of.decoder)))[forced.first + t]
-    if of.source is not None:
-        rows["encoder"] = of.source[t]
-    elif of.encoder is not None:
-        rows["encoder"] = _scored(forced, of.encoder - np.eye(len(of.encoder)))[t]
-    return rows
+        if of.decoder is not None:
+            own = of.decoder - np.eye(len(of.decoder))
+            rows.setdefault("decoder", []).append(own[forced.first + t])
+        if of.source is not None:
+            rows.setdefault("encoder", []).append(of.source[t])
+        elif of.encoder is not None:
+            own = _scored(forced, of.encoder - np.eye(len(of.encoder)))
+            rows.setdefault("encoder", []).append(own[t])
+    whole = {side: np.stack(each) for side, each in rows.items()}
+    return {side: x / np.maximum(x.sum(axis=-1, keepdims=True), TINY) for side, x in whole.items()}
 
 
 def _scored(forced: ForcedPass, whole: Figures) -> Figures:
@@ -258,8 +252,8 @@ def mixing_of(forced: ForcedPass) -> dict[str, NDArray[np.float32]]:
     C_ts is the cosine distance of a layer's output at t from that with the value of s set to 0 in
     this layer alone. Raises ``ConfigError`` for a model without layers of attention.
     """
-    points = hook_points(forced.model).items()
-    layers = {name: own for name, point in points if (own := layer_of(forced.model, point))}
+    points = hook_points(forced.model)
+    layers = {n: own for n, point in points.items() if (own := layer_of(forced.model, point))}
     if not layers:
         raise ConfigError("value zeroing compares layers of attention: this model has none")
     with calls_of(*set(layers.values())) as calls:
@@ -268,18 +262,14 @@ def mixing_of(forced: ForcedPass) -> dict[str, NDArray[np.float32]]:
     for name, layer in layers.items():
         call, turns = called[layer], list[Tensor]()
         for s in range(maps[name].shape[-1]):
-            with edit(forced.model, {name: Change((), partial(_without, s))}):
+            without = partial(torch.index_fill, dim=-1, index=torch.tensor([s]), value=0)
+            with tapped({name: without}, points):
                 after = next(tensors_in(call.module(*call.args, **call.named)))
             turns.append(1 - cosine_similarity(after.double(), call.gave[0].double(), dim=-1))
         mixing = torch.stack(turns, dim=-1)[[forced.row]].clamp(min=0)
         mixed = mixing / mixing.sum(dim=-1, keepdim=True).clamp(min=TINY)
         zeroed[name] = mixed.float().cpu().numpy()
     return zeroed
-
-
-def _without(s: int, name: str, weights: Tensor, at: PositionOf) -> Tensor:
-    """Return weights with which no query gets the value of key s."""
-    return torch.cat((weights[..., :s], 0 * weights[..., s : s + 1], weights[..., s + 1 :]), -1)
 
 
 def layer_of(model: nn.Module, point: HookPoint) -> nn.Module | None:

@@ -159,7 +159,6 @@ class ViewEntry(Entry[ViewSpec]):
 VIEWS = ViewEntry.table(
     ("attention", "maps", "Which source words each target word attends to."),
     ("links", "maps", "What each word attends to, as lines between words."),
-    ("copying", "text", "Which words were copied, from where, and which were generated."),
     ("heads", "maps", "All layers and heads of a block side by side."),
     ("beam", "text", "What a beam search kept and dropped, step by step."),
     ("picture", "maps", "Which parts of a picture the model attended to."),

@@ -16,7 +16,6 @@ from foveate.look.records import Maps, Units
 from foveate.look.views import Need
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
@@ -163,7 +162,6 @@ def gives_probabilities(run: Run) -> str | None:
 
 attends = has_part(BaseAttention, "its model has no attention")
 crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
-copies = has_part(PointerGenerator, 'its model copies no words (model = "pointer_generator")')
 recurs = has_part(Cell, "its model has no recurrent cells")
 models_language = task_is(Language, "does not model plain text")
 translates = task_is(Scores, "does not map text to text")

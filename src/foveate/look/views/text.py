@@ -20,7 +20,6 @@ from foveate.decode.watch import alternatives
 from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.parts import Cell, visible
-from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.hooks import calls_of
 from foveate.look.views import view
@@ -167,25 +166,6 @@ def probabilities(
         title=passed.tokenizer.decode(passed.ids), words=words,
         legend="p of each token, entropy of the distribution, and the most probable tokens",
         caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(sum(log_p)),
-    )  # fmt: skip
-
-
-@view(needs.copies)
-def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
-    """Draw where each word came from: p_gen in the first column, then (1 − p_gen) α_i of each
-    source word. Rows sum to 1.
-    """
-    prepared = ready(run, text, target, None, "tokens")
-    with calls_of(run.model.switch) as calls:
-        record = prepared.record()
-    (name,) = record.names("cross_attention")
-    rows, columns = record.labels(name)
-    p_gen = torch.sigmoid(calls[-1].output[0].double()).cpu().numpy()  # (T, 1)
-    values = np.concatenate((p_gen, (1 - p_gen) * record.drawn(name)[0]), axis=1)
-    mean = f"mean p_gen {p_gen.mean():.2f}"
-    return sheet(
-        record.title, values, rows, ["p_gen", *columns], down="output word",
-        across="generated, or copied from", scale=ColorScale(0.0, 1.0, mean),
     )  # fmt: skip
 
 

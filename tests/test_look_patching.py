@@ -152,7 +152,9 @@ def test_after_the_text_the_state_of_a_cell_is_all_there_is() -> None:
 
 
 def asked(run: Run, **fields: str) -> Any:
-    return find("patching").draw([run], Question(**fields))  # type: ignore[arg-type]
+    drawn: Any = find("patching").draw([run], Question(**fields))  # type: ignore[arg-type]
+    assert drawn.caption.startswith("0: log p")
+    return drawn.sheets[0]
 
 
 def test_the_view_of_a_translator_and_of_a_classifier(runs: Trained) -> None:
@@ -175,6 +177,8 @@ def test_what_cannot_be_exchanged_says_why(runs: Trained) -> None:
         asked(runs["transformer"], text="the dog runs", instead="a dog", target="a", foil="b")
     with pytest.raises(ConfigError, match="give --target and --not"):
         asked(runs["language"], text="the dog", instead="the cat")
+    with pytest.raises(ConfigError, match="--not is the answer to another text"):
+        asked(runs["transformer"], text="the dog", foil="le chat")
     with pytest.raises(ConfigError, match="nothing to restore"):
         asked(runs["transformer"], text="the dog", instead="the dog", target="a", foil="b")
     words = ["look", "patching", runs["transformer"].path, "--text", "the dog runs"]

@@ -261,4 +261,4 @@ def test_a_caption_loses_its_own_words_without_vectors_of_the_picture(runs: Trai
 
 def test_methods_that_a_model_lacks_are_left_out(runs: Trained) -> None:
     drawn: Any = find("faithfulness").draw([runs["rnn"]], QUESTIONS["rnn"])
-    assert "its model lacks what values read" in drawn.caption
+    assert "not for this model: values" in drawn.caption

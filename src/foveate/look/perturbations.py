@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -101,18 +100,6 @@ def surface(
 # recurrence and a causal mask are not (Vaswani et al., 2017; Lee et al., 2019).
 
 
-@dataclass(frozen=True)
-class Shuffled:
-    """The changes that a shuffled input makes to a model, in the order of the input.
-
-    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position. ``lost``: the mean log p that
-    the target loses.
-    """
-
-    outputs: Figures
-    lost: float
-
-
 def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
     """Return the parts of a model that have their own position encoding, and these encodings."""
     owners = [(part, dict(part.named_children()).get("position")) for part in model.modules()]
@@ -137,8 +124,11 @@ def without_positions(model: nn.Module) -> Iterator[int]:
 
 
 @torch.inference_mode()
-def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
+def shuffled(forced: ForcedPass, seed: int = 0) -> tuple[Figures, float]:
     """Shuffle the output of the stem (embeddings, patches), before positions are added.
+
+    Returns ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position (S,), in the order of the input, and the
+    mean log p that the target loses.
 
     In a model with an encoder that is its source, else the text that the decoder reads. Raises
     ``ConfigError`` for a model without a stem whose output can be shuffled.
@@ -152,7 +142,7 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     back = shuffle.argsort()
     change = (after[back] - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
     lost = float(forced.difference(before, scores).mean())
-    return Shuffled(change.double().cpu().numpy(), lost)
+    return change.double().cpu().numpy(), lost
 
 
 def stems_of(model: nn.Module) -> dict[str, nn.Module]:

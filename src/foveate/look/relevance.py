@@ -312,6 +312,7 @@ def relevance(forced: ForcedPass, method: str = "attention") -> AttentionRecord:
     if forced.score_name == "forecast":
         raise ConfigError("relevance needs an output with a probability, which a forecast lacks")
     compute, note = METHODS[method]
+    note += f"; of {forced.score_name}" * (forced.score_name != "log p")
     rows, maps = compute(forced), {}
     if method == "integrated":
         gap = incompleteness(forced, rows)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from foveate.data.catalogue import DataError
 from foveate.data.series import labels
-from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.data.tokenizer import EOS, UNK, Tokenizer
 from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search, token_log_probabilities
@@ -107,16 +107,17 @@ def first_example(task: AnyTask) -> tuple[object, object]:
 
 
 def first_of(tokenizer: Tokenizer, word: str) -> int:
-    """Return the first token of a word. Raises `UserError` for a blank one."""
+    """Return the first token of a word. Raises `UserError` for a blank or unknown one."""
     ids = tokenizer.encode_ids([word])[0]
-    if not ids:
-        raise UserError(f"{word!r} is blank: give a word")
+    if not ids or ids[0] == UNK:
+        why = "is not in the model's vocabulary" if ids else "is blank"
+        raise UserError(f"{word!r} {why}: give a word that the model can write")
     return ids[0]
 
 
 def label_number(names: tuple[str, ...], label: str) -> int:
     """Return the number of a label. Raises ``DataError`` listing some labels."""
-    return numbers_of([label], names, lambda i: "target")[0]
+    return numbers_of([label], names, lambda i: "answer")[0]
 
 
 @forced_pass.register(Translation)
@@ -237,11 +238,10 @@ def _classification_pass(
     """
     encoded = task.tokenizer.encode(source)
     ids, source_mask = wrapped([encoded.ids], model.output.weight.device)
-    with torch.inference_mode():
-        best = task.label_names[int(model(ids, source_mask).argmax())]
-    label = best if target is None else target
     number_of = partial(label_number, task.label_names)
-    number = number_of(label)
+    with torch.inference_mode():
+        number = int(model(ids, source_mask).argmax()) if target is None else number_of(target)
+    label = task.label_names[number]
     text = TokenizedText.of(task.tokenizer, source, encoded)
     return ForcedPass(
         model,
@@ -265,11 +265,10 @@ def _picture_pass(
     """
     pixels, picture = task.shown(source)
     seen = task.tensor([pixels]).to(model.output.weight.device)
-    with torch.inference_mode():
-        best = task.label_names[int(model(seen)[0].argmax())]
-    label = best if target is None else str(target)
     number_of = partial(label_number, task.label_names)
-    number = number_of(label)
+    with torch.inference_mode():
+        number = int(model(seen)[0].argmax()) if target is None else number_of(str(target))
+    label = task.label_names[number]
 
     def named(maps: Maps, units: Units) -> AttentionRecord:
         if not maps:

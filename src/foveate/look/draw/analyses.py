@@ -279,40 +279,30 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     with without_positions(forced.model) as count:
         if count:
             results["without positions"] = shuffled(forced, seed)
-    curves: dict[str, Figures] = {}
-    for name, result in results.items():
-        curves[name] = result.outputs
-    moved = "lost" if forced.score_name == "log p" else "change"
-    what = f"{forced.score_name} {moved}"
-    lost = [f"{name} {what} {result.lost:.2f}" for name, result in results.items()]
+    curves = {name: outputs for name, (outputs, _) in results.items()}
+    what = f"{forced.score_name} {'lost' if forced.score_name == 'log p' else 'change'}"
+    lost = [f"{name} {what} {mean:.2f}" for name, (_, mean) in results.items()]
     places = len(next(iter(curves.values())))
     words = forced.words(next(iter(stems_of(forced.model))), places)
     order = torch.randperm(places, generator=torch.Generator().manual_seed(seed)).tolist()
     return bar_chart(
-        words,
-        curves,
-        "change of the output, relative to its norm",
-        title or "Does order matter?",
+        words, curves, "change of the output, relative to its norm", title or "Does order matter?",
         "shuffled input: " + "; ".join(lost),
-    ).model_copy(update={"across": f"read as: {' '.join(words[k] for k in order)}"})
+    ).model_copy(update={"across": f"read as: {' '.join(words[k] for k in order)}"})  # fmt: skip
 
 
 POINTS = 400  # steps at which a curve is evaluated
 
 
 def schedule(
-    rates: Mapping[str, Callable[[int], float]],
-    steps: int,
-    up: str = "learning rate",
-    title: str = "",
+    rates: Mapping[str, Callable[[int], float]], steps: int, title: str = ""
 ) -> LinesDrawing:
     """Draw some schedules from step 1 to ``steps``, with a line for each name.
 
-    Any function of the step can be drawn: ``up`` is the name of its values. Raises
-    ``ValueError`` for less than one step.
+    Raises ``ValueError`` for less than one step.
     """
     if steps < 1:
         raise ValueError(f"{steps} steps: a curve starts at step 1")
     places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
     curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
-    return line_chart(places, curves, "step", up, title)
+    return line_chart(places, curves, "step", "learning rate", title)

@@ -16,7 +16,7 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.patching import Answers, restored, shared, streams
@@ -64,7 +64,7 @@ def lens(run: Run, text: Text = None, target: Target = None, image: Image = None
 @view(needs.gives_probabilities, needs.stemmed, needs.reads_words)
 def patching(
     run: Run, text: Text = None, instead: Instead = None, target: Target = None, foil: Foil = None
-) -> SheetDrawing:
+) -> SheetGrid:
     """Draw how much of the answer to another text each of its states brings into the run on this.
 
     The answers are the model's own to both texts, or ``target`` and ``foil``. Without another text,
@@ -75,22 +75,24 @@ def patching(
     ours: Answers
     theirs: Answers
     if instead is None:
+        if foil is not None:
+            raise ConfigError("--not is the answer to another text: give --instead too")
         forced = ready(run, text, target, None)
         ours, theirs, title = [Embedded.of(forced).without()], [forced], text
-        label = "0: log p of the answer after unknown words; 1: after the text"
+        ends = "0: log p of the answer after unknown words; 1: after the text"
     else:
         answers = _answer(run, text, target), _answer(run, instead, foil)
         ours, theirs = (
             [ready(run, each, answer, None) for answer in answers] for each in (text, instead)
         )
-        title, label = " → ".join(answers), f"0: log p as after {text!r}; 1: as after {instead!r}"
+        title, ends = " → ".join(answers), f"0: log p as after {text!r}; 1: as after {instead!r}"
     pairs = zip(shared(ours), shared(theirs), strict=False)
-    return sheet(
-        f"{run.path.name}: {title}", restored(ours, theirs),
+    drawn = sheet(
+        "share of the answer that each state brings", restored(ours, theirs),
         [stream.name for stream in streams(run.model)],
         [a if a == b else f"{a} → {b}" for a, b in pairs], "state of", "at", written=True,
-        scale=ColorScale(label=label),
     )  # fmt: skip
+    return SheetGrid(sheets=[drawn], title=f"{run.path.name}: {title}", caption=ends)
 
 
 def _answer(run: Run, text: str, answer: str | None) -> str:

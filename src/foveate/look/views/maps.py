@@ -37,6 +37,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 ALLOWED = "filled: allowed"
+MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
 @view(needs.attends, needs.explains, silence=True)
@@ -109,11 +110,14 @@ def relevance(
     record = relevances.relevance(forced, method)
     if method in ("attention", "values"):
         return _of_record(run, record, image, block, -1)
-    blocks = [block] if block else record.blocks()
+    names = [record.layer_name(each) for each in ([block] if block else record.blocks())]
     sheets = [
-        sheet(spaced(name), record.drawn(name)[0], *record.axes(name), "writes", "reads")
-        for name in (record.layer_name(each) for each in blocks)
-    ]
+        sheet(
+            spaced(name), values := record.drawn(name)[0], *record.axes(name), "writes", "reads",
+            written=values.shape[1] <= MOST_WRITTEN,
+        )
+        for name in names
+    ]  # fmt: skip
     title = f"{record.title}: {forced.score_name}"
     return SheetGrid(sheets=alike(sheets), title=title, caption=record.notes[-1])
 
@@ -126,7 +130,7 @@ def faithfulness(
     curves = relevances.faithfulness(ready(run, text, target, image))
     left_out = [name for name in relevances.METHODS if name not in curves]
     caption = "in brackets: the area between the curve and that of random orders, per deleted word"
-    caption += f"; its model lacks what {', '.join(left_out)} read" * bool(left_out)
+    caption += f"; not for this model: {', '.join(left_out)}" * bool(left_out)
     named = {f"{name} ({relevances.area(curves, name):.2f})": each for name, each in curves.items()}
     return line_chart(
         range(len(next(iter(named.values())))), named,

@@ -40,7 +40,7 @@ Method = Annotated[
     Literal["attention", "gradient", "integrated", "occlusion", "values"] | None,
     Field(description="default: attention (× gradient), or integrated (gradients) without it"),
 ]
-Foil = Annotated[str | None, Field(description="why the output and not this word, or label")]
+Foil = Annotated[str | None, Field(description="why not this word, label or other answer")]
 Instead = Annotated[str | None, Field(description="text of as many tokens; default: unknown words")]
 
 

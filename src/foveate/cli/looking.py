@@ -41,8 +41,6 @@ OnlyRun = Annotated[
 ]
 # Rows and columns of attention: --tokens, --words, or by the tokenizer and the script.
 UNITS = {True: "tokens", False: "words", None: None}
-
-
 Call = Callable[..., None]
 
 

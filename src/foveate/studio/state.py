@@ -31,11 +31,7 @@ from foveate.serve.waiting import Batching
 from foveate.studio import answers
 from foveate.studio.answers import Send, opened
 from foveate.studio.evaluation import Evaluated, evaluate
-from foveate.studio.schemas import (
-    AnswerRequest,
-    Drawings,
-    SilencedHead,
-)
+from foveate.studio.schemas import AnswerRequest, Drawings, SilencedHead
 
 T = TypeVar("T")
 CONFIG = "config.toml"

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 0fabb3689985e560.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of e1fed89413029963.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -512,7 +512,7 @@ export interface Question {
    */
   method?: ("attention" | "gradient" | "integrated" | "occlusion" | "values") | null;
   /**
-   * why the output and not this word, or label
+   * why not this word, label or other answer
    */
   foil?: string | null;
   /**

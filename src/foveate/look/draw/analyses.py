@@ -10,24 +10,12 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.charts import (
-    BarsDrawing,
-    Curve,
-    LinesDrawing,
-    bar_chart,
-    line_chart,
-)
+from foveate.look.draw.charts import BarsDrawing, Curve, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.parts import Numbers, visible
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.look.flow import by_distance
 from foveate.look.hooks import ForcedPass, calls_of
-from foveate.look.perturbations import (
-    layers_of,
-    output_of,
-    shuffled,
-    stems_of,
-    without_positions,
-)
+from foveate.look.perturbations import layers_of, output_of, shuffled, stems_of, without_positions
 from foveate.look.records import block_of, spaced
 from foveate.look.stages import Gates
 from foveate.nn.positions import Position
@@ -282,9 +270,8 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     curves = {name: outputs for name, (outputs, _) in results.items()}
     what = f"{forced.score_name} {'lost' if forced.score_name == 'log p' else 'change'}"
     lost = [f"{name} {what} {mean:.2f}" for name, (_, mean) in results.items()]
-    places = len(next(iter(curves.values())))
-    words = forced.words(next(iter(stems_of(forced.model))), places)
-    order = torch.randperm(places, generator=torch.Generator().manual_seed(seed)).tolist()
+    words = forced.words(next(iter(stems_of(forced.model))), len(curves["with positions"]))
+    order = torch.randperm(len(words), generator=torch.Generator().manual_seed(seed)).tolist()
     return bar_chart(
         words, curves, "change of the output, relative to its norm", title or "Does order matter?",
         "shuffled input: " + "; ".join(lost),

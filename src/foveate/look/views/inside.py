@@ -19,7 +19,7 @@ from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
-from foveate.look.patching import Answers, restored, shared, streams
+from foveate.look.patching import restored, shared, streams
 from foveate.look.relevance import Embedded
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
@@ -72,8 +72,6 @@ def patching(
     language model without both answers.
     """
     text = text_of(run, text)
-    ours: Answers
-    theirs: Answers
     if instead is None:
         if foil is not None:
             raise ConfigError("--not is the answer to another text: give --instead too")

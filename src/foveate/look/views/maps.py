@@ -110,13 +110,12 @@ def relevance(
     record = relevances.relevance(forced, method)
     if method in ("attention", "values"):
         return _of_record(run, record, image, block, -1)
-    names = [record.layer_name(each) for each in ([block] if block else record.blocks())]
     sheets = [
         sheet(
             spaced(name), values := record.drawn(name)[0], *record.axes(name), "writes", "reads",
             written=values.shape[1] <= MOST_WRITTEN,
         )
-        for name in names
+        for name in map(record.layer_name, [block] if block else record.blocks())
     ]  # fmt: skip
     title = f"{record.title}: {forced.score_name}"
     return SheetGrid(sheets=alike(sheets), title=title, caption=record.notes[-1])
@@ -172,7 +171,7 @@ def masks(
                 [visible(word) for word in columns],
                 drawn_maps.ROWS[record.row_means(names[0])], "attends to",
                 ColorScale(0.0, 1.0, ALLOWED),
-                cells=np.where(seen, "0", "−∞").tolist() if len(columns) < 16 else (),
+                cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )
         )  # fmt: skip
     title = f"Who can attend to whom: {run.path.name}"

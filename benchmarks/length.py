@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ import harness
 from foveate.config import Tree, kinds
 from foveate.kinds import load_kinds
 from foveate.look.draw.charts import PanelGrid, line_chart
-from foveate.measure.machine import START_METHOD, ceilings, describe, quickest
+from foveate.measure.machine import ceilings, describe, quickest
 from foveate.measure.training import Say, mute
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
@@ -35,6 +36,7 @@ from foveate.nn.ssm import SelectiveStateSpace
 from foveate.train.journal import peak_memory
 
 SIZE, HEADS = 256, 4
+START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"  # for child processes
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 PATIENCE = 60.0  # seconds: a figure that would take longer is left out
 ROOM = 8000.0  # MB: the same

@@ -16,13 +16,12 @@ from foveate.config import ConfigError, kinds
 from foveate.data import synthetic
 from foveate.decode.engine import SearchRequest
 from foveate.kinds import load_kinds
-from foveate.measure import decoding, machine, memory, training
+from foveate.measure import decoding, machine, training
 from foveate.measure.decoding import batches_of, forced
 from foveate.measure.machine import counting, group_of, shares
 from foveate.measure.training import SHAPES, workload
 from foveate.run import RunEngine
 from foveate.train.config import resolve
-from foveate.train.journal import peak_memory
 from length import Variant, cost, exponent, variants, worth
 from small_runs import invoked
 
@@ -295,22 +294,20 @@ def test_the_picture_of_lengths() -> None:
     assert drawn.arrays()["megabytes: full"][0] == 2
 
 
-def test_training_holds_weights_gradients_and_twice_that_for_adam(tiny: str) -> None:
-    output, parts = memory.of_training(tiny, [])
-    assert parts is not None and output["precision"] == "fp32"
-    assert parts["gradients MiB"] == parts["weights MiB"] > 0
-    assert parts["optimiser MiB"] == pytest.approx(2 * parts["weights MiB"], abs=0.11)
-    assert parts["kept activations MiB"] > 0
-    assert sum(v for k, v in parts.items() if k != "peak MiB") == pytest.approx(
-        parts["peak MiB"], abs=0.5
-    )
+def test_training_holds_weights_gradients_and_twice_that_for_adam(work: training.Workload) -> None:
+    model = work.model()
+    parts = training.held_by(work, model, resolve("fp32"))
+    sizes = [parameter.numel() * 4 / 2**20 for parameter in model.parameters()]
+    assert parts["gradients"] == parts["weights"] == pytest.approx(sum(sizes))
+    assert parts["optimiser"] == pytest.approx(2 * parts["weights"], rel=0.01)
+    assert parts["kept activations"] == training.saved(work, work.model(), resolve("fp32")) > 0
 
 
 def test_what_is_kept_grows_with_the_batch(tiny: str) -> None:
     result = []
     for tokens in (64, 512):
         with workload(tiny, [f"train.batch_tokens={tokens}"]) as work:
-            result.append(memory.saved(work, work.model(), resolve("fp32")))
+            result.append(training.saved(work, work.model(), resolve("fp32")))
     assert result[1] > 3 * result[0]
 
 
@@ -318,15 +315,8 @@ def test_both_passes_of_r_drop_are_kept(tiny: str) -> None:
     kept = []
     for objective in ("cross_entropy", "r_drop"):
         with workload(tiny, [f"objective={{kind={objective}}}"]) as work:
-            kept.append(memory.saved(work, work.model(), resolve("fp32")))
+            kept.append(training.saved(work, work.model(), resolve("fp32")))
     assert kept[1] > 1.9 * kept[0]
-
-
-def test_decoding_keeps_no_gradients(tiny: str) -> None:
-    _, parts = memory.of_decoding(tiny, [])
-    assert parts is not None and list(parts) == [
-        "program and data MiB", "weights MiB", "temporaries and allocator MiB", "peak MiB",
-    ]  # fmt: skip
 
 
 # ------------------------------ What figures are measured on
@@ -339,11 +329,6 @@ def test_a_machine_is_described() -> None:
     result = machine.describe()
     assert result["torch"] == torch.__version__ and result["cpu"]
     assert result["commit"] is None or result["commit"]
-
-
-def test_memory_now_is_no_more_than_the_peak() -> None:
-    now, most = machine.resident(), peak_memory()
-    assert now is None or most is None or 0 < now <= most + 1
 
 
 # ------------------------------ ``foveate bench``: thin verbs over `foveate.measure`
@@ -363,7 +348,7 @@ def test_decode_for_people(tiny: str) -> None:
     assert "greedy, one by one: 3 sentences" in done.stderr
 
 
-def test_help_names_the_three() -> None:
+def test_help_names_both() -> None:
     done = CliRunner().invoke(app, ["bench", "--help"])
-    for verb in ("train", "decode", "memory"):
+    for verb in ("train", "decode"):
         assert f" {verb} " in done.stdout

@@ -81,7 +81,7 @@ def blocks(parts: list[ModelPart]) -> dict[str, ModelBlock]:
 def test_parameters_add_up_and_shapes_are_those_of_the_forward_pass(name: str) -> None:
     forced = TOYS[name]()
     total = sum(p.numel() for p in forced.model.parameters())
-    drawn = blocks(parts_of(forced.model, forced))
+    drawn = blocks(parts_of(forced))
     assert sum(block.parameters for block in drawn.values()) == total
     shapes: dict[str, str] = {}
 
@@ -98,7 +98,7 @@ def test_parameters_add_up_and_shapes_are_those_of_the_forward_pass(name: str) -
 
 
 def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
-    drawn = blocks(parts_of((forced := TOYS["transformer"]()).model, forced))
+    drawn = blocks(parts_of(TOYS["transformer"]()))
     branches: dict[int, list[str]] = {}
     for name, block in drawn.items():
         if block.branch is not None and ".layers.0." in name:
@@ -120,7 +120,7 @@ def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
 
 def test_a_recurrent_network_is_unrolled_in_the_order_of_computation() -> None:
     forced = TOYS["recurrent"]()
-    encoder, decoder, _ = parts_of(forced.model, forced)
+    encoder, decoder, _ = parts_of(forced)
     forwards, backwards = (block for block in encoder.blocks if block.steps)
     assert forwards.steps == backwards.steps == ["w5", "w6", "w7", "</s>"]
     assert backwards.backwards and not forwards.backwards and forwards.output == "1 × 4 × 8"
@@ -133,6 +133,6 @@ def test_a_recurrent_network_is_unrolled_in_the_order_of_computation() -> None:
 
 def test_one_class_that_computes_two_things_has_both_equations() -> None:
     forced = TOYS["recurrent"]()
-    texts = [block.equation for block in blocks(parts_of(forced.model, forced)).values()]
+    texts = [block.equation for block in blocks(parts_of(forced)).values()]
     assert any("U_i h_{t−1}" in text for text in texts)
     assert {"y = W x + b", "y = W x"} <= set(texts)  # what attention feeds has no bias

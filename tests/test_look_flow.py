@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from foveate.config import ConfigError
 from foveate.look.edits import edit, force
-from foveate.look.flow import Relevance, relevance, rolled, rollout
+from foveate.look.flow import rolled, rollout
 from foveate.look.hooks import ForcedPass, capture
+from foveate.look.relevance import Relevance, relevance
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.spec import Tokens

@@ -3,6 +3,7 @@
 The maps are checked against weights that the libraries themselves give out.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
+from foveate.look.draw.analyses import lens
 from foveate.look.draw.maps import attention, heads, links
 from foveate.look.flow import rolled, rollout
-from foveate.look.hooks import capture, chosen, hook_points
-from foveate.look.records import AttentionRecord
+from foveate.look.hooks import ForcedPass, capture, chosen, hook_points
+from foveate.look.patching import restored
+from foveate.look.records import AttentionRecord, Maps, Units
+from foveate.look.relevance import METHODS, by_occlusion, contrasted, faithfulness, relevance
 from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")
@@ -476,3 +480,101 @@ def test_attentions_that_are_never_called_are_named() -> None:
     module = nn.Sequential(nn.MultiheadAttention(8, 2))
     with pytest.warns(UserWarning, match=r"nothing called 0"), capture(module):
         pass
+
+
+def text_of(model: Any, ids: Tensor) -> ForcedPass:
+    """A text of a causal model of Hugging Face, each token predicted from those before it."""
+
+    def run() -> Tensor:
+        logits = model(ids[:, :-1], use_cache=False).logits[0].log_softmax(dim=-1)
+        return logits.gather(1, ids[0, 1:, None])[:, 0]
+
+    words = [f"w{i}" for i in ids[0].tolist()]
+
+    def label(maps: Maps, units: Units) -> AttentionRecord:
+        return AttentionRecord(dict(maps), {"": words[1:]}, {"": words[:-1]})
+
+    return ForcedPass(
+        model, run, label, words[1:], {"decoder": words[:-1]}, token=lambda i: f"w{i}", number=int,
+        blank=torch.zeros_like,
+    )  # fmt: skip
+
+
+def label_of(model: Any, ids: Tensor) -> ForcedPass:
+    """A text of a classifier of Hugging Face, and log p of its label 1."""
+    words = [f"w{i}" for i in ids[0].tolist()]
+
+    def label(maps: Maps, units: Units) -> AttentionRecord:
+        rows = {name: words if name.startswith("encoder") else ["1"] for name in maps}
+        return AttentionRecord(dict(maps), rows, {"": words})
+
+    return ForcedPass(
+        model, lambda: model(ids).logits.log_softmax(dim=-1)[0, 1][None], label, ["1"],
+        {"encoder": words}, token=str, number=int, blank=torch.zeros_like, answer_at=0,
+    )  # fmt: skip
+
+
+SIZES = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+THEIRS = {
+    "gpt2": lambda: transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
+            n_layer=2, n_head=2, n_embd=16, vocab_size=50, n_positions=20, bos_token_id=0,
+            eos_token_id=0,
+        )
+    ),
+    "llama": lambda: transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**SIZES, intermediate_size=32)
+    ),
+    "bert": lambda: transformers.BertForSequenceClassification(
+        transformers.BertConfig(**SIZES, intermediate_size=32)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_their_models_have_the_views_of_ours(name: str) -> None:
+    model = THEIRS[name]().eval()
+    ids, other = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[5, 16, 7, 8, 9]])
+    of = label_of if name == "bert" else text_of
+    forced = of(model, ids)
+    words = ["w5", "w6", "w7", "w8", "w9"][: None if name == "bert" else -1]
+    for method in METHODS:
+        record = relevance(forced, method)
+        [key] = record.maps
+        assert record.axes(key)[1] == words, method
+        assert np.isfinite(record.maps[key]).all() and record.maps[key].any()
+        if name != "bert":
+            assert abs(np.triu(record.maps[key][0], 1)).max() < 1e-9, method
+    rows = by_occlusion(forced)["encoder" if name == "bert" else "decoder"]
+    without = ids.clone()
+    without[0, 1] = 0
+    close(rows[-1, 1], forced.scores()[-1] - of(model, without).scores()[-1])
+    assert [*faithfulness(forced)] == ["random order", *METHODS]
+    shown = lens(forced)
+    assert len(shown.rows) == 3 and shown.columns == list(forced.produced)
+    close(shown.target_p[-1], np.exp(forced.scores()))
+    if name == "bert":  # label 1 or 0, after one text or another
+        passes = [(of(model, x), contrasted(of(model, x), "0")) for x in (ids, other)]
+        ours, theirs = ((p, replace(p, run=lambda p=p, q=q: p.run() - q.run())) for p, q in passes)
+    else:
+        texts = [[torch.cat((x, torch.tensor([[n]])), dim=1) for n in (1, 2)] for x in (ids, other)]
+        ours, theirs = ((of(model, a), of(model, b)) for a, b in texts)
+    whole = restored(ours, theirs)
+    assert whole.shape == (3, 5)
+    np.testing.assert_allclose(whole[0, [0, 2]], 0, atol=1e-3)
+    assert whole[0, 1] == pytest.approx(1, abs=1e-3)
+
+
+def test_what_embeds_its_input_twice_is_refused() -> None:
+    config = transformers.BartConfig(
+        d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, vocab_size=50,
+    )  # fmt: skip
+    model = transformers.BartForConditionalGeneration(config).eval()
+
+    def run() -> Tensor:
+        return model(IDS[:1], decoder_input_ids=IDS[:1]).logits[0, :, 3]
+
+    forced = ForcedPass(model, run, lambda maps, units: AttentionRecord({}, {}, {}), list("abcdef"))
+    with pytest.raises(ConfigError, match="embeds each input once"):
+        relevance(forced, "gradient")

@@ -21,7 +21,6 @@ from foveate.nn.spec import Tokens
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.tasks.text_to_text import mean_nll
-from test_views_registry import draw
 from tolerances import close
 
 V = 12
@@ -236,18 +235,6 @@ def test_a_word_that_training_never_showed_is_copied_by_greedy_and_by_beam(copyi
     assert columns[int(record.maps[name][0, 0].argmax())] == references[0].split()[0]
     scores = copying.score([(sources[0], references[0]), (sources[0], "tatatata sleeps")])
     assert scores[0].log_probability > scores[1].log_probability
-
-
-def test_each_word_is_drawn_with_where_it_came_from(copying: Run) -> None:
-    source = "dabadaba name tokobute rasenipo lalalala"
-    drawing = draw("copying", copying, text=source)
-    rows, columns, values = drawing.rows, drawing.columns, drawing.values.array
-    assert rows == ["tokobute", "sleeps", "</s>"]
-    assert columns == ["p_gen", *source.split(), "</s>"]
-    close(values.sum(axis=1), np.ones(3))
-    assert values[0, 3] > 0.9 and values[1, 0] > 0.9  # copied, generated
-    sure = draw("probabilities", copying, text=source).arrays()
-    assert sure["values"][0] > 0.9
 
 
 def test_the_loss_of_validation_is_log_p_without_coverage(copying: Run) -> None:

@@ -294,7 +294,7 @@ def test_a_view_shows_tokens_or_words(client: TestClient, units: str, columns: l
 
 
 def test_a_view_of_two_runs_and_one_with_a_silenced_head(client: TestClient) -> None:
-    both = client.post(f"{API}/views/schedule", json={"runs": ["rnn", "transformer"]}).json()
+    both = client.post(f"{API}/views/curves", json={"runs": ["rnn", "transformer"]}).json()
     assert len(both["drawings"][0]["curves"]) == 2
     ask = {
         "runs": ["transformer"],
@@ -326,18 +326,6 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
         assert error("/runs/rnn/views/lengths", {field: value}).startswith(field)
     assert "is damaged" in error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})
     assert "beam" in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})
-
-
-def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
-    question = {"text": "the dog runs", "target": "le chien court"}
-    film = client.post(f"{API}/trainings/transformer/film", json={"question": question}).json()
-    assert [frame["step"] for frame in film["frames"]] == [15, 30]
-    blocks = [frame["drawings"][0]["blocks"][-1]["layers"][-1] for frame in film["frames"]]
-    assert blocks[0]["data"] != blocks[1]["data"]
-    drawn = client.post(f"{API}/runs/transformer/views/attention", json=question).json()
-    assert drawn["drawings"][0]["blocks"][-1]["layers"][-1] == blocks[1]
-    wrong = client.post(f"{API}/trainings/transformer/film", json={"view": "x"})
-    assert wrong.status_code == 404
 
 
 def test_the_snapshots_of_a_training(client: TestClient) -> None:

@@ -278,16 +278,6 @@ def gpt(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return made(tmp_path_factory.mktemp("gpt"), GPT)
 
 
-def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
-    out = tmp_path / "p.svg"
-    invoked("look", "positions", "alibi", "--out", out)
-    assert "head 3 adds to score" in out.read_text("utf-8")
-    with pytest.raises(ConfigError, match="sinusoidal"):
-        looking.positions("sinusoids", 8, 8, 2)
-    with pytest.raises(UserError, match="nothing to draw"):
-        looking.positions("none", 8, 8, 2)
-
-
 def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
     config = ROOT / "configs" / "vision" / "mnist-vit.toml"
     looking.schedule([config, lstm.path], out=[tmp_path / "rates.npz"])

@@ -9,8 +9,9 @@ import pytest
 from copier import copier
 from foveate.config import ConfigError
 from foveate.look.draw.analyses import lens
-from foveate.look.flow import relevance, rollout
+from foveate.look.flow import rollout
 from foveate.look.perturbations import importance
+from foveate.look.relevance import relevance
 from foveate.look.views import find
 from foveate.look.views.examples import shared_passes
 from foveate.look.views.options import Question
@@ -51,7 +52,7 @@ def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
 
 
 def test_a_report_answers_and_records_once(run: Run) -> None:
-    names = ["attention", "links", "coverage", "heads", "probabilities", "rollout", "relevance"]
+    names = ["attention", "links", "heads", "probabilities", "rollout", "relevance"]
     passes: list[int] = []
     handle = run.model.encoder.register_forward_hook(lambda *_: passes.append(1))
     try:
@@ -64,25 +65,6 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
         alone = find(name).draw([run], Question(text="b a"))
         both = [[item.model_dump() for item in each.drawings()] for each in (view, alone)]
         assert both[0] == both[1]
-
-
-def test_what_is_dropped_stands_beside_what_is_kept(run: Run) -> None:
-    def drawn(*drop: str) -> Any:  # where passes are kept, as in a report
-        asked = {"text": "a b c", "block": "encoder.self_attention", "drop": drop}
-        with shared_passes():
-            return find("without").draw([run], Question.model_validate(asked))
-
-    kept, changed = drawn("order").sheets
-    plain = find("attention").draw([run], Question(text="a b c", block="encoder.self_attention"))
-    assert np.array_equal(kept.values.array, plain.array)
-    assert kept.rows == ["a", "b", "c", "</s>"] and sorted(changed.rows) == sorted(kept.rows)
-    assert changed.rows != kept.rows and changed.title.startswith("without order: ")
-    for part in ("positions", "scaling"):
-        kept, changed = drawn(part).sheets
-        assert changed.rows == kept.rows
-        assert differ(changed.values.array, kept.values.array)
-    kept, changed = drawn().sheets
-    assert np.array_equal(changed.values.array, kept.values.array)
 
 
 def test_silent_heads_are_silent_in_every_view_and_then_speak_again(run: Run) -> None:

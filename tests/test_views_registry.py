@@ -1,6 +1,5 @@
 """The registry of views, and the views of texts: what they refuse, and what the run itself says."""
 
-import itertools
 import json
 import re
 import types
@@ -32,7 +31,7 @@ from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.teacher_forcing import OwnOutput, tokens_of
 from foveate.train.journal import Line, read
 from small_runs import invoked, made
-from tolerances import MODEL, ROW, close, near
+from tolerances import MODEL, close, near
 
 
 # ---- The registry of views: every one is found, says what it does, and refuses what does not fit
@@ -82,7 +81,7 @@ def test_an_error_in_a_view_of_ones_own_is_one_sentence(monkeypatch: pytest.Monk
     def own(run: Any) -> Drawing:
         return run.no_such_thing
 
-    monkeypatch.setitem(views._SPECS, "own", views.ViewSpec(own, (), 1, False, "", False, ()))
+    monkeypatch.setitem(views._SPECS, "own", views.ViewSpec(own, (), False, "", False, ()))
     with pytest.raises(ConfigError, match=r"test_views_registry.py:\d+: AttributeError: .*no_such"):
         ViewEntry("own", "", "maps").draw([types.SimpleNamespace()], Question())  # type: ignore[list-item]
 
@@ -117,7 +116,7 @@ def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> 
 def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> None:
     result, left_out = report(translator, Question())
     drawn = set(VIEWS) - set(left_out)
-    assert {"attention", "heads", "positions", "schedule"} <= drawn
+    assert {"attention", "heads", "positions", "curves"} <= drawn
     out = tmp_path / "r.html"
     call = invoked("look", "report", translator.path, "--out", out)
     assert "not in it: gates: " in call.output
@@ -220,7 +219,7 @@ def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
     tokens, words = ["a", "␣", "b", "</s>"], ["a", "b", "</s>"]
     requested = {"text": "a b", "target": "A B", "block": "cross_attention"}
     expected = {"--tokens": tokens, "--words": words, "": tokens}
-    for view in ("attention", "links", "coverage", "heads", "rollout", "relevance"):
+    for view in ("attention", "links", "heads", "rollout", "relevance"):
         for flag, columns in expected.items():
             out = tmp_path / "drawn.json"
             options = [f"--{key}={value}" for key, value in requested.items()]
@@ -253,15 +252,6 @@ def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
     [expected] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
     values = draw("probabilities", run, text="a b").arrays()["values"]
     close(np.log(values), expected, terms=MODEL)
-
-
-def test_coverage_is_the_sum_of_each_column(run: Run) -> None:
-    weights = draw("attention", run, **PAIR, layer=0, head=1).arrays()
-    covered = draw("coverage", run, **PAIR, layer=0, head=1).arrays()
-    close(covered["coverage"], weights["weights"].sum(axis=0), terms=ROW)
-    assert covered["labels"].tolist() == ["a", "b", "c", "</s>"]
-    assert covered["coverage"].sum() == near(4)
-    assert draw("coverage", run, **PAIR).model_dump()["at"] == 1  # a browser draws the line too
 
 
 def test_links_are_the_same_weights_as_lines(run: Run) -> None:
@@ -301,24 +291,6 @@ def test_masks_hide_the_future(run: Run) -> None:
     assert [sheet.title for sheet in side] == [own.title, across.title]
 
 
-def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path) -> None:
-    heads = itertools.product((0, 1), repeat=2)
-    weights = [draw("attention", run, **PAIR, layer=n, head=head).array[:3] for n, head in heads]
-    broad, sure, _ = draw("importance", run, **PAIR).sheets
-    want = [-(w * np.log2(w)).sum(axis=1).mean() for w in weights]
-    close(broad.values.array.flatten(), want, terms=MODEL)
-    want = [w.max(axis=1).mean() for w in weights]
-    close(sure.values.array.flatten(), want, terms=MODEL)
-    gold = tmp_path / "gold.txt"
-    gold.write_text("1-1 2-2 3-3\n1-1 2-2\n1-1 2-2 3-3\n" * 4)
-    sheets = draw("importance", run, gold=gold).sheets
-    assert sheets[-1].title == "alignment error rate"
-    assert ((sheets[-1].values.array >= 0) & (sheets[-1].values.array <= 1)).all()
-    gold.write_text("1-1\n")
-    with pytest.raises(ConfigError, match="gold links for 1 sentences, but 12 pairs"):
-        draw("importance", run, gold=gold)
-
-
 # ---- many texts
 def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
     sources = [" ".join(["w"] * n) for n in (*range(1, 11), *range(21, 31))]
@@ -347,17 +319,10 @@ def test_an_interval_is_of_a_metric_that_has_one() -> None:
         interval("ter", ["a"], ["a"])
 
 
-def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
+def test_lengths_are_those_of_the_runs_outputs(run: Run) -> None:
     view = draw("lengths", run, split="valid")
     assert [[curve.name for curve in panel.curves] for panel in view.panels] == [["run"], ["run"]]
-    (tmp_path / "s").write_text("a b\n" * 6)
-    (tmp_path / "r").write_text("A B C D\n" * 6)
-    files = {"source": tmp_path / "s", "reference": tmp_path / "r"}
-    view = draw("lengths", hypotheses=(tmp_path / "r",), **files)
-    assert view.panels[0].arrays()["r"][0] == pytest.approx(100)
-    with pytest.raises(ConfigError, match="needs --source and --reference"):
-        draw("lengths", hypotheses=(tmp_path / "r",))
-    with pytest.raises(ConfigError, match="nothing to score"):
+    with pytest.raises(ConfigError, match="needs at least 1 run, not 0"):
         draw("lengths")
 
 

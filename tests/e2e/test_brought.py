@@ -57,28 +57,6 @@ def bring(page: Any, field: str, name: str, kind: str, content: bytes) -> None:
     page.get_by_test_id(field).set_input_files(file)
 
 
-def test_attention_is_a_film_of_the_checkpoints(visit: Callable[..., Any]) -> None:
-    page = visit("#/train?run=rnn")
-    page.get_by_test_id("show-film").press("Enter")
-    film = wait(page, "film")
-    until(page, "document.activeElement.closest('[data-testid=film]') !== null")
-    cells = film.locator(".fv-cells[role=application]")
-    cells.first.press("End")
-    cells.first.press("ArrowDown")
-    expected = page.get_by_test_id("samples").get_by_text("wanted: ").inner_text().split()
-    at, readings = film.get_by_test_id("film-at"), []
-    for key, step in (("Home", EVERY), ("End", STEPS)):
-        at.press(key)
-        film.get_by_text(re.compile(rf"^step {step} ")).wait_for()
-        assert cells.count() == 1
-        readings.append(film.locator(".fv-reading").inner_text())
-    assert readings[0] != readings[1]
-    words = {reading.rpartition(": weight ")[0] for reading in readings}
-    assert words == {f"“{expected[2]}” ← “</s>”"}
-    page.get_by_label("next example").click()
-    page.get_by_test_id("show-film").wait_for()
-
-
 def test_snapshots_are_a_film_that_plays(visit: Callable[..., Any]) -> None:
     page = visit("#/train?run=rnn")
     film = page.get_by_test_id("learning")
@@ -177,9 +155,6 @@ def test_a_picture_that_is_brought_has_a_caption(visit, runs, tmp_path) -> None:
     panels = view.locator(".fv-panels button")
     until(page, "document.querySelectorAll('.fv-panels button').length > 0")
     assert panels.count() == len(record.axes(next(iter(record.maps)))[0])
-    page.get_by_test_id("tab-train").click()
-    page.get_by_test_id("samples").wait_for()
-    assert page.get_by_test_id("film").count() == 0  # samples of pictures are no texts
 
 
 def test_a_table_that_is_brought_is_forecast(visit: Callable[..., Any]) -> None:

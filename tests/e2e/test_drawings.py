@@ -53,7 +53,7 @@ def drawings() -> list[Drawing]:
     )  # fmt: skip
     alternatives = [Choice(text="le", p=0.6), Choice(text="un", p=0.4)]
     return [
-        AttentionDrawing(title="attention", blocks=[block], form="heads", gold=[(0, 0), (1, 1)]),
+        AttentionDrawing(title="attention", blocks=[block], form="heads"),
         AttentionDrawing(title="links", blocks=[block], form="links"),
         WordsDrawing(
             title="words",

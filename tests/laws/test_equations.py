@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from equations import clauses_of, evaluated
-from foveate.look.draw.blocks import parts_of
+from foveate.look.draw.blocks import blocks_of, equation_of
 from foveate.look.stages import Stage, attention_stages, capture_stages, cell_stages
 from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import RecurrentDecoder
@@ -386,8 +386,8 @@ def check_block(module: nn.Module) -> str:
     """A module alone as a model: the equation in its picture is what it computes."""
     for part in [*module.parameters(), *module.buffers()]:
         part.data = part.data.abs() + 0.3 * torch.rand(part.shape)
-    parts = parts_of(nn.ModuleDict({"block": module.eval()}))
-    (equation,) = [block.equation for part in parts for block in part.blocks]
+    (block,) = blocks_of(nn.ModuleDict({"block": module.eval()})).values()
+    equation = equation_of(block)
     x = torch.randn(1, 3, SIZE)
     with torch.no_grad():
         shown = array(module(x)[0])
@@ -416,7 +416,7 @@ def test_norms(kind: str) -> None:
 @pytest.mark.parametrize("base", [10_000.0, 500.0])
 def test_sinusoids(kind: str, base: float) -> None:
     position: Any = POSITIONS[kind].model_copy(update={"base": base}).build(SIZE, HEADS)
-    (part,) = parts_of(nn.ModuleDict({"position": position}))
+    (block,) = blocks_of(nn.ModuleDict({"position": position})).values()
     shared = {"⌈D/2⌉": SIZE // 2}
     if kind == "concatenated":
         shared |= {"W": array(position.join.weight), "b": array(position.join.bias)}
@@ -426,22 +426,22 @@ def test_sinusoids(kind: str, base: float) -> None:
         shown = array(position.embed(x, torch.arange(LENGTH))[0])
     for t in range(LENGTH):
         symbols = shared | {"t": t, "x": array(x[0, t])}
-        computed = evaluated(part.blocks[0].equation, symbols, {"i": range(size // 2)})
-        close(shown[t], computed, part.blocks[0].equation)
+        computed = evaluated(equation_of(block), symbols, {"i": range(size // 2)})
+        close(shown[t], computed, equation_of(block))
 
 
 def test_the_simpler_recurrent_unit() -> None:
     unit = SSRU(SIZE)
-    (part,) = parts_of(nn.Sequential(unit))
+    (block,) = blocks_of(nn.Sequential(unit)).values()
     symbols: dict[str, Array] = {"W_f": array(unit.forget.weight), "W": array(unit.value.weight)}
     symbols |= {"b_f": array(unit.forget.bias), "c_{t−1}": np.zeros(SIZE)}
     x = torch.randn(1, LENGTH, SIZE)
     with torch.no_grad():
         shown = array(unit(x)[0])
-    *defined, output = clauses_of(part.blocks[0].equation)
+    *defined, output = clauses_of(equation_of(block))
     for t in range(LENGTH):
         symbols["x_t"] = array(x[0, t])
         for clause in defined:
             symbols[clause.partition(" = ")[0]] = evaluated(clause, symbols, {})
-        close(shown[t], evaluated(output, symbols, {}), part.blocks[0].equation)
+        close(shown[t], evaluated(output, symbols, {}), equation_of(block))
         symbols["c_{t−1}"] = symbols["c_t"]

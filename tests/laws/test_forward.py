@@ -248,7 +248,7 @@ def test_every_block_of_every_model_has_frames(runs: dict[str, Run], name: str) 
     run = runs[name]
     forced = ready(run, None, None, None)
     film = frames(forced, blocks_of(run.model), equation_of)
-    drawn = [block for part in parts_of(run.model, forced) for block in part.blocks]
+    drawn = [block for part in parts_of(forced) for block in part.blocks]
     blocks = {block.name for block in drawn if block.output}
     assert blocks <= {frame.block for frame in film}, "a block has no frame"
     places = places_of(forced, film)

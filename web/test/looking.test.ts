@@ -5,7 +5,7 @@ import { telling } from "../src/core/words";
 
 const numbers = (heads: number) => ({ shape: [heads, 2, 2], codec: "u16" as const, data: "", url: "" });
 const block: Block = { name: "cross", rowMeans: "producing", rows: ["le", "chat"], columns: ["the", "cat"], layers: [numbers(2), numbers(1)], hasHeads: true, kinds: [] };
-const drawing: AttentionDrawing = { kind: "attention", title: "", caption: "", notes: [], blocks: [block], form: "matrix", block: "", layer: -1, head: null, scale: "row", gold: [] };
+const drawing: AttentionDrawing = { kind: "attention", title: "", caption: "", notes: [], blocks: [block], form: "matrix", block: "", layer: -1, head: null, scale: "row" };
 const map = { height: 2, width: 2, values: Float64Array.of(0.9, 0.1, 0.3, 0.7) };
 
 test("what is shown first is the drawing's, then what was chosen, where it exists", () => {

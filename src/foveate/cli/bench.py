@@ -1,4 +1,4 @@
-"""The verbs of measuring: ``foveate bench train | decode | memory``."""
+"""The verbs of measuring: ``foveate bench train | decode``."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -55,16 +55,6 @@ def bench_decode(
     with workload(shape, overrides or []) as work:
         result = decoding.measure(work, seconds, sentences, precision, lambda line: say([line]))
         _say(result, as_json)
-
-
-@bench.command("memory")
-def bench_memory(
-    shape: Shape = "small", overrides: Overrides = None, as_json: Json = False
-) -> None:
-    """What the memory of training and decoding holds."""
-    from foveate.measure import memory
-
-    _say(memory.measure_memory(shape, overrides or [], lambda line: say([line])), as_json)
 
 
 def _say(result: Mapping[str, object], as_json: bool) -> None:

@@ -41,8 +41,6 @@ OnlyRun = Annotated[
 ]
 # Rows and columns of attention: --tokens, --words, or by the tokenizer and the script.
 UNITS = {True: "tokens", False: "words", None: None}
-
-
 Call = Callable[..., None]
 
 
@@ -77,32 +75,6 @@ class Views(VerbGroup):
 look = typer.Typer(
     cls=Views, help="Draw what a model does.", no_args_is_help=True, rich_markup_mode=None
 )
-
-
-@look.command()
-def positions(
-    kind: Annotated[str, typer.Argument(metavar="KIND|RUN", help="see: foveate kinds position")],
-    length: Annotated[int, typer.Option(min=2, max=4096, help="positions")] = 64,
-    hidden_size: Annotated[
-        int, typer.Option(min=2, max=2**16, help="size of a vector, of a KIND")
-    ] = 64,
-    num_heads: Annotated[int, typer.Option(min=1, max=4096, help="of a KIND")] = 4,
-    out: Out = None,
-    checkpoint: Checkpoint = "best",
-) -> None:
-    """Draw what a position encoding tells of each place."""
-    path = Path(kind)
-    if path.parent != Path() or (path / "config.toml").is_file():
-        _draw_view("positions", [path], {"length": length}, checkpoint, out)
-        return
-    import torch
-
-    from foveate.look.draw.analyses import positions
-    from foveate.nn.positions import Position
-
-    config = Position.Config.parse({"kind": kind})
-    torch.manual_seed(1)  # learned encodings are drawn as they are initialized
-    _write(positions(config.build(hidden_size, num_heads), length, hidden_size, num_heads), out)
 
 
 @look.command()
@@ -203,9 +175,8 @@ def verb(entry: ViewEntry) -> Command:
         paths = [runs] if isinstance(runs, Path) else runs or []
         _draw_view(entry.name, paths, fields, checkpoint, out)
 
-    required, reads, by_place, several, fewest = inspect.Parameter.empty, *_form(entry)
-    runs: object = Runs if several else OnlyRun
-    parameters = [_parameter("runs", runs, None if fewest == 0 else required)]
+    reads, by_place, several = _form(entry)
+    parameters = [_parameter("runs", Runs if several else OnlyRun, inspect.Parameter.empty)]
     for name in sorted(reads, key=lambda name: name != by_place):
         annotation, default = _option(name, by_place=name == by_place)
         parameters.append(_parameter(name, annotation, default))
@@ -213,17 +184,18 @@ def verb(entry: ViewEntry) -> Command:
     return _command(entry, call, parameters)
 
 
-def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool, int]:
-    """Return the fields that a view reads, the positional one, whether it takes several runs, and
-    at least how many: without PyTorch those of a packed file, if the view can draw one.
+def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool]:
+    """Return the fields that a view reads, the positional one, and whether it takes several runs.
+
+    Without PyTorch they are those of a packed file, if the view can draw one.
     """
     if find_spec("torch") is None:
         from foveate.look.views.records import VIEWS as OF_FILES
         from foveate.look.views.records import fields_of
 
         if entry.name in OF_FILES:
-            return fields_of(entry.name), "", False, 1
-    return entry.reads, entry.spec.by_place, entry.spec.several, entry.runs[0]
+            return fields_of(entry.name), "", False
+    return entry.reads, entry.spec.by_place, entry.spec.several
 
 
 def _command(
@@ -252,12 +224,12 @@ def _option(name: str, by_place: bool) -> tuple[object, object]:
     if name == "units":
         flag = typer.Option("--tokens/--words", help=field.description)
         return Annotated[bool | None, flag], None
-    return _of_field(field)
+    return _of_field(field, *["--not", "--foil"] * (name == "foil"))
 
 
-def _of_field(field: FieldInfo) -> tuple[object, object]:
+def _of_field(field: FieldInfo, *flags: str) -> tuple[object, object]:
     """Return the annotation and default of a field as an option; its config checks the bounds."""
-    option = typer.Option(help=field.description)
+    option = typer.Option(*flags, help=field.description)
     default = (list(field.default) or None) if isinstance(field.default, tuple) else field.default
     return Annotated[_plain(field.annotation) | None, option], default
 

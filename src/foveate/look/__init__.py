@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import foveate.look.draw as draw
-    from foveate.look.edits import (
-        capture_outputs,
-        diagonal,
-        edit,
-        force,
-        patch,
-        patch_output,
-        silence,
-        uniform,
-    )
+    from foveate.look.edits import edit, force, patch, silence
     from foveate.look.flow import rollout
     from foveate.look.hooks import capture
     from foveate.look.records import AttentionRecord
@@ -25,16 +16,12 @@ if TYPE_CHECKING:
 __all__ = [
     "AttentionRecord",
     "capture",
-    "capture_outputs",
-    "diagonal",
     "draw",
     "edit",
     "force",
     "patch",
-    "patch_output",
     "rollout",
     "silence",
-    "uniform",
 ]
 
 

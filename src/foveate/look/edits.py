@@ -31,7 +31,7 @@ Replacement = Mapping[str, Tensor] | Tensor  # by the attention's name, or one f
 
 @dataclass(frozen=True)
 class Change:
-    """Replaces the weights (B, h, T, S), or the outputs A_h V_h (B, h, T, V), of some heads.
+    """Replaces the weights (B, h, T, S) of some heads.
 
     ``replace`` gets the attention's name, the values that the model computed and a function that
     returns the position of their first query, and returns new values. No ``heads`` means all.
@@ -39,7 +39,6 @@ class Change:
 
     heads: Sequence[int]
     replace: Callable[[str, Tensor, PositionOf], Tensor]
-    outputs: bool = False
 
     @contextmanager
     def applied(self, name: str, point: HookPoint) -> Iterator[None]:
@@ -48,21 +47,11 @@ class Change:
             _check_heads(name, self.heads, point.num_heads)
         with timed(point) as at:
             tap = partial(self.changed, name, at)
-            if not self.outputs:
-                with tapped({name: tap}, {name: point}, first=True):
-                    yield
-                return
-            module, count = _output_of(name, point)
-
-            def hook(output: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-                mixed = args[0].unflatten(-1, (count, -1)).transpose(1, 2)  # (B, H, T, V)
-                return (tap(mixed).transpose(1, 2).flatten(2),)
-
-            with module.register_forward_pre_hook(hook):
+            with tapped({name: tap}, {name: point}, first=True):
                 yield
 
     def changed(self, name: str, at: PositionOf, values: Tensor) -> Tensor:
-        """Return the weights or outputs (B, H, T, …) of all heads, some of them replaced."""
+        """Return the weights (B, H, T, S) of all heads, some of them replaced."""
         _check_heads(name, self.heads, values.shape[1])
         heads = list(self.heads) or list(range(values.shape[1]))
         changed = values.clone()
@@ -130,31 +119,6 @@ def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]:
-    """Collect the outputs of each head of our attentions, (B, T, H, V), for `patch_output`."""
-    outputs: dict[str, Tensor] = {}
-
-    def record(name: str, count: int, output: nn.Module, args: tuple[Tensor]) -> None:
-        seen = args[0].detach().unflatten(-1, (count, -1))
-        outputs[name] = torch.cat((outputs[name], seen), dim=1) if name in outputs else seen
-
-    with ExitStack() as stack:
-        for name, point in chosen(model, where).items():
-            module, count = _output_of(name, point)
-            stack.enter_context(module.register_forward_pre_hook(partial(record, name, count)))
-        yield outputs
-
-
-def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
-    """Return the module that reads the outputs of all heads, and the number of heads."""
-    if isinstance(point, ForeignAttention):
-        raise ConfigError(
-            f"{name} is not an attention of foveate: the outputs of its heads are unknown"
-        )
-    return point.output, point.num_heads
-
-
 def _replacement_of(replacement: Replacement, name: str) -> Tensor:
     """Return the tensor for one attention, without a batch of 1.
 
@@ -171,29 +135,6 @@ def _replacement_of(replacement: Replacement, name: str) -> Tensor:
 def silence(*heads: int) -> Change:
     """Return a change that zeroes heads, by default all of them (Michel et al., 2019)."""
     return Change(heads, lambda name, weights, at: torch.zeros_like(weights))
-
-
-def uniform(*heads: int) -> Change:
-    """Return a change by which heads attend equally to every key that has any weight."""
-
-    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
-        seen = (weights > 0).to(weights)
-        return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
-
-    return Change(heads, replace)
-
-
-def diagonal(*heads: int, offset: int = 0) -> Change:
-    """Return a change by which query t attends to key t + offset, or to the last visible key."""
-
-    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
-        queries, keys = weights.shape[2:]
-        first = at(weights)
-        last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
-        targets = torch.arange(first, first + queries, device=weights.device) + offset
-        return F.one_hot(torch.minimum(targets.clamp(min=0), last), keys)
-
-    return Change(heads, replace)
 
 
 def force(weights: Any, *heads: int) -> Change:
@@ -236,19 +177,6 @@ def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int)
             f"{count} heads; give (T, S), or (H, T, S) with all heads of the layer"
         )
     return weights
-
-
-def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
-    """Return a change to the head outputs of another run, as recorded by `capture_outputs`."""
-    outputs = dict(outputs)
-
-    def replace(name: str, values: Tensor, at: PositionOf) -> Tensor:
-        first, patched = at(values), values.clone()  # (B, h, T, V)
-        rows = _replacement_of(outputs, name)[first : first + values.shape[2]].transpose(0, 1)
-        patched[:, :, : rows.shape[1]] = (rows[list(heads)] if heads else rows).to(values)
-        return patched
-
-    return Change(heads, replace, outputs=True)
 
 
 def silenced(places: Sequence[str]) -> dict[str, Change]:

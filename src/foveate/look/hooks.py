@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError, Configurable
+from foveate.data.tokenizer import BOS, EOS, UNK
 from foveate.errors import check_finite
 from foveate.look.foreign import (
     LISTED,
@@ -267,6 +268,11 @@ def tensors_in(value: object) -> Iterator[Tensor]:
         yield from tensors_in([getattr(value, each.name) for each in fields(value)])
 
 
+def without_words(ids: Tensor) -> Tensor:
+    """Return ids with an unknown word in place of each but starts and ends."""
+    return torch.where((ids == BOS) | (ids == EOS), ids, UNK)
+
+
 # A forced pass: a model reads an example with its whole target (`foveate.run.passes.forced_pass`).
 
 
@@ -281,7 +287,8 @@ class ForcedPass:
     is the row of the batch that holds the example; ``answer_at`` the position of the encoder's
     output from which a label is predicted, None for all. ``first`` is the position of the first
     score among the tokens read. ``token`` returns the name of a class of the output, and ``target``
-    are the ids of ``produced``, for a translation.
+    are the ids of ``produced``, for a translation. ``number`` returns the class of a label, or of
+    the first token of a word; ``blank`` the ids read, with an unknown word in place of each word.
     """
 
     model: nn.Module
@@ -293,6 +300,8 @@ class ForcedPass:
     first: int = 0
     answer_at: int | None = None
     token: Callable[[int], str] | None = None
+    number: Callable[[str], int] | None = None
+    blank: Callable[[Tensor], Tensor] = without_words
     score_name: str = "log p"
     units: Units = "auto"
     target: Sequence[int] = ()
@@ -302,6 +311,11 @@ class ForcedPass:
         """Return the scores (N,) of the example."""
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
+
+    def scored(self, outputs: Tensor) -> Tensor:
+        """Return the rows (N, V) of an output layer's result that the scores are read from."""
+        rows = outputs[self.row].reshape(-1, outputs.shape[-1])
+        return rows[self.first : self.first + len(self.produced)].float()
 
     def words(self, name: str, count: int, others: Sequence[str] = ()) -> list[str]:
         """Return labels of a module's steps, as many: what its part reads, ``others``, numbers."""

@@ -1,8 +1,7 @@
 """What a model loses when it is changed: heads silenced, input shuffled, weights moved."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from itertools import product
 
 import numpy as np
@@ -12,10 +11,9 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.edits import edit, silence
-from foveate.look.hooks import ForcedPass, Where, calls_of, chosen, everywhere
-from foveate.nn.attention import BaseAttention
+from foveate.look.hooks import ForcedPass, Where, calls_of, chosen, everywhere, hook_points
+from foveate.look.records import LAYERS
 from foveate.nn.positions import NoPosition, Position
-from foveate.nn.scores import Dot, ScaledDot
 
 Figures = NDArray[np.float64]
 
@@ -102,18 +100,6 @@ def surface(
 # recurrence and a causal mask are not (Vaswani et al., 2017; Lee et al., 2019).
 
 
-@dataclass(frozen=True)
-class Shuffled:
-    """The changes that a shuffled input makes to a model, in the order of the input.
-
-    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position. ``lost``: the mean log p that
-    the target loses.
-    """
-
-    outputs: Figures
-    lost: float
-
-
 def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
     """Return the parts of a model that have their own position encoding, and these encodings."""
     owners = [(part, dict(part.named_children()).get("position")) for part in model.modules()]
@@ -125,42 +111,29 @@ def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
 
 
 @contextmanager
-def _replaced(
-    name: str, parts: Sequence[tuple[nn.Module, nn.Module]], other: Callable[[], nn.Module]
-) -> Iterator[int]:
-    """Replace the modules under a name of their owners for the context; yields how many."""
+def without_positions(model: nn.Module) -> Iterator[int]:
+    """Remove the position encodings for the context; yields their number."""
+    parts = encodings(model)
     try:
         for owner, _ in parts:
-            setattr(owner, name, other())
+            owner.position = NoPosition(NoPosition.Config(), 1, 1)
         yield len(parts)
     finally:
-        for owner, part in parts:
-            setattr(owner, name, part)
-
-
-def without_positions(model: nn.Module) -> AbstractContextManager[int]:
-    """Remove the position encodings for the context; yields their number."""
-    return _replaced("position", encodings(model), lambda: NoPosition(NoPosition.Config(), 1, 1))
-
-
-def without_scaling(model: nn.Module) -> AbstractContextManager[int]:
-    """Score by qᵀk instead of qᵀk / √K for the context; yields the number of attentions."""
-    scaled = [
-        (part, part.score)
-        for part in model.modules()
-        if isinstance(part, BaseAttention) and isinstance(part.score, ScaledDot)
-    ]
-    return _replaced("score", scaled, lambda: Dot(Dot.Config(), 1, 1))
+        for owner, position in parts:
+            owner.position = position
 
 
 @torch.inference_mode()
-def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
+def shuffled(forced: ForcedPass, seed: int = 0) -> tuple[Figures, float]:
     """Shuffle the output of the stem (embeddings, patches), before positions are added.
+
+    Returns ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ at each position (S,), in the order of the input, and the
+    mean log p that the target loses.
 
     In a model with an encoder that is its source, else the text that the decoder reads. Raises
     ``ConfigError`` for a model without a stem whose output can be shuffled.
     """
-    inside = side_of(forced.model)
+    inside = next(iter(stems_of(forced.model)), "")
     if not inside:
         raise ConfigError("this model reads its input at once: it has no positions to shuffle")
     plain, before = _read(forced, inside, None)
@@ -169,14 +142,24 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     back = shuffle.argsort()
     change = (after[back] - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
     lost = float(forced.difference(before, scores).mean())
-    return Shuffled(change.double().cpu().numpy(), lost)
+    return change.double().cpu().numpy(), lost
 
 
-def side_of(model: nn.Module) -> str:
-    """Return the name of the side whose input can be shuffled after its stem; empty if none."""
+def stems_of(model: nn.Module) -> dict[str, nn.Module]:
+    """Return what embeds the input of each side of a model, ours or of Hugging Face (one side)."""
+    parts = {name: part for name, part in model.named_children() if name in ("encoder", "decoder")}
+    stems = {name: dict(part.named_children()).get("stem") for name, part in parts.items()}
+    embeddings = getattr(model, "get_input_embeddings", None)
+    if not parts and embeddings is not None:
+        stems = {next(iter(hook_points(model)), "encoder").partition(".")[0]: embeddings()}
+    return {side: stem for side, stem in stems.items() if stem is not None}
+
+
+def output_of(model: nn.Module) -> nn.Module | None:
+    """Return the layer that scores all words or labels, None if there is none."""
     parts = dict(model.named_children())
-    side = next((name for name in ("encoder", "decoder") if name in parts), "")
-    return side if side and "stem" in dict(parts[side].named_children()) else ""
+    names = ("output", "lm_head", "classifier", "score")  # the last three are of Hugging Face
+    return next((parts[name] for name in names if name in parts), None)
 
 
 def _read(forced: ForcedPass, inside: str, shuffle: Tensor | None) -> tuple[Tensor, Figures]:
@@ -197,9 +180,10 @@ def _read(forced: ForcedPass, inside: str, shuffle: Tensor | None) -> tuple[Tens
 def layers_of(model: nn.Module) -> nn.ModuleList | None:
     """Return the layers, in order, whose last one produces the output; None if there are none.
 
-    They are the decoder's if there is one, else the encoder's.
+    They are the decoder's if there is one, else the encoder's; or those of a Hugging Face model.
     """
     parts = dict(model.named_children())
     side = parts.get("decoder", parts.get("encoder"))
-    layers = None if side is None else dict(side.named_children()).get("layers")
-    return layers if isinstance(layers, nn.ModuleList) and len(layers) else None
+    inside = model.named_modules() if side is None else side.named_children()
+    lists = {name.split(".")[-1]: part for name, part in inside if isinstance(part, nn.ModuleList)}
+    return next((lists[name] for name in LAYERS if lists.get(name)), None)

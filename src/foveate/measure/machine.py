@@ -4,7 +4,6 @@ import math
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +15,11 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from foveate.config import Tree
-from foveate.system import processor_name, system_text
+from foveate.system import processor_name
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried
 MIB = 2**20
-START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"  # for child processes
 
 
 def quickest(
@@ -82,14 +80,6 @@ def describe() -> Tree:
     if torch.cuda.is_available():
         machine["gpu"] = torch.cuda.get_device_name()
     return machine
-
-
-def resident() -> float | None:
-    """Return the MiB that the process has in memory now; ``None`` if unknown."""
-    pages = system_text("/proc/self/statm").split()
-    if sys.platform == "linux" and len(pages) > 1:
-        return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
-    return None
 
 
 def _square(matrix: torch.Tensor) -> None:

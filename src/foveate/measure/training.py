@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from foveate.config import Tree, load_tree, parse_tree, with_overrides
 from foveate.data import synthetic
 from foveate.data.batches import BatchPlan, Indices, Mixture
 from foveate.data.catalogue import DataError, find
-from foveate.measure.machine import ceilings, counting, describe, shares
+from foveate.measure.machine import MIB, ceilings, counting, describe, shares
 from foveate.nn.native.kernels import without_kernels
 from foveate.run import RunConfig, device
 from foveate.run.training import job_of
@@ -150,6 +150,8 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
             train(work, model, precision, steps=COUNTED)
     say("the products of a few batches")
     flops = products(work, model)
+    say("the memory of its parts")
+    held = {name: round(size, 1) for name, size in held_by(work, model, precision).items()}
     rate = rates(steps)
     done = rate["target_tokens_per_second"] * flops / 1e9
     after = ceilings(1.0, place)
@@ -163,6 +165,7 @@ def measure(work: Workload, seconds: float, quick: bool = False, say: Say = mute
         **rate,
         "padding_share": round(work.padding(), 4),
         "peak_memory_mib": peak_mib,
+        "held_mib": held,
         "flops_per_target_token": round(flops),
         "product_gflops": round(done, 1),
         "utilisation": {name: round(done / limit, 3) for name, limit in limits.items()},
@@ -182,6 +185,50 @@ def products(work: Workload, model: torch.nn.Module) -> float:
             targets += loss.count
     model.zero_grad()
     return counted.get_total_flops() / targets
+
+
+def held_by(work: Workload, model: torch.nn.Module, precision: Precision) -> dict[str, float]:
+    """Return the MiB of weights, gradients, optimiser state and kept activations.
+
+    Those of the optimiser are measured by one step with zero gradients. The rest of the peak is the
+    program, its data, temporary tensors, and memory that the allocator holds.
+    """
+    kept = saved(work, model, precision)
+    optimizer = work.config.train.optimizer.build(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    state = [value for of_one in optimizer.state.values() for value in of_one.values()]
+    weights = size_of(model.parameters())
+    moments = size_of(value for value in state if isinstance(value, torch.Tensor))
+    parts = {"weights": weights, "gradients": weights, "optimiser": moments}
+    return parts | {"kept activations": kept}
+
+
+def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float:
+    """Return the MiB that autograd saves for the loss of the batch with the most positions."""
+    sizes = dict[int, int]()
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    lengths = work.task.lengths("train")
+    largest = max(work.batches(), key=lambda b: len(b) * int(lengths[b].max(initial=0)))
+    batch = work.task.batch("train", largest.tolist())
+    model.train()
+    with precision.context(), torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
+        loss = job_of(work.config, work.task, model).objective.loss(work.task, model, batch)
+    del loss
+    return sum(sizes.values()) / MIB
+
+
+def size_of(tensors: Iterable[torch.Tensor]) -> float:
+    """Return the size of tensors in MiB."""
+    return sum(t.numel() * t.element_size() for t in tensors) / MIB
 
 
 def train(

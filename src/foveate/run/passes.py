@@ -14,7 +14,7 @@ from torch import Tensor
 
 from foveate.data.catalogue import DataError
 from foveate.data.series import labels
-from foveate.data.tokenizer import EOS
+from foveate.data.tokenizer import EOS, UNK, Tokenizer
 from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search, token_log_probabilities
@@ -106,6 +106,20 @@ def first_example(task: AnyTask) -> tuple[object, object]:
     return None, None
 
 
+def first_of(tokenizer: Tokenizer, word: str) -> int:
+    """Return the first token of a word. Raises `UserError` for a blank or unknown one."""
+    ids = tokenizer.encode_ids([word])[0]
+    if not ids or ids[0] == UNK:
+        why = "is not in the model's vocabulary" if ids else "is blank"
+        raise UserError(f"{word!r} {why}: give a word that the model can write")
+    return ids[0]
+
+
+def label_number(names: tuple[str, ...], label: str) -> int:
+    """Return the number of a label. Raises ``DataError`` listing some labels."""
+    return numbers_of([label], names, lambda i: "answer")[0]
+
+
 @forced_pass.register(Translation)
 def _translation_pass(
     task: Translation, model: EncoderDecoder, source: str, target: Ids | str
@@ -128,6 +142,7 @@ def _translation_pass(
         [*written.labels, END],
         {"encoder": [*read.labels, END], "decoder": [START, *written.labels]},
         token=namer(writes),
+        number=partial(first_of, writes),
         target=[*output, EOS],
     )
 
@@ -159,6 +174,7 @@ def _prefix_pass(
         {"decoder": [START, *written]},
         first=len(read.ids) + 1,
         token=namer(pieces),
+        number=partial(first_of, pieces),
     )
 
 
@@ -186,7 +202,10 @@ def _language_pass(
     label = partial(lines_record, tokenizer=task.tokenizer, ids=ids, notes=notes)
     token = task.name_of
     pieces = lines_axis(task.tokenizer, [task.start, *ids, EOS], "tokens")[1]
-    return ForcedPass(model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token)
+    number = partial(first_of, task.tokenizer)
+    return ForcedPass(
+        model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token, number=number
+    )
 
 
 @forced_pass.register(MaskedLanguage)
@@ -205,6 +224,7 @@ def _masked_pass(
         {"encoder": [START, *text.labels, END]},
         first=1,
         token=namer(task.tokenizer),
+        number=partial(first_of, task.tokenizer),
     )
 
 
@@ -218,10 +238,10 @@ def _classification_pass(
     """
     encoded = task.tokenizer.encode(source)
     ids, source_mask = wrapped([encoded.ids], model.output.weight.device)
+    number_of = partial(label_number, task.label_names)
     with torch.inference_mode():
-        best = task.label_names[int(model(ids, source_mask).argmax())]
-    label = best if target is None else target
-    [number] = numbers_of([label], task.label_names, lambda i: f"target {label!r}")
+        number = int(model(ids, source_mask).argmax()) if target is None else number_of(target)
+    label = task.label_names[number]
     text = TokenizedText.of(task.tokenizer, source, encoded)
     return ForcedPass(
         model,
@@ -230,6 +250,7 @@ def _classification_pass(
         [label],
         {"encoder": [START, *text.labels, END]},
         token=task.label_names.__getitem__,
+        number=number_of,
         answer_at=0 if isinstance(model.pooling, First) else None,
     )
 
@@ -244,10 +265,10 @@ def _picture_pass(
     """
     pixels, picture = task.shown(source)
     seen = task.tensor([pixels]).to(model.output.weight.device)
+    number_of = partial(label_number, task.label_names)
     with torch.inference_mode():
-        best = task.label_names[int(model(seen)[0].argmax())]
-    label = best if target is None else str(target)
-    [number] = numbers_of([label], task.label_names, lambda i: f"target {label!r}")
+        number = int(model(seen)[0].argmax()) if target is None else number_of(str(target))
+    label = task.label_names[number]
 
     def named(maps: Maps, units: Units) -> AttentionRecord:
         if not maps:
@@ -266,6 +287,7 @@ def _picture_pass(
         named,
         [label],
         token=task.label_names.__getitem__,
+        number=number_of,
         answer_at=0 if first else None,
     )
 
@@ -291,6 +313,7 @@ def _caption_pass(
         [*caption.labels, END],
         {"encoder": places, "decoder": [START, *caption.labels]},
         token=namer(task.tokenizer),
+        number=partial(first_of, task.tokenizer),
     )
 
 

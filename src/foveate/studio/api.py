@@ -62,8 +62,6 @@ from foveate.studio.schemas import (
     Drawings,
     DrawnDone,
     Failed,
-    Film,
-    FilmRequest,
     LabelDone,
     Ping,
     Progress,
@@ -208,9 +206,8 @@ def _check_length(*texts: str | None) -> None:
 
 
 def _check_view(view: str, question: Question) -> None:
-    """Raise `RequestError` for an unknown view, or a question with files or long texts."""
+    """Raise `RequestError` for an unknown view, or a question with long texts."""
     _check_length(question.text, question.target)
-    _check_files(Question, question.model_fields_set)
     if view not in VIEWS:
         raise not_found("view", view, VIEWS)
 
@@ -366,15 +363,6 @@ def training_samples(name: str, state: State) -> trainings.SamplesOf:
 def training_snapshots(name: str, state: State, after: int = -1) -> FilmDrawing:
     """Attention to one example at the steps after one, without frames where none was kept."""
     return film(state.runs.find(name).folder, after)
-
-
-@router.post("/trainings/{name}/film")
-async def training_film(name: str, ask: FilmRequest, state: State, request: Request) -> Film:
-    """A view, such as one sentence's attention, at the checkpoints that still exist."""
-    state.runs.find(name)
-    _check_view(ask.view, ask.question)
-    job = state.start(lambda send: state.film(name, ask, send))
-    return await job.result(request.is_disconnected)
 
 
 @router.get(

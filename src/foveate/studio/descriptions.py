@@ -46,7 +46,7 @@ class ViewField(StudioResponse):
 class ViewInfo(StudioResponse):
     """A view, and whether it fits the run; ``reason`` says why not.
 
-    It takes from ``least`` to ``most`` runs in one picture (any number where ``most`` is absent).
+    It takes up to ``most`` runs in one picture (any number where ``most`` is absent).
     """
 
     name: str
@@ -54,7 +54,6 @@ class ViewInfo(StudioResponse):
     fields: list[ViewField]
     fits: bool
     reason: str = ""
-    least: int = 1
     most: int | None = 1
 
 
@@ -219,15 +218,13 @@ def searches(run: Run) -> SearchInfo:
 def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
     """Describe a view, and whether it fits the run."""
     reason = entry.unfit(run)
-    least, most = entry.runs
     return ViewInfo(
         name=entry.name,
         summary=entry.summary,
         fields=form_fields(Question, entry.reads),
         fits=reason is None,
         reason=reason or "",
-        least=least,
-        most=None if most == float("inf") else int(most),
+        most=None if entry.spec.several else 1,
     )
 
 

@@ -84,14 +84,6 @@ class ViewRequest(DrawingPart):
     silenced: list[SilencedHead] = Field(default_factory=list)
 
 
-class FilmRequest(DrawingPart):
-    """A view at several checkpoints of a training, ``most`` of them, the last among them."""
-
-    view: str = "attention"
-    question: Question = Question()
-    most: int = Field(6, ge=1, le=24)
-
-
 class SourceToken(StudioResponse):
     """A token of the source and its characters there (first, one after the last)."""
 
@@ -220,19 +212,6 @@ class CompleteAnswer(StudioResponse):
     start: AnswerStart
     beam: list[BeamStep] = Field(default_factory=list)
     done: Done
-
-
-class Frame(StudioResponse):
-    """A view at one step of a training."""
-
-    step: int
-    drawings: list[AnyDrawing]
-
-
-class Film(StudioResponse):
-    """A view at the checkpoints of a training that still exist."""
-
-    frames: list[Frame]
 
 
 class Drawings(StudioResponse):

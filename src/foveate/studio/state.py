@@ -13,7 +13,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 from starlette.requests import ClientDisconnect
 
 from foveate.config import PACKAGED, ConfigError
@@ -32,16 +31,7 @@ from foveate.serve.waiting import Batching
 from foveate.studio import answers
 from foveate.studio.answers import Send, opened
 from foveate.studio.evaluation import Evaluated, evaluate
-from foveate.studio.schemas import (
-    AnswerRequest,
-    Drawings,
-    Film,
-    FilmRequest,
-    Frame,
-    Progress,
-    SilencedHead,
-)
-from foveate.train.checkpoint import steps
+from foveate.studio.schemas import AnswerRequest, Drawings, SilencedHead
 
 T = TypeVar("T")
 CONFIG = "config.toml"
@@ -261,19 +251,6 @@ class StudioState:
         drawings: list[Any] = [self.linked(drawing) for drawing in draw()]
         spent = 1000 * (time.perf_counter() - began)
         return Drawings.model_construct(drawings=drawings, milliseconds=spent, unknown=[])
-
-    def film(self, name: str, request: FilmRequest, send: Send) -> Film:
-        """Draw a view at checkpoints spread over a training run."""
-        folder, entry = self.runs.find(name).folder, find(request.view)
-        frames: list[Frame] = []
-        saved = steps(folder)
-        count = min(request.most, len(saved))
-        for index in np.linspace(0, len(saved) - 1, count).round().astype(int):
-            send(Progress(done=len(frames), total=request.most))
-            drawings = _drawings(entry, [load(folder, str(saved[index]))], request.question)
-            linked: list[Any] = [self.linked(drawing) for drawing in drawings]
-            frames.append(Frame.model_construct(step=saved[index], drawings=linked))
-        return Film.model_construct(frames=frames)
 
     def evaluate(self, name: str, split: str, most: int, send: Send) -> Evaluated:
         """Return the scores of a run's examples, computed once for the same weights."""

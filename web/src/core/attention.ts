@@ -132,7 +132,6 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (parts.has("matrix")) grid.show({
       height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: rowsOf[block.rowMeans], whole: isWritten,
       texts: isWritten ? rows.map((_, t) => Array.from(rowOf(map!, t), (weight) => weight.toFixed(2))) : [],
-      dots: shown === blockOf(drawing, drawing.block) ? drawing.gold : [],
     });
     if (parts.has("links")) joined.show(rows, columns, rowsOf[block.rowMeans], map);
     point();

@@ -24,7 +24,7 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
   const isSlide = stage.options.frame === false; // which begins at the beginning
   let frames = drawing.frames, last = frames.length - 1, at = isSlide ? 0 : last, timer: ReturnType<typeof setInterval> | undefined;
   const frame = (): AttentionDrawing =>
-    ({ kind: "attention", title: drawing.title, caption: "", notes: [], blocks: frames[at]!.blocks, form: "matrix", block, layer, head, scale: "absolute", gold: [] });
+    ({ kind: "attention", title: drawing.title, caption: "", notes: [], blocks: frames[at]!.blocks, form: "matrix", block, layer, head, scale: "absolute" });
 
   const play = h("button", { type: "button", "data-testid": "play-film", click: () => { toggle(); } }, "▶ play");
   const go = (text: string, name: string, by: number) => h("button", { type: "button", "aria-label": name, click: () => { stop(); show(at + by); } }, text);

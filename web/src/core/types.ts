@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of a3aa1f2c1d848877.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of d0c2c844d253abae.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -16,7 +16,7 @@ export type AnyDrawing =
  * Attention between words, layer by layer and head by head, and what is shown of it first.
  *
  * ``form``: ``matrix``, ``links`` (words joined by lines) or ``heads`` (all of a block in small).
- * ``head`` absent is the mean of all. ``gold`` are true links (row, column), drawn as dots.
+ * ``head`` absent is the mean of all.
  */
 export interface AttentionDrawing {
   title: string;
@@ -29,7 +29,6 @@ export interface AttentionDrawing {
   layer: number;
   head: number | null;
   scale: "row" | "absolute";
-  gold: [number, number][];
 }
 /**
  * The maps of one block of a model: weights (H, T, S) of each layer, with one set of labels.

@@ -27,7 +27,7 @@ export function attention(maps: readonly LabelledMap[], silent: readonly Silence
       blocks.set(own, { name: own, rowMeans: own.startsWith("encoder") ? "at" : "producing", rows: rowLabels, columns: columnLabels, layers: [], hasHeads: true, kinds: [] });
     blocks.get(own)!.layers.push({ shape: [heads, rows, columns], codec: "f32", data: base64Of(new Uint8Array(weights.buffer)), url: "" });
   }
-  return { kind: "attention", title: "", caption: "", notes: [], form: "matrix", blocks: [...blocks.values()], block: "cross_attention", layer: -1, head: null, scale: "absolute", gold: [] };
+  return { kind: "attention", title: "", caption: "", notes: [], form: "matrix", blocks: [...blocks.values()], block: "cross_attention", layer: -1, head: null, scale: "absolute" };
 }
 
 /** The name of the attention of a block in a layer. */

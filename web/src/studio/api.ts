@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 549db7e892d5b52c.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of e1fed89413029963.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -29,9 +29,6 @@ export interface Everything {
   Example: Example;
   ExampleList: ExampleList;
   Failed: Failed;
-  Film: Film;
-  FilmRequest: FilmRequest;
-  Frame: Frame;
   LabelDone: LabelDone;
   Lecture: Lecture;
   LectureFile: LectureFile;
@@ -370,25 +367,63 @@ export interface ExampleList {
   note: string;
 }
 /**
- * A view at the checkpoints of a training that still exist.
+ * A lecture: its title, whose it is, what it is about, and its steps in order.
+ *
+ * One's ``own`` comes from the folder of the studio; it may be saved there again.
  */
-export interface Film {
-  frames: Frame[];
+export interface Lecture {
+  name: string;
+  title: string;
+  after: string;
+  about: string;
+  steps: LectureStep[];
+  own: boolean;
 }
 /**
- * A view at one step of a training.
+ * A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
+ *
+ * ``picture`` is a file under docs that the page of the lecture shows.
  */
-export interface Frame {
-  step: number;
-  drawings: AnyDrawing[];
+export interface LectureStep {
+  title: string;
+  equation: string;
+  command: string;
+  notes: string;
+  slip: string;
 }
 /**
- * A view at several checkpoints of a training, ``most`` of them, the last among them.
+ * A lecture as a file: its name without the ending, and the TOML.
  */
-export interface FilmRequest {
-  view?: string;
-  question?: Question;
-  most?: number;
+export interface LectureFile {
+  name: string;
+  text: string;
+}
+/**
+ * All lectures, and the runs that they look into.
+ *
+ * ``folder`` is where one's own are, if the studio has one; ``problems`` says which files there
+ * are not lectures, and why.
+ */
+export interface LectureList {
+  lectures: Lecture[];
+  runs: {
+    [k: string]: LectureRun;
+  };
+  folder: string;
+  problems: string[];
+}
+/**
+ * A run that steps look into: the command that makes it, and the minutes that takes.
+ *
+ * A ``packaged`` one has a small run of foveate that stands in where it is missing; for another,
+ * that of the name ``instead`` may.
+ */
+export interface LectureRun {
+  minutes: number;
+  command: string;
+  about: string;
+  packaged: boolean;
+  instead: string;
 }
 /**
  * What to look at, and how. A view reads those fields that it has as parameters.
@@ -473,84 +508,17 @@ export interface Question {
    */
   across?: "step" | "time";
   /**
-   * order (shuffle the words), positions or scaling (÷ √K); repeat
+   * default: attention (× gradient), or integrated (gradients) without it
    */
-  drop?: ("order" | "positions" | "scaling")[];
+  method?: ("attention" | "gradient" | "integrated" | "occlusion" | "values") | null;
   /**
-   * gold alignment of the split, lines such as 1-1 2p3
+   * why not this word, label or other answer
    */
-  gold?: string | null;
+  foil?: string | null;
   /**
-   * file of sources, one per line
+   * text of as many tokens; default: unknown words
    */
-  source?: string | null;
-  /**
-   * file of references, one per line
-   */
-  reference?: string | null;
-  /**
-   * file of outputs, one per line; repeat
-   */
-  hypotheses?: string[];
-}
-/**
- * A lecture: its title, whose it is, what it is about, and its steps in order.
- *
- * One's ``own`` comes from the folder of the studio; it may be saved there again.
- */
-export interface Lecture {
-  name: string;
-  title: string;
-  after: string;
-  about: string;
-  steps: LectureStep[];
-  own: boolean;
-}
-/**
- * A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
- *
- * ``picture`` is a file under docs that the page of the lecture shows.
- */
-export interface LectureStep {
-  title: string;
-  equation: string;
-  command: string;
-  notes: string;
-  slip: string;
-}
-/**
- * A lecture as a file: its name without the ending, and the TOML.
- */
-export interface LectureFile {
-  name: string;
-  text: string;
-}
-/**
- * All lectures, and the runs that they look into.
- *
- * ``folder`` is where one's own are, if the studio has one; ``problems`` says which files there
- * are not lectures, and why.
- */
-export interface LectureList {
-  lectures: Lecture[];
-  runs: {
-    [k: string]: LectureRun;
-  };
-  folder: string;
-  problems: string[];
-}
-/**
- * A run that steps look into: the command that makes it, and the minutes that takes.
- *
- * A ``packaged`` one has a small run of foveate that stands in where it is missing; for another,
- * that of the name ``instead`` may.
- */
-export interface LectureRun {
-  minutes: number;
-  command: string;
-  about: string;
-  packaged: boolean;
-  instead: string;
+  instead?: string | null;
 }
 /**
  * All that a page shows of a run; it has been loaded.
@@ -603,7 +571,7 @@ export interface SearchInfo {
 /**
  * A view, and whether it fits the run; ``reason`` says why not.
  *
- * It takes from ``least`` to ``most`` runs in one picture (any number where ``most`` is absent).
+ * It takes up to ``most`` runs in one picture (any number where ``most`` is absent).
  */
 export interface ViewInfo {
   name: string;
@@ -611,7 +579,6 @@ export interface ViewInfo {
   fields: ViewField[];
   fits: boolean;
   reason: string;
-  least: number;
   most: number | null;
 }
 /**

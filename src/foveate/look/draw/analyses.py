@@ -10,18 +10,12 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.charts import (
-    BarsDrawing,
-    Curve,
-    LinesDrawing,
-    bar_chart,
-    line_chart,
-)
+from foveate.look.draw.charts import BarsDrawing, Curve, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.parts import Numbers, visible
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.look.flow import by_distance
 from foveate.look.hooks import ForcedPass, calls_of
-from foveate.look.perturbations import layers_of, shuffled, side_of, without_positions
+from foveate.look.perturbations import layers_of, output_of, shuffled, stems_of, without_positions
 from foveate.look.records import block_of, spaced
 from foveate.look.stages import Gates
 from foveate.nn.positions import Position
@@ -119,7 +113,7 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
     has no stack of consecutive layers with vectors of one size.
     """
     layers, names = layers_of(forced.model), forced.token
-    output = dict(forced.model.named_children()).get("output")
+    output = output_of(forced.model)
     if names is None or layers is None or output is None:
         raise ConfigError(
             "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
@@ -133,9 +127,7 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
         replacing = layers[-1].register_forward_hook(partial(lambda stream, *call: stream, stream))
         with replacing, calls_of(output) as calls:
             scores = forced.run()
-        logits = calls[-1].output[forced.row]
-        rows = logits.reshape(-1, logits.shape[-1])
-        rows = rows[forced.first : forced.first + len(forced.produced)].float().softmax(dim=-1)
+        rows = forced.scored(calls[-1].output).softmax(dim=-1)
         best = rows.max(dim=-1)
         tokens.append([names(i) for i in best.indices.tolist()])
         p.append(best.values.double().cpu().numpy())
@@ -275,40 +267,29 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     with without_positions(forced.model) as count:
         if count:
             results["without positions"] = shuffled(forced, seed)
-    curves: dict[str, Figures] = {}
-    for name, result in results.items():
-        curves[name] = result.outputs
-    moved = "lost" if forced.score_name == "log p" else "change"
-    what = f"{forced.score_name} {moved}"
-    lost = [f"{name} {what} {result.lost:.2f}" for name, result in results.items()]
-    places = len(next(iter(curves.values())))
-    words = forced.words(side_of(forced.model), places)
-    order = torch.randperm(places, generator=torch.Generator().manual_seed(seed)).tolist()
+    curves = {name: outputs for name, (outputs, _) in results.items()}
+    what = f"{forced.score_name} {'lost' if forced.score_name == 'log p' else 'change'}"
+    lost = [f"{name} {what} {mean:.2f}" for name, (_, mean) in results.items()]
+    words = forced.words(next(iter(stems_of(forced.model))), len(curves["with positions"]))
+    order = torch.randperm(len(words), generator=torch.Generator().manual_seed(seed)).tolist()
     return bar_chart(
-        words,
-        curves,
-        "change of the output, relative to its norm",
-        title or "Does order matter?",
+        words, curves, "change of the output, relative to its norm", title or "Does order matter?",
         "shuffled input: " + "; ".join(lost),
-    ).model_copy(update={"across": f"read as: {' '.join(words[k] for k in order)}"})
+    ).model_copy(update={"across": f"read as: {' '.join(words[k] for k in order)}"})  # fmt: skip
 
 
 POINTS = 400  # steps at which a curve is evaluated
 
 
 def schedule(
-    rates: Mapping[str, Callable[[int], float]],
-    steps: int,
-    up: str = "learning rate",
-    title: str = "",
+    rates: Mapping[str, Callable[[int], float]], steps: int, title: str = ""
 ) -> LinesDrawing:
     """Draw some schedules from step 1 to ``steps``, with a line for each name.
 
-    Any function of the step can be drawn: ``up`` is the name of its values. Raises
-    ``ValueError`` for less than one step.
+    Raises ``ValueError`` for less than one step.
     """
     if steps < 1:
         raise ValueError(f"{steps} steps: a curve starts at step 1")
     places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
     curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
-    return line_chart(places, curves, "step", up, title)
+    return line_chart(places, curves, "step", "learning rate", title)

@@ -119,14 +119,9 @@ def _family(module: nn.Module) -> str:
     return "bridge" if isinstance(module, nn.Linear | nn.Conv2d) else type(module).__name__
 
 
-def parts_of(
-    model: nn.Module, forced: ForcedPass | None = None, trace: Trace | None = None
-) -> list[ModelPart]:
-    """Return a model's blocks with the order, shapes and connections of a forced pass.
-
-    Without one, blocks are in order of construction.
-    """
-    trace = trace or (Trace() if forced is None else traced(forced, kinds=(Cell,)))
+def parts_of(forced: ForcedPass, trace: Trace | None = None) -> list[ModelPart]:
+    """Return a model's blocks with the order, shapes and connections of a forced pass."""
+    trace, model = trace or traced(forced, kinds=(Cell,)), forced.model
     modules = blocks_of(model)
     owners = {name: _owner(name, modules) for name, _ in model.named_modules()}
     first: dict[str, int] = {}  # the number of the first call in each block
@@ -193,15 +188,15 @@ def _connections(
 
 
 def _block(
-    name: str, module: nn.Module, trace: Trace, forced: ForcedPass | None, seen: set[Tensor]
-) -> ModelBlock:  # fmt: skip
+    name: str, module: nn.Module, trace: Trace, forced: ForcedPass, seen: set[Tensor]
+) -> ModelBlock:
     calls = [call for call in trace.calls if call.name == name]
     tensors = dict(module.named_parameters(recurse=_is_block(module)))
     counts = [p.numel() for p in tensors.values() if p not in seen]
     seen.update(tensors.values())
     gave = calls[0].gave[:1] if calls else []
     steps: list[str] = []
-    if forced is not None and "state" in (stages := trace.stages.get(name, {})):
+    if "state" in (stages := trace.stages.get(name, {})):
         gave = [over_steps(stages["state"])]
         steps = forced.words(name, gave[0].shape[1])
     sort = FAMILIES.get(family := _family(module), family.replace("_", " "))

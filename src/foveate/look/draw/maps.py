@@ -61,7 +61,7 @@ class AttentionDrawing(Drawing):
     """Attention between words, layer by layer and head by head, and what is shown of it first.
 
     ``form``: ``matrix``, ``links`` (words joined by lines) or ``heads`` (all of a block in small).
-    ``head`` absent is the mean of all. ``gold`` are true links (row, column), drawn as dots.
+    ``head`` absent is the mean of all.
     """
 
     kind: Literal["attention"] = "attention"
@@ -71,7 +71,6 @@ class AttentionDrawing(Drawing):
     layer: int = -1
     head: int | None = None
     scale: Literal["row", "absolute"] = "absolute"
-    gold: list[tuple[int, int]] = Field([])
 
 
 class AttentionView(AttentionDrawing):
@@ -228,10 +227,7 @@ class HeadsView(AttentionView):
             for head, (broad, sure, straight) in enumerate(zip(*judged, strict=True)):
                 numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
                 lines.append(f"{name:<36} {head:>4}  {numbers}  {self.kinds[name][head]}")
-        lines.append(
-            "figures of this sentence with its end; importance has the mean of many, without"
-        )
-        return "\n".join(lines)
+        return "\n".join([*lines, "figures of this sentence with its end"])
 
 
 def attention(

@@ -13,14 +13,7 @@ from foveate.config import ConfigError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing, SceneMaker, ScenePanel
-from foveate.look.forward import (
-    GRADIENT,
-    Array,
-    ForwardFrame,
-    frames,
-    places_of,
-    produced_of,
-)
+from foveate.look.forward import GRADIENT, Array, ForwardFrame, frames, places_of, produced_of
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import block_of, suffixes
 from foveate.look.stages import traced
@@ -99,7 +92,7 @@ class _Scene(SceneMaker):
         super().__init__()
         trace = traced(forced, train)
         self.film = frames(forced, blocks_of(forced.model), equation_of, train, trace)
-        self.parts = parts_of(forced.model, forced, trace)
+        self.parts = parts_of(forced, trace)
         self.forced, self.layer, self.train = forced, layer, train
         self.places = {
             part: [_plain(word) for word in words]

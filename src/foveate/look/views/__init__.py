@@ -40,14 +40,13 @@ def file_fields(form: type[Config]) -> set[str]:
 class ViewSpec:
     """The registered properties of a view's function.
 
-    Its ``needs``; the ``fewest`` runs that it takes; whether it draws ``several`` together; the
-    ``fields`` of a question that are its parameters, and which of them is positional
-    (``by_place``). With ``silence``, the heads listed in a question are silenced while it draws.
+    Its ``needs``; whether it draws ``several`` runs together; the ``fields`` of a question that are
+    its parameters, and which of them is positional (``by_place``). With ``silence``, the heads
+    listed in a question are silenced while it draws.
     """
 
     function: Callable[..., Drawing]
     needs: tuple[Need, ...]
-    fewest: int
     silence: bool
     by_place: str
     several: bool
@@ -57,9 +56,7 @@ class ViewSpec:
 _SPECS: dict[str, ViewSpec] = {}
 
 
-def view(
-    *needs: Need, fewest: int = 1, silence: bool = False, by_place: str = ""
-) -> Callable[[Draw], Draw]:
+def view(*needs: Need, silence: bool = False, by_place: str = "") -> Callable[[Draw], Draw]:
     """Register a function as the view with its name, for runs that meet the ``needs``.
 
     Raises `ConfigError` for a parameter that is not an option of views, or the name of another.
@@ -73,7 +70,7 @@ def view(
             nearest("option of views", name, Question.model_fields)
         ViewEntry.add(function, VIEWS)
         _SPECS[function.__name__] = ViewSpec(
-            function, needs, fewest, silence, by_place, first == "runs", tuple(fields)
+            function, needs, silence, by_place, first == "runs", tuple(fields)
         )
         return function
 
@@ -127,11 +124,6 @@ class ViewEntry(Entry[ViewSpec]):
         """The fields of a `Question` that the view reads."""
         return (*self.spec.fields, *(("silence",) if self.spec.silence else ()))
 
-    @property
-    def runs(self) -> tuple[int, float]:
-        """The minimum and maximum number of runs that the view takes."""
-        return self.spec.fewest, float("inf") if self.spec.several else 1
-
     def unfit(self, run: Run) -> str | None:
         """Return why the view does not fit a run, or None if it does."""
         return next((reason for need in self.spec.needs if (reason := need(run))), None)
@@ -142,11 +134,9 @@ class ViewEntry(Entry[ViewSpec]):
         Raises `ConfigError` if the view takes more runs or fewer, does not fit one of them, or
         the question refers to something that does not exist.
         """
-        least, most = self.runs
-        if not least <= len(runs) <= most:
-            count = f"{least}" if most == least else f"at least {least}"
-            noun = "run" if count.endswith("1") else "runs"
-            raise ConfigError(f"the view {self.name} needs {count} {noun}, not {len(runs)}")
+        if not runs or (len(runs) > 1 and not self.spec.several):
+            count = "at least 1 run" if self.spec.several else "1 run"
+            raise ConfigError(f"the view {self.name} needs {count}, not {len(runs)}")
         for run in runs:
             if reason := self.unfit(run):
                 raise ConfigError(f"{run.path}: the view {self.name!r} does not apply: {reason}")
@@ -169,8 +159,6 @@ class ViewEntry(Entry[ViewSpec]):
 VIEWS = ViewEntry.table(
     ("attention", "maps", "Which source words each target word attends to."),
     ("links", "maps", "What each word attends to, as lines between words."),
-    ("coverage", "maps", "How much attention each source word received in total."),
-    ("copying", "text", "Which words were copied, from where, and which were generated."),
     ("heads", "maps", "All layers and heads of a block side by side."),
     ("beam", "text", "What a beam search kept and dropped, step by step."),
     ("picture", "maps", "Which parts of a picture the model attended to."),
@@ -178,14 +166,14 @@ VIEWS = ViewEntry.table(
     ("nbest", "text", "The n best outputs, and how they differ from the best."),
     ("lengths", "text", "BLEU and chrF by source length, with intervals."),
     ("growing", "text", "How runs translate longer and longer beginnings of a source."),
-    ("importance", "maps", "Which heads align, and which are sharp or broad."),
     ("masks", "maps", "Which keys each query may see: causal, window, padding."),
     ("rollout", "maps", "How much of each input reaches each position, layer by layer."),
-    ("relevance", "maps", "Which inputs mattered for each word or label, by gradients."),
+    ("relevance", "maps", "Which inputs mattered for each word or label, by 5 methods."),
+    ("faithfulness", "maps", "What the answer loses without the most relevant words."),
+    ("patching", "inside", "Where one text turns the answer into that of another."),
     ("ablation", "inside", "What the model loses without each head."),
     ("lens", "inside", "What the model would predict after each layer."),
     ("permutation", "inside", "Whether the order of the input matters."),
-    ("without", "maps", "Answer and map without word order, positions or scaling."),
     ("states", "inside", "The path of hidden states over time."),
     ("surface", "inside", "The loss around the weights, over two directions."),
     ("gates", "inside", "The gates of a recurrent network over time."),
@@ -198,7 +186,6 @@ VIEWS = ViewEntry.table(
     ("learning", "training", "How attention to one example changed during training: a film."),
     ("health", "training", "Gradients and updates of each module during training."),
     ("positions", "training", "A run's position encoding, position by position."),
-    ("schedule", "training", "The learning rates of runs."),
 )
 
 

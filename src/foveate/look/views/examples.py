@@ -11,18 +11,17 @@ from torch import nn
 from foveate.config import ConfigError
 from foveate.data.catalogue import MissingData
 from foveate.look.hooks import ForcedPass, Where, everywhere
-from foveate.look.perturbations import encodings, layers_of, side_of
+from foveate.look.perturbations import encodings, layers_of, output_of, stems_of
 from foveate.look.records import Maps, Units
 from foveate.look.views import Need
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.models.pointer import PointerGenerator
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.run.evaluation import examples
 from foveate.run.passes import forced_pass
-from foveate.tasks.abilities import Aligns, Generates, Scores
+from foveate.tasks.abilities import Generates, Scores
 from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
@@ -163,12 +162,10 @@ def gives_probabilities(run: Run) -> str | None:
 
 attends = has_part(BaseAttention, "its model has no attention")
 crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
-copies = has_part(PointerGenerator, 'its model copies no words (model = "pointer_generator")')
 recurs = has_part(Cell, "its model has no recurrent cells")
 models_language = task_is(Language, "does not model plain text")
 translates = task_is(Scores, "does not map text to text")
 writes = task_is(Generates, "does not write text")
-aligns = task_is(Aligns, "has no maps between words")
 reads_pictures = task_is(PictureTask, "is not about pictures")
 forecasts = task_is(Forecasting, "is not about series")
 trained = logs("train", "its log contains no training steps")
@@ -202,10 +199,10 @@ embeds = condition(
     "its model has no embeddings to take gradients of",
 )
 layered = condition(
-    lambda run: layers_of(run.model) is not None and "output" in dict(run.model.named_children()),
+    lambda run: layers_of(run.model) is not None and output_of(run.model) is not None,
     "its model has no stack of layers that produces an output",
 )
 stemmed = condition(
-    lambda run: bool(side_of(run.model)), "its model has no input positions to shuffle"
+    lambda run: bool(stems_of(run.model)), "its model has no input positions to shuffle"
 )
 places = condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")

@@ -16,16 +16,20 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.draw.sheets import LensDrawing, SheetGrid
+from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
+from foveate.look.patching import restored, shared, streams
+from foveate.look.relevance import Embedded
 from foveate.look.stages import Gates, backwards, called, capture_cells
 from foveate.look.views import view
 from foveate.look.views.examples import described, ready, text_of
 from foveate.look.views.options import (
     Block,
+    Foil,
     Head,
     Image,
+    Instead,
     Layer,
     Query,
     Steps,
@@ -35,6 +39,7 @@ from foveate.look.views.options import (
     Train,
 )
 from foveate.run import Run
+from foveate.tasks.abilities import Scores
 from foveate.tasks.language import Language
 
 LONGEST = 1000  # tokens of a text whose gradients are drawn
@@ -54,6 +59,49 @@ def ablation(
 def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
     """Draw the top token after each layer."""
     return analyses.lens(ready(run, text, target, image), run.path.name)
+
+
+@view(needs.gives_probabilities, needs.stemmed, needs.reads_words)
+def patching(
+    run: Run, text: Text = None, instead: Instead = None, target: Target = None, foil: Foil = None
+) -> SheetGrid:
+    """Draw how much of the answer to another text each of its states brings into the run on this.
+
+    The answers are the model's own to both texts, or ``target`` and ``foil``. Without another text,
+    the states of this one are put into the run on unknown words. Raises `ConfigError` for a
+    language model without both answers.
+    """
+    text = text_of(run, text)
+    if instead is None:
+        if foil is not None:
+            raise ConfigError("--not is the answer to another text: give --instead too")
+        forced = ready(run, text, target, None)
+        ours, theirs, title = [Embedded.of(forced).without()], [forced], text
+        ends = "0: log p of the answer after unknown words; 1: after the text"
+    else:
+        answers = _answer(run, text, target), _answer(run, instead, foil)
+        ours, theirs = (
+            [ready(run, each, answer, None) for answer in answers] for each in (text, instead)
+        )
+        title, ends = " → ".join(answers), f"0: log p as after {text!r}; 1: as after {instead!r}"
+    pairs = zip(shared(ours), shared(theirs), strict=False)
+    drawn = sheet(
+        "share of the answer that each state brings", restored(ours, theirs),
+        [stream.name for stream in streams(run.model)],
+        [a if a == b else f"{a} → {b}" for a, b in pairs], "state of", "at", written=True,
+    )  # fmt: skip
+    return SheetGrid(sheets=[drawn], title=f"{run.path.name}: {title}", caption=ends)
+
+
+def _answer(run: Run, text: str, answer: str | None) -> str:
+    """Return the answer, else the model's to a text."""
+    if answer is not None:
+        return answer
+    if isinstance(run.task, Language):
+        raise ConfigError("a language model needs both answers: give --target and --not")
+    if isinstance(run.task, Scores):
+        return str(run.translate([text])[0])
+    return ready(run, text, None, None).produced[0]
 
 
 @view(needs.explains, needs.stemmed)

@@ -1,6 +1,5 @@
 """The options of views: their parameters by type, and all of them together."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -37,18 +36,12 @@ Length = Annotated[int, Field(ge=2, le=4096, description="positions")]
 Steps = Annotated[int, Field(ge=3, le=51, description="grid points per side, an odd number")]
 Silent = Annotated[tuple[str, ...], Field(description="head to silence, PLACE:HEAD; repeat")]
 Across = Annotated[Literal["step", "time"], Field(description="x axis: step or time")]
-Drop = Annotated[
-    tuple[Literal["order", "positions", "scaling"], ...],
-    Field(
-        strict=False, description="order (shuffle the words), positions or scaling (÷ √K); repeat"
-    ),
+Method = Annotated[
+    Literal["attention", "gradient", "integrated", "occlusion", "values"] | None,
+    Field(description="default: attention (× gradient), or integrated (gradients) without it"),
 ]
-GoldFile = Annotated[
-    Path | None, Field(description="gold alignment of the split, lines such as 1-1 2p3")
-]
-Sources = Annotated[Path | None, Field(description="file of sources, one per line")]
-ReferenceFile = Annotated[Path | None, Field(description="file of references, one per line")]
-Outputs = Annotated[tuple[Path, ...], Field(description="file of outputs, one per line; repeat")]
+Foil = Annotated[str | None, Field(description="why not this word, label or other answer")]
+Instead = Annotated[str | None, Field(description="text of as many tokens; default: unknown words")]
 
 
 class Question(Config):
@@ -76,8 +69,6 @@ class Question(Config):
     steps: Steps = 7
     silence: Silent = ()
     across: Across = "step"
-    drop: Drop = ("order",)
-    gold: GoldFile = None
-    source: Sources = None
-    reference: ReferenceFile = None
-    hypotheses: Outputs = ()
+    method: Method = None
+    foil: Foil = None
+    instead: Instead = None

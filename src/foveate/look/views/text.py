@@ -12,8 +12,6 @@ from torch import Tensor
 
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
-from foveate.data.corpus import read_text
-from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import Next
@@ -22,23 +20,11 @@ from foveate.decode.watch import alternatives
 from foveate.look.draw.charts import PanelGrid, line_chart
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.parts import Cell, visible
-from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.hooks import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import decoder_of, described, example_of, ready, text_of
-from foveate.look.views.options import (
-    BeamSize,
-    Image,
-    Num,
-    Outputs,
-    ReferenceFile,
-    Sources,
-    Split,
-    Target,
-    Text,
-    Top,
-)
+from foveate.look.views.options import BeamSize, Image, Num, Split, Target, Text, Top
 from foveate.run import Run
 from foveate.run.watching import Watched
 from foveate.tasks.abilities import Generates
@@ -175,40 +161,11 @@ def probabilities(
     )  # fmt: skip
 
 
-@view(needs.copies)
-def copying(run: Run, text: Text = None, target: Target = None) -> SheetDrawing:
-    """Draw where each word came from: p_gen in the first column, then (1 − p_gen) α_i of each
-    source word. Rows sum to 1.
-    """
-    prepared = ready(run, text, target, None, "tokens")
-    with calls_of(run.model.switch) as calls:
-        record = prepared.record()
-    (name,) = record.names("cross_attention")
-    rows, columns = record.labels(name)
-    p_gen = torch.sigmoid(calls[-1].output[0].double()).cpu().numpy()  # (T, 1)
-    values = np.concatenate((p_gen, (1 - p_gen) * record.drawn(name)[0]), axis=1)
-    mean = f"mean p_gen {p_gen.mean():.2f}"
-    return sheet(
-        record.title, values, rows, ["p_gen", *columns], down="output word",
-        across="generated, or copied from", scale=ColorScale(0.0, 1.0, mean),
-    )  # fmt: skip
-
-
-@view(needs.translates, fewest=0)
-def lengths(
-    runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None,
-    source: Sources = None, reference: ReferenceFile = None, hypotheses: Outputs = (),
-) -> PanelGrid:  # fmt: skip
-    """Draw BLEU and chrF by source length, with a line for each run or file of outputs."""
+@view(needs.translates)
+def lengths(runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None) -> PanelGrid:
+    """Draw BLEU and chrF by source length, with a line for each run."""
     systems: dict[str, tuple[Texts, Texts, References]] = {}
     tokenizers: dict[str, BleuTokenizer | None] = {}
-    if hypotheses:
-        if source is None or reference is None:
-            raise ConfigError("--hypotheses needs --source and --reference with the same lines")
-        files = (read_text(path, TextData()) for path in (source, reference, *hypotheses))
-        sources, references, *outputs = (list(file.lines) for file in files)
-        for path, lines in zip(hypotheses, outputs, strict=True):
-            systems[path.name] = sources, lines, references
     for run in runs:
         task = run.need(TextToText, "give pairs of texts")
         corpus = task.corpus(split)
@@ -216,10 +173,6 @@ def lengths(
         best = [answer.hypotheses[0] for answer in answers]
         systems[run.path.name] = corpus.sources, best, corpus.references
         tokenizers[run.path.name] = task.config.bleu_tokenizer
-    if not systems:
-        raise ConfigError(
-            "nothing to score: give a RUN, or --hypotheses with --source, --reference"
-        )
     return by_length(systems, tokenizers)
 
 

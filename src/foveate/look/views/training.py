@@ -193,15 +193,3 @@ def positions(run: Run, length: Length = 64) -> SheetGrid:
     length = min(length, encoding.config.tree().get("max_length", length))
     config: Any = owner.config
     return analyses.positions(encoding, length, config.hidden_size, config.num_heads)
-
-
-@view()
-def schedule(runs: Sequence[Run]) -> LinesDrawing:
-    """Draw the learning rates of runs up to the last step of the longest."""
-    rates, ends = {}, [1]
-    for run in runs:
-        train = run.config.train
-        length = train.max_steps or max((line["step"] for line in read(run.path)), default=1)
-        rates[run.path.name] = train.schedule.build(train.optimizer.lr, length).rate
-        ends.append(length)
-    return analyses.schedule(rates, max(ends))

@@ -1,0 +1,264 @@
+"""Relevance by five methods: equal to captum, complete, by hand, and of another word."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
+from foveate.data.tokenizer import BOS, EOS, UNK
+from foveate.look.edits import edit, silence
+from foveate.look.hooks import ForcedPass, calls_of
+from foveate.look.relevance import (
+    METHODS,
+    Embedded,
+    area,
+    by_occlusion,
+    by_values,
+    contrasted,
+    faithfulness,
+    incompleteness,
+    mixing_of,
+    relevance,
+)
+from foveate.look.views import find
+from foveate.look.views.options import Question
+from foveate.run import Run
+from inside_toys import language, language_model, translating
+from small_runs import Trained, invoked
+from test_look_capture import recurrent, transformer
+from tolerances import ROW, close
+
+QUESTIONS = {
+    "rnn": Question(text="the dog runs", target="le chien court"),
+    "transformer": Question(text="the dog runs", target="le chien court"),
+    "language": Question(text="the dog runs"),
+    "classifier": Question(text="the dog runs"),
+}
+
+
+LACKING = {("rnn", "values"), ("language", "attention"), ("language", "values")}  # both recurrent
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("relevance"))
+
+
+def forced_of(run: Run, name: str) -> ForcedPass:
+    question = QUESTIONS[name]
+    return run.forced(str(question.text), question.target)
+
+
+def by_captum(embedded: Embedded, method: str) -> list[list[np.ndarray[Any, Any]]]:
+    """For each score the attributions of each side, (S,), as captum computes them."""
+    attr = pytest.importorskip("captum.attr", reason="needs captum (extra: dev)")
+    sides = [*embedded.vectors]
+
+    def forward(*vectors: Tensor) -> Tensor:
+        return embedded.scores(dict(zip(sides, vectors, strict=True)))[None]
+
+    inputs = tuple(own.detach().requires_grad_() for own in embedded.vectors.values())
+    blank = tuple(own.detach() for own in embedded.blank.values())
+    results = []
+    for t in range(len(embedded.forced.produced)):
+        if method == "gradient":
+            theirs = attr.InputXGradient(forward).attribute(inputs, target=t)
+        elif method == "integrated":
+            theirs = attr.IntegratedGradients(forward).attribute(
+                inputs, blank, target=t, n_steps=50, internal_batch_size=1
+            )
+        else:
+            windows = tuple((1, own.shape[-1]) for own in inputs)
+            with torch.no_grad():
+                theirs = attr.Occlusion(forward).attribute(
+                    inputs, windows, baselines=blank, target=t
+                )
+        whole = (own.detach()[0].numpy() for own in theirs)
+        results.append([own[:, 0] if method == "occlusion" else own.sum(-1) for own in whole])
+    return results
+
+
+@pytest.mark.parametrize("method", ["gradient", "integrated", "occlusion"])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_it_is_that_of_captum(runs: Trained, name: str, method: str) -> None:
+    forced = forced_of(runs[name], name)
+    rows = METHODS[method][0](forced)
+    embedded = Embedded.of(forced)
+    assert [*rows] == [*embedded.vectors]
+    for t, theirs in enumerate(by_captum(embedded, method)):
+        for own, expected in zip(rows.values(), theirs, strict=True):
+            np.testing.assert_allclose(own[t], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_integrated_gradients_are_complete(
+    runs: Trained, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as their sum over points goes, which ReLU makes rough."""
+    forced = forced_of(runs[name], name)
+    rows = METHODS["integrated"][0](forced)
+    embedded = Embedded.of(forced)
+    with torch.no_grad():
+        change = embedded.scores(embedded.vectors) - embedded.scores(embedded.blank)
+    total = sum(own.sum(axis=-1) for own in rows.values())
+    gap = abs(total - change.numpy()).max()
+    assert incompleteness(forced, rows) == pytest.approx(gap, abs=1e-5) and gap < 0.03
+    monkeypatch.setattr("foveate.look.relevance.POINTS", 400)
+    assert incompleteness(forced, METHODS["integrated"][0](forced)) < max(2e-3, gap / 4)
+    assert "complete: sums are log p" in relevance(forced, "integrated").notes[-1]
+
+
+def test_blank_is_the_text_of_unknown_words() -> None:
+    model, ids = transformer(), torch.tensor([4, 5, 6])
+    embedded = Embedded.of(translating(model, ids, ids))
+    unknown = torch.tensor([[UNK, UNK, UNK, EOS]])
+    assert torch.equal(embedded.blank["encoder"], model.encoder.stem(unknown))  # type: ignore[operator]
+    begun = torch.tensor([[BOS, UNK, UNK, UNK]])
+    assert torch.equal(embedded.blank["decoder"], model.decoder.stem(begun))
+    assert embedded.words("encoder") == [0, 1, 2] and embedded.words("decoder") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("made", [transformer, recurrent])
+def test_occlusion_is_a_run_on_another_text(made: Any) -> None:
+    torch.manual_seed(2)
+    model, source, target = made(), torch.tensor([4, 9, 6]), torch.tensor([7, 8])
+    forced = translating(model, source, target)
+    rows = by_occlusion(forced)
+    for place in range(3):
+        changed = source.clone()
+        changed[place] = UNK
+        lost = forced.scores() - translating(model, changed, target).scores()
+        close(rows["encoder"][:, place], lost, terms=ROW)
+    assert not rows["encoder"][:, 3].any() and not rows["decoder"][:, 0].any()  # </s>, <s>
+
+
+def test_value_zeroing_sets_one_value_of_one_layer_to_zero() -> None:
+    """By a hook on the value projection itself, as Mohebbi et al. (2023) describe it."""
+    torch.manual_seed(2)
+    model = language_model(num_layers=2)
+    text = torch.tensor([4, 5, 6])
+    forced = language(model, text)
+    mixing = mixing_of(forced)
+    read = torch.tensor([[BOS, 4, 5, 6]])
+    for number, layer in enumerate(model.decoder.layers):  # type: ignore[arg-type,union-attr]
+        with torch.no_grad(), calls_of(layer) as calls:
+            model(read)
+            for s in range(4):
+
+                def zero(module: Any, args: Any, output: Tensor, s: int = s) -> Tensor:
+                    changed = output.clone()
+                    changed[:, s] = 0
+                    return changed
+
+                with layer.self_attention.value.register_forward_hook(zero):
+                    model(read)
+        outputs = [call.output[0] for call in calls]
+        turns = [1 - cosine_similarity(after, outputs[0], dim=-1) for after in outputs[1:]]
+        expected = torch.stack(turns, dim=-1)
+        expected = expected / expected.sum(dim=-1, keepdim=True)
+        own = mixing[f"decoder.layers.{number}.self_attention"][0]
+        np.testing.assert_allclose(own, expected, atol=1e-4)
+    first, second = (mixing[f"decoder.layers.{n}.self_attention"][0] for n in range(2))
+    np.testing.assert_allclose(by_values(forced)["decoder"], second @ first, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_view_draws_it_over_words(runs: Trained, name: str, method: str) -> None:
+    question = QUESTIONS[name].model_copy(update={"method": method})
+    entry = find("relevance")
+    if (name, method) in LACKING:
+        with pytest.raises(ConfigError, match="this model has no"):
+            entry.draw([runs[name]], question)
+        return
+    drawing: Any = entry.draw([runs[name]], question)
+    record = relevance(forced_of(runs[name], name), method)
+    if method in ("attention", "values"):
+        assert np.array_equal(drawing.array, record.select())
+        return
+    assert len(drawing.sheets) == len(record.maps)
+    for sheet, (key, own) in zip(drawing.sheets, record.maps.items(), strict=True):
+        close(sheet.values.array, own[0])
+        assert (sheet.rows, sheet.columns) == record.axes(key)
+
+
+def test_rather_than_another_word(runs: Trained) -> None:
+    run = runs["transformer"]
+    forced = forced_of(run, "transformer")
+    other = contrasted(forced, "chat")
+    ids = run.task.target_tokenizer.encode_ids(["le chien court", "chat"])
+    inputs = torch.tensor([[BOS, *ids[0]]])
+    source = run.task.source_tokenizer.encode_ids(["the dog runs"])[0]
+    with torch.no_grad():
+        log_p = run.model(torch.tensor([[*source, EOS]]), inputs)[0].log_softmax(dim=-1)
+    expected = [log_p[t, i] - log_p[t, ids[1][0]] for t, i in enumerate([*ids[0], EOS])]
+    np.testing.assert_allclose(other.scores(), expected, atol=1e-5)
+    rows = [by_occlusion(each)["encoder"] for each in (forced, other)]
+    assert abs(rows[0] - rows[1]).max() > 1e-4
+    own: Any = contrasted(forced, "chien")
+    assert abs(own.scores()[1]) < 1e-6 and abs(by_occlusion(own)["encoder"][1]).max() < 1e-6
+
+
+def test_rather_than_another_label(runs: Trained) -> None:
+    run = runs["classifier"]
+    forced = forced_of(run, "classifier")
+    names = run.task.label_names
+    other = next(name for name in names if name != forced.produced[0])
+    expected = forced.scores() - run.forced("the dog runs", other).scores()
+    close(contrasted(forced, other).scores(), expected)
+    drawn = find("relevance").draw(
+        [run], QUESTIONS["classifier"].model_copy(update={"method": "occlusion", "foil": other})
+    )
+    assert f"log p − log p({other})" in str(drawn.title)
+    with pytest.raises(DataError, match="no such"):
+        contrasted(forced, "no such")
+
+
+def test_options_of_the_command(runs: Trained) -> None:
+    words = ["look", "relevance", runs["transformer"].path, "--text", "the dog runs"]
+    call = invoked(*words, "--method", "gradient", "--not", "chat")
+    assert "gradient × input" in call.output and "log p(chat)" in call.output
+    values = QUESTIONS["transformer"].model_copy(update={"method": "values", "foil": "chat"})
+    with pytest.raises(ConfigError, match="--not needs scores"):
+        find("relevance").draw([runs["transformer"]], values)
+
+
+def test_silent_heads_have_no_part(runs: Trained) -> None:
+    forced = forced_of(runs["transformer"], "transformer")
+    with edit(runs["transformer"].model, {"cross_attention": silence()}):
+        rows = by_occlusion(forced)
+    assert not rows["encoder"].any() and rows["decoder"].any()
+
+
+@pytest.mark.parametrize("name", ["transformer", "classifier"])
+def test_words_are_deleted_in_the_order_of_their_relevance(runs: Trained, name: str) -> None:
+    forced = forced_of(runs[name], name)
+    curves = faithfulness(forced)
+    embedded = Embedded.of(forced)
+    words = embedded.words("encoder")
+    order = [words[n] for n in by_occlusion(forced)["encoder"].sum(axis=0)[words].argsort()[::-1]]
+    for count, value in enumerate(curves["occlusion"]):
+        assert value == pytest.approx(embedded.deleted("encoder", order[:count]).mean(), abs=1e-6)
+    assert all(len(curve) == len(words) + 1 for curve in curves.values())
+    for curve in curves.values():  # all begin and end alike
+        ends = [curves["occlusion"][0], curves["occlusion"][-1]]
+        assert curve[[0, -1]].tolist() == pytest.approx(ends, abs=1e-5)
+    assert area(curves, "occlusion") > 0
+    drawn: Any = find("faithfulness").draw([runs[name]], QUESTIONS[name])
+    assert len(drawn.curves) == len(METHODS) + 1
+
+
+def test_a_caption_loses_its_own_words_without_vectors_of_the_picture(runs: Trained) -> None:
+    drawn: Any = find("faithfulness").draw([runs["captioner"]], Question(image="0"))
+    names = [curve.name.partition(" (")[0] for curve in drawn.curves]
+    assert names == ["random order", "gradient", "integrated", "occlusion"]
+
+
+def test_methods_that_a_model_lacks_are_left_out(runs: Trained) -> None:
+    drawn: Any = find("faithfulness").draw([runs["rnn"]], QUESTIONS["rnn"])
+    assert "not for this model: values" in drawn.caption

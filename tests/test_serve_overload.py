@@ -121,7 +121,7 @@ def test_what_requests_leave_is_collected_young(run: Run) -> None:
 def test_at_several_times_the_load_a_program_answers_or_refuses_in_time(run: Run) -> None:
     options = ("--as", "en:fr", "--no-studio", "--preload", "--max-wait", MAX_WAIT)
     with program(run.path, *map(str, options), "--log-level", "error") as server:
-        with Health(server.url) as health:
+        with Health(server) as health:
             answers = own_loop.run(asked(server.port, 150))
         states = Counter(state for state, *_ in answers)
         assert states["200"] and states["429"] + states["503"], states

@@ -164,6 +164,7 @@ def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: P
     saved(view, tmp_path)
     [drawing] = view.drawings()
     assert drawing.cells == [list(row) for row in view.tokens]  # type: ignore[attr-defined]
+    assert all(f" {p:.2f}" in view.text() for p in view.values.array.flat)
     assert view.rows == ["input", "after layer 0", "after layer 1", "after layer 2"]
 
 

@@ -183,6 +183,13 @@ class LensDrawing(SheetDrawing):
         size = max(LENS_CELL[0] * width + 1.2, 5.0), LENS_CELL[1] * height + 1.6
         return self.own_figure(*size, self.caption)
 
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """Return the tokens, each with its p."""
+        rows = zip(self.cells, self.values.array, strict=True)
+        cells = [[f"{token} {p:.2f}" for token, p in zip(*row, strict=True)] for row in rows]
+        table = SheetDrawing.text(self.model_copy(update={"cells": cells}))
+        return table + "\n" + self.caption.replace("colour", "number")
+
 
 class SheetGrid(Drawing):
     """Sheets in rows of ``across``, each with its own colour scale."""

@@ -193,16 +193,16 @@ def held_by(work: Workload, model: torch.nn.Module, precision: Precision) -> dic
     Those of the optimiser are measured by one step with zero gradients. The rest of the peak is the
     program, its data, temporary tensors, and memory that the allocator holds.
     """
-    kept = saved(work, model, precision)
+    activations = saved(work, model, precision)
     optimizer = work.config.train.optimizer.build(model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    state = [value for of_one in optimizer.state.values() for value in of_one.values()]
+    state = [value for each in optimizer.state.values() for value in each.values()]
     weights = size_of(model.parameters())
     moments = size_of(value for value in state if isinstance(value, torch.Tensor))
     parts = {"weights": weights, "gradients": weights, "optimiser": moments}
-    return parts | {"kept activations": kept}
+    return parts | {"kept activations": activations}
 
 
 def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float:

@@ -144,7 +144,7 @@ class _Scene(SceneMaker):
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
                 x, y, w, _ = self.box_of(part.name)
-                box = x + (w - SIDE) / 2, y, SIDE, SIDE * HIGH / WIDE
+                box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
                 text = (
                     f"Layer {inner[0].layer} of the {part.name}: {' → '.join(map(_name, inner))}."
                 )
@@ -162,7 +162,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
-        for kind, top, texts in (("reads", WORDS, words), ("writes", -6.0, written)):
+        for kind, top, texts in (("reads", WORDS, words), ("writes", -16.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
@@ -445,7 +445,7 @@ class _Scene(SceneMaker):
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, h), name = word.box, f"{word.name} loss"
-            box = (x + w / 2 - 34, y + 38, 68.0, 36.0)
+            box = (x + w / 2 - 34, y + 32, 68.0, 36.0)
             self.node(name, f"{loss:.2f}", box, form="label", tag="back")
             if loss > log(2):
                 framed = (x, y + 2, w, h - 4)
@@ -455,6 +455,9 @@ class _Scene(SceneMaker):
                 beside = x + STREAM - 26
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
+        for edge in [e for e in self.edges if e.name.endswith(" memory")]:
+            points = [(x - 12 * (y < OUTPUT), y + 12) for x, y in reversed(edge.points)]
+            self.edge(f"{edge.name} back", *points, hue=1, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         text += " (framed: p < ½)" * bool(words)
@@ -614,6 +617,7 @@ class _Scene(SceneMaker):
     def _steps(self) -> None:
         """Stop at each step of decoding: the words read so far, and the one that is written."""
         drawn, ends = {n.name.split(" ")[0] for n in self.nodes}, ("weights", "decoder", "encoder")
+        ends = ends if "encoder" in self.places else ("weights", "decoder", "decoder")
         cross = [f for f in self.film if (f.name, f.rows, f.columns) == ends and f.block in drawn]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
         for t, word in enumerate(self.places["decoder"][:MOST]):
@@ -633,9 +637,9 @@ class _Scene(SceneMaker):
         x, y, _, h = self.box_of(home)
         made = [home]
         for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
-            states = (n for n in reversed(names) if n.startswith("encoder") and f"cell {s}" in n)
+            states = (n for n in reversed(names) if n.startswith(frame.columns) and f"cell {s}" in n)
             if alpha >= FAINT:
-                u, v, w, _ = self.box_of(next(states, f"encoder reads {s}"))
+                u, v, w, _ = self.box_of(next(states, f"{frame.columns} reads {s}"))
                 points = (x, y + h / 2), (x - 160, y + h / 2), (u + w / 2, v - 160), (u + w / 2, v)
                 made.append(f"{frame.block} step {t} {s}")
                 self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")

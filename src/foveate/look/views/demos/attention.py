@@ -1,6 +1,6 @@
 """Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
-from foveate.look.draw.parts import Numbers
+from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.scene import SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
@@ -200,28 +201,46 @@ def masks(
     )  # fmt: skip
 
 
+def fan(
+    made: SceneMaker, name: str, left: float, wide: float, above: Sequence[str],
+    below: Sequence[list[str]], weights: Floats, hue: Callable[[int, int], int],
+) -> None:  # fmt: skip
+    """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
+    over, under, top, low = wide / len(above), wide / len(below), 50.0, 400.0
+    for t, word in enumerate(above):
+        made.node(f"{name} out {t}", word, (left + over * t, 6, over, 44), form="label")
+    for s, texts in enumerate(below):
+        box = left + under * (s + 0.08), low, under * 0.84, 36.0 * len(texts) + 12
+        made.node(f"{name} in {s}", "", box, texts=texts)
+    for (t, s), weight in np.ndenumerate(weights):
+        x, y, middle = left + over * (t + 0.5), left + under * (s + 0.5), (top + low) / 2
+        points = (x, top), (x, middle), (y, middle), (y, low)
+        if weight >= 0.02:
+            more = {"weight": float(weight), "hue": hue(t, s)}
+            made.edge(f"{name} out {t} in {s}", *points, **more)
+    made.node(f"{name} title", name, (left, 508, wide, 44), form="word")
+
+
 @demo
-def leak(text: Words = "[START] The chef who was") -> SheetGrid:
+def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     """Draw which inputs each step depends on, with and without a causal mask."""
     *words, last = words_of(text, least=2)
-    steps = [f"{word} → {after}" for word, after in zip(words, [*words[1:], last], strict=True)]
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
         "without a mask": attends(bert, lambda: bert(read).values),
         "with a causal mask": attends(gpt, lambda: gpt(read, None)),
     }
-    drawn = [
-        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), steps, words,
-              "reads → writes", "may read",
-              scale=ColorScale(0.0, 1.0, "0: none, 1: most")).model_copy(update={
-            "outlines": [(t, s, 1, 1) for t, s in np.argwhere(np.triu(norm, 1) > 0).tolist()]})
-        for name, norm in norms.items()
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, title="How strongly a step (down) depends on each input (across)",
+    made, read_as = SceneMaker(), [[word] for word in words]
+    for place, (name, norm) in enumerate(norms.items()):
+        weights, left = norm / norm.max(), 640.0 * place
+        fan(made, name, left, 600, [*words[1:], last], read_as, weights, lambda t, s: int(s > t))
+    text = "Above: what each step writes; below: what it reads. Orange: words that come later."
+    made.stop("leak", text, ["stream"])
+    return made.drawing(
+        "How strongly a step depends on each input",
         caption="Without a mask, the first step reads the words that it should predict; at "
         "inference they do not exist yet. With the mask, it sees nothing of the future.",
-    )  # fmt: skip
+    )
 
 
 @demo
@@ -257,25 +276,28 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
 @demo
 @torch.no_grad()
 def weights(
-    length: Annotated[int, Field(ge=2, le=24, description="positions")] = 6,
+    length: Annotated[int, Field(ge=2, le=5, description="positions")] = 3,
     seed: Seed = 0,
-) -> SheetGrid:
+) -> SceneDrawing:
     """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
     random = torch.Generator().manual_seed(seed)
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
-    x = 1.5 * torch.randn(2, length, 4, generator=random)
-    own = Softmax.Config().build()(x @ x.mT / 2)
-    drawn = [
-        sheet(f"{kind}, input {k}", used.numpy(), down="output", across="input",
-              scale=ColorScale(0.0, 1.0, "weight"))
-        for kind, both in (("W", [fixed, fixed]), ("W(X)", own))
-        for k, used in enumerate(both, start=1)
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, title="The weights that mix the positions, for two inputs",
+    x = 1.5 * torch.randn(2, length, 2, generator=random)
+    own = Softmax.Config().build()(x @ x.mT / 2**0.5)
+    made, above = SceneMaker(), [f"z_{k}" for k in range(1, length + 1)]
+    for kind, both in enumerate(([fixed, fixed], own)):
+        for k, used in enumerate(both):
+            below = [[f"{v:.1f}".replace("-", "−") for v in row] for row in x[k].tolist()]
+            name = f"{('W', 'W(X)')[kind]}, input {k + 1}"
+            fan(made, name, 312.0 * (2 * kind + k), 300, above, below, used.numpy(),
+                lambda t, s, kind=kind: kind)  # fmt: skip
+    text = "Blue: the same weights W for both inputs X. Orange: W(X), computed from the input."
+    made.stop("weights", text, ["stream"])
+    return made.drawing(
+        "The weights that mix the positions, for two inputs",
         caption="A layer with fixed weights mixes every input in the same way; attention "
         "computes its weights from the input.",
-    )  # fmt: skip
+    )
 
 
 @demo
@@ -348,7 +370,7 @@ def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
 @torch.no_grad()
 def heads(
     part: Annotated[Literal["split", "weights"], Field(description="what to show")] = "weights",
-) -> SheetGrid:
+) -> SceneDrawing | SheetGrid:
     """Draw one softmax over the whole keys, and two over their halves: who ate, and what."""
     words, halves = ["the", "man", "ate", "the", "apple"], ("head 1", "head 2")
     if part == "split":
@@ -367,27 +389,30 @@ def heads(
         )  # fmt: skip
     query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
-    values[1, ::2], values[4, 1::2] = 10.0, 10.0  # in each half: is it the man, is it the apple
-    weights, outputs = [], []
-    for count in (1, 2):
+    values[1, ::2], values[4, 1::2] = 1.0, 1.0  # in each half: is it the man, is it the apple
+    made, titles = (
+        SceneMaker(),
+        {
+            "one head: c = {0:.2f} man + {1:.2f} apple": ["ate"],
+            "two heads: c = [{0:.2f} man; {3:.2f} apple]": [f"ate, {half}" for half in halves],
+        },
+    )
+    for count, (title, above) in enumerate(titles.items(), start=1):
         parts = [x.view(1, -1, count, 4 // count).transpose(1, 2) for x in (query, keys, values)]
         scores = ScaledDot(ScaledDot.Config(), count, 4 // count)(*parts[:2])
-        weights.append(Softmax.Config().build()(scores))
-        outputs.append((weights[-1] @ parts[2]).flatten())
-    output = torch.stack(outputs)
-    return SheetGrid(
-        sheets=[
-            sheet("weights of the query “ate”", torch.cat(weights, 1)[0, :, 0].numpy(),
-                  ["one head", *halves], words, scale=SHARES, written=True),
-            sheet("output, half: word", output.numpy(), ["one head", "two heads"],
-                  ["1: man", "1: apple", "2: man", "2: apple"],
-                  scale=ColorScale(0.0, 10.0, " "),
-                  cells=[[f"{x:.1f}" for x in row] for row in output]),
-        ],
-        across=1, title="Who ate, and what?",
+        weights = Softmax.Config().build()(scores)
+        output, alphas = (weights @ parts[2]).flatten().tolist(), weights[0, :, 0]
+        rows = zip(words, alphas.amax(dim=0).tolist(), strict=True)
+        below = [[word, f"{alpha:.2f}"] for word, alpha in rows]
+        left = 640.0 * (count - 1)
+        fan(made, title.format(*output), left, 600, above, below, alphas.numpy(), lambda t, _: t)
+    text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
+    made.stop("heads", text, ["stream"])
+    return made.drawing(
+        "Who ate, and what?",
         caption="One head returns the mean of subject and object. With two concatenated heads, "
         "the first half says who ate, the second half what.",
-    )  # fmt: skip
+    )
 
 
 @demo

@@ -20,12 +20,14 @@ from foveate.nn.spec import Pixels
 
 WORDS, NO = ("the", "cat", "sat"), tuple[str, ...]()
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
-Part = Literal["norm", "feed-forward", "dropout", "attention", "order"]
+Part = Literal["norm", "feed-forward", "dropout", "attention", "order", "query", "line", "mask"]
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
-Piece = tuple[str, Tensor | None, int]  # a matrix under its name, in a colour; or a sign
+Piece = tuple[str, Tensor | None, int | None]  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
 ARROW: Piece = ("→", None, 0)
 EQUALS: Piece = ("=", None, 0)
+TIMES: Piece = ("×", None, 0)
+PLUS: Piece = ("+", None, 0)
 
 
 def numbers(
@@ -46,30 +48,40 @@ class Chalkboard(SceneMaker):
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
 
-        The first rows are words.
+        The first rows are words. What is 0 or −∞ is white.
         """
-        first, high, sign, number = 92.0, 44.0, 46.0, len(self.stops)
+        first, high, sign, number = 92.0, 60.0, 46.0, len(self.stops)
         columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
         signs = sign * sum(x is None for _, x, _ in pieces)
-        wide = min(90.0, (WIDE - first - signs - 4) / columns)
-        y, left = 290.0 * number, first
+        wide = min(112.0, (WIDE - first - signs - 4) / columns)
+        top, left = 290.0 * number + 44, first
         for row, word in enumerate(WORDS):
-            box = (0.0, y + high * (row + 1), first - 8, high)
+            box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
         for place, (name, x, hue) in enumerate(pieces):
             own, across = f"line {number} {place}", sign if x is None else wide * x.shape[1]
-            middle, top = left + across / 2, y if x is not None else y + 2 * high
-            room = max(across, 17.0 * len(name))
-            self.node(f"{own} name", name, (middle - room / 2, top, room, high), form="label")
+            down = top + high * (len(WORDS) - (1 if x is None else len(x))) / 2
+            room, over = (
+                max(across, 17.0 * len(name)),
+                (down, high) if x is None else (down - 44, 44),
+            )
+            box = (left + (across - room) / 2, over[0], room, over[1])
+            self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate([[]] if x is None else x.numpy()):
-                box = (left + wide * column, y + high * (row + 1), wide, high)
-                by_place = {ROWS: row, COLUMNS: column}.get(hue, hue)
-                text = "" if value == 0 and "LU" in name else f"{value:.{_digits(x)}f}"
-                texts = [text.replace("-", "−")]
-                self.node(f"{own} {row} {column}", "", box, texts=texts, hue=by_place, level=0.25)
+                box = (left + wide * column, down + high * row, wide, high)
+                fill = {"hue": {ROWS: row, COLUMNS: column}.get(hue or 0, hue)}
+                fill |= {"level": 0.25 * bool(np.isfinite(value) and value)}
+                text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
+                texts = [text.replace("-", "−").replace("inf", "∞")]
+                self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
             left += across
         lit = [f"line {k}" for k in range(number + 1)]
         self.stop(f"line {number + 1}", caption, [], lit=lit)
+
+    def product(self, caption: str, read: Piece, of: str, affine: nn.Linear, to: Piece) -> None:
+        """Write x W + b = y."""
+        weight, bias = (f"W_{of}", affine.weight.T, 5), (f"b_{of}", affine.bias[None], 5)
+        self.line(caption, read, TIMES, weight, PLUS, bias, EQUALS, to)
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
@@ -93,7 +105,16 @@ class Chalkboard(SceneMaker):
 
 def _digits(x: Tensor | None) -> int:
     """Return how many digits after the point the numbers of a matrix need, 2 at most."""
-    return 2 if x is None or not torch.allclose(x, x.mul(10).round() / 10, atol=1e-6) else 1
+    x = torch.zeros(1) if x is None else x.nan_to_num(posinf=0, neginf=0)
+    exact = (k for k in (0, 1) if torch.allclose(x, x.mul(10**k).round() / 10**k, atol=1e-6))
+    return next(exact, 2)
+
+
+def filled(affine: nn.Linear) -> nn.Linear:
+    """Return a linear map with random numbers of one decimal place."""
+    for weight in affine.parameters():
+        weight.copy_(short(*weight.shape))
+    return affine
 
 
 @demo
@@ -102,24 +123,30 @@ def block(
     part: Annotated[Part, Field(description="part of the layer")] = "feed-forward",
     activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
-    seed: Seed = 98,
+    seed: Seed = 2893,
 ) -> SceneDrawing:
     """Draw a part of a layer for three words, every number of it; or where its norm is."""
     torch.manual_seed(seed)
     made, x = Chalkboard(), short(3, 3)
     if part == "feed-forward":
-        _feed_forward(made, x, ACTIVATIONS[activation])
+        _feed_forward(made, torch.randn(3, 2).round() + 0.0, ACTIVATIONS[activation])
     elif part == "norm":
         _norms(made, x)
     elif part == "dropout":
         changed = short(3, 3)
         dropped, name = Dropout(drop)(changed), "dropout(f(x))"
-        text = f"Some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
+        text = (
+            f"p = {drop:g}: some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
+        )
         made.line(text, ("f(x)", changed, 1), ARROW, (name, dropped, 1))
-        pieces: list[Piece] = [("x", x, 0), ("+", None, 0), (name, dropped, 1), EQUALS]
+        pieces: list[Piece] = [("x", x, 0), PLUS, (name, dropped, 1), EQUALS]
         made.line(f"{text} x is not changed.", *pieces, (f"x + {name}", x + dropped, 2))
     elif part == "attention":
         _attention(made)
+    elif part in ("line", "mask"):
+        _one_line(made, part == "mask")
+    elif part == "query":
+        _queries(made, torch.randn(3, 2).round() + 0.0)
     else:
         made.branch(60, "pre-norm", "x + f(norm(x))", True)
         made.branch(700, "post-norm", "norm(x + f(x))", False)
@@ -142,33 +169,53 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
-    forward, name = kind(kind.Config(), 3, 4), kind.__name__
-    for weight in forward.parameters():
-        weight.copy_(short(*weight.shape))
-    z = forward.inner(x)
-    text = f"Each row is a word, with the same matrices: z = x W_1 + b_1; a = {name}(z)"
-    steps: list[tuple[str, str, Tensor, nn.Linear, str, Tensor]] = [
-        (f"{text}.", "x", x, forward.inner, "z", z),
-        (f"{text}; y = a W_2 + b_2.", f"a = {name}(z)", forward.activate(z), forward.outer, "y",
-         forward(x)),
-    ]  # fmt: skip
-    for number, (caption, of, read, part, to, y) in enumerate(steps, start=1):
-        pieces: list[Piece] = [(of, read, number - 1), ("·", None, 0)]
-        pieces += [(f"W_{number}", part.weight.T, 5), ("+", None, 0)]
-        pieces += [(f"b_{number}", part.bias[None], 5), EQUALS, (to, y, number)]
-        made.line(caption, *pieces)
+    forward, name = kind(kind.Config(), 2, 3), kind.__name__
+    filled(forward.inner)
+    filled(forward.outer)
+    z, text = forward.inner(x), "Each row is a word"
+    made.product(f"{text}: z = x W_1 + b_1.", ("x", x, 0), "1", forward.inner, ("z", z, 1))
+    text += f": z = x W_1 + b_1; a = {name}(z); y = a W_2 + b_2."
+    read: Piece = (f"a = {name}(z)", forward.activate(z), 1)
+    made.product(text, read, "2", forward.outer, ("y", forward(x), 2))
+
+
+def _queries(made: Chalkboard, x: Tensor) -> None:
+    """Write q = x W_Q + b_Q and k = x W_K + b_K."""
+    text = "One product for all words: q = x W_Q + b_Q"
+    for of, hue in (("Q", 1), ("K", 0)):
+        affine = filled(nn.Linear(2, 2))
+        text += "; k = x W_K + b_K, with another matrix" * (of == "K")
+        made.product(f"{text}.", ("x", x, None), of, affine, (of.lower(), affine(x), hue))
+
+
+def _one_line(made: Chalkboard, masked: bool) -> None:
+    """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
+    q, k, v = torch.randn(3, 3, 2).round() + 0.0
+    score = q @ k.T / 2**0.5
+    if not masked:
+        text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
+        made.line(text, ("Q", q, 1), TIMES, ("Kᵀ", k.T, 0), ARROW, ("E = Q Kᵀ / √2", score, 5))
+        text = f"{text} 2. A = softmax(E), row by row. 3. Times V."
+        weights = score.softmax(dim=-1)
+        made.line(text, ("A", weights, 5), TIMES, ("V", v, 2), EQUALS, ("Attention(Q, K, V)", weights @ v, 3))
+        return
+    later = torch.full((3, 3), -torch.inf).triu(1)
+    text, hidden = "Added to the scores: −∞ where j > i.", score + later
+    made.line(text, ("E", score, 5), PLUS, ("mask", later, None), EQUALS, ("e_ij", hidden, 5))
+    text += " α = softmax(e): exp(−∞) = 0, and each row still sums to 1."
+    made.line(text, ("e_ij", hidden, 5), ARROW, ("α_ij", hidden.softmax(dim=-1), 5))
 
 
 def _attention(made: Chalkboard) -> None:
     """Write e_i = s · h_i, α = softmax(e), a = Σ_i α_i h_i and [a; s] for three states."""
     state, memory = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    score, times = memory @ state.T, ("·", None, 0)
+    score = memory @ state.T
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
     text = "1. Scores: e_i = s · h_i."
-    made.line(text, ("h_i", memory, 0), times, ("s", state, 1), EQUALS, ("e_i", score, 5))
+    made.line(text, ("h_i", memory, 0), TIMES, ("s", state, 1), EQUALS, ("e_i", score, 5))
     text += " 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. The output reads [a; s]."
-    pieces: list[Piece] = [("α_i", weights, 5), times, ("h_i", memory, 0), ARROW, ("a", mean, 2)]
+    pieces: list[Piece] = [("α_i", weights, 5), TIMES, ("h_i", memory, 0), ARROW, ("a", mean, 2)]
     made.line(text, *pieces, ARROW, ("[a; s]", torch.cat((mean, state), dim=1), 3))
 
 

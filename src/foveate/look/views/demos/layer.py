@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
@@ -174,7 +174,7 @@ def _attention(made: Chalkboard) -> None:
 
 @demo
 @torch.no_grad()
-def mixing(seed: Seed = 2) -> SheetGrid:
+def mixing(seed: Seed = 2) -> SceneDrawing:
     """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
 
     The states H of three words have two numbers each, as have s and x. No key is read: row i of
@@ -190,20 +190,34 @@ def mixing(seed: Seed = 2) -> SheetGrid:
     weights = affine.softmax(dim=1)
     context = weights @ memory
     both = torch.cat((x, context), dim=1)
-    made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
-        ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
-        ("→ W_a h′ + b_a", affine, NO, WORDS),
-        ("→ α = softmax(…)", weights, NO, WORDS),
-        ("H, the encoder's states", memory, WORDS, NO),
-        ("→ c = Hᵀ α", context, NO, NO),
-        ("→ z = ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
-    ]
-    return SheetGrid(
-        sheets=alike([numbers(*each) for each in made]), across=3,
-        title="Attention as layers: affine scores by position, and a ReLU mix",
+    made, written = SceneMaker(), np.vectorize("{:.2f}".format)
+    columns: list[tuple[str, str, Tensor, int | None]] = [
+        ("h′", "h′ = [s; x]", read, 1), ("e", "W_a h′ + b_a", affine, None),
+        ("α", "α = softmax", weights, 5), ("h", "h_i", memory, 2),
+        ("c", "c = Hᵀ α", context, 3), ("[x; c]", "[x; c]", both, 3),
+        ("z", "z = ReLU(…)", of_context(both).relu(), 0),
+    ]  # fmt: skip
+    for number, (name, head, x, hue) in enumerate(columns):
+        cells = written(x.T if len(x) == 1 else x).tolist()
+        texts = ["\n".join(cell).replace("-", "−") for cell in cells]
+        box = 14.0 + 178 * number, 60.0, 112.0, 500.0
+        made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
+    for start, end in (("h′", "e"), ("[x; c]", "z")):  # a layer: all numbers of one from all others
+        for i, k in np.ndindex(4, of_places.out_features if end == "e" else len(columns[-1][2][0])):
+            made.link(f"{start} {i}", f"{end} {k}")
+    for k, alpha in enumerate(weights[0].tolist()):
+        made.link(f"e {k}", f"α {k}")
+        made.link(f"α {k}", f"h {k}")
+        for i in range(2):
+            made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
+    for i in range(2):
+        made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
+    made.stop("layers", "The scores come from s and x alone: no key is read.", ["stream"])
+    return made.drawing(
+        "Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",
-    )  # fmt: skip
+    )
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3

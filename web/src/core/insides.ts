@@ -203,7 +203,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(hidden)!, count) : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "top" : "first"} ${count} of ${width}` : "";
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
       put(`${own} name`, named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
@@ -213,7 +213,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
-          const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
+          const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
           put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);

@@ -145,7 +145,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     };
     for (const node of drawn.keys()) if (node.form === "word" && isShown(stop, node.tag)) rows.set(rowIn(node), sizeOf(node, node.label));
     for (const [node, { group, texts }] of drawn) {
-      const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = form !== "group" && (w > 0.9 * wide || tall > 0.9 * high);
+      const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
       const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit, tall / told.length);
       lighten(group, node);
       group.classList.toggle("fv-around", isAround);

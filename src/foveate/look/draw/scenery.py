@@ -39,8 +39,7 @@ BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are blank
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 WHOLE = {  # by the parts of the model
-    ("encoder", "decoder"): "The encoder reads all words at once. The decoder reads what it has "
-    "written and the encoder's output, and writes the next word.",
+    ("encoder", "decoder"): "The encoder reads all words at once; the decoder writes word by word.",
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
@@ -48,8 +47,7 @@ SAME = "One cell with the same weights at each step: it reads a word and the pre
 PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the decoder's (s) writes."
 ALL = "whole", "words", "stream"
 WHOLE_QUERY = (
-    "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
-    "and c is the mean of the {values} by weight."
+    "{before}query of “{row}” · keys → e_i; softmax → α_i; c = mean of the {values}, by α_i."
 )
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
@@ -146,10 +144,11 @@ class _Scene(SceneMaker):
                 x, y, w, _ = self.box_of(part.name)
                 box = x + (w - SIDE) / 2, y, SIDE, SIDE * HIGH / WIDE
                 text = (
-                    f"Layer {inner[0].layer} of the {part.name}: {' → '.join(map(_name, inner))}."
+                    f"Layer {inner[0].layer}: {' → '.join(map(_name, inner))}; each is added to x."
                 )
-                text += " The result of each branch is added to the stream."
-                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box)
+                lit = [b.name for b in inner if block and block in b.name]
+                lit += [f"{part.name} stream"] * bool(lit)
+                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
         if "decoder" in self.places:
             self._steps()

@@ -47,7 +47,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 from foveate.tasks.translation import Translation
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
-ALLOWED = "filled: allowed"
+ALLOWED = "0: allowed, −∞: masked"
 PAIRS = 100  # of the split, if no text is given
 
 

@@ -46,9 +46,7 @@ WHOLE = {  # by the parts of the model
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the decoder's (s) writes."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = (
-    "{before}query of “{row}” · keys → e_i; softmax → α_i; c = mean of the {values}, by α_i."
-)
+WHOLE_QUERY = "{before}q and each k_i give e_i, softmax gives α_i; c is the mean, by α_i."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
@@ -143,11 +141,13 @@ class _Scene(SceneMaker):
             if inner:
                 x, y, w, _ = self.box_of(part.name)
                 box = x + (w - SIDE) / 2, y, SIDE, SIDE * HIGH / WIDE
-                text = (
-                    f"Layer {inner[0].layer}: {' → '.join(map(_name, inner))}; each is added to x."
-                )
-                lit = [b.name for b in inner if block and block in b.name]
-                lit += [f"{part.name} stream"] * bool(lit)
+                order = " → ".join(map(_name, inner))
+                text = f"Layer {inner[0].layer}: {order}; each is added to x."
+                asked = [b for b in inner if block and block in b.name]
+                lit = [b.name for b in inner if b.branch in [each.branch for each in asked]]
+                for each in asked:
+                    text = f"x stays on its line; the result of {_name(each)} is added to it."
+                    lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
         if "decoder" in self.places:

@@ -233,32 +233,34 @@ def leak(text: Words = "[START] The chef who was") -> SheetGrid:
 
 @demo
 @torch.no_grad()
-def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
-    """Draw the pass that computes each pair of positions; both ways give the same outputs."""
+def parallel(
+    length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5,
+) -> SceneDrawing:
+    """Draw the pass that computes each output, in training and generation, with equal outputs."""
     model, text, state = transformer(), ids(length), DecoderState()
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
-    difference = float((whole - rows).abs().max())
-    seen = np.tril(np.ones((length, length)))
-    seen[seen == 0] = np.nan
-    passes = {
-        "training: 1 pass": seen,
-        f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
-    }
-    places = [str(t) for t in range(1, length + 1)]
-    few = length <= 12  # larger cells would be too narrow for numbers
-    drawn = [
-        sheet(name, values, places, places, "query t", "key s",
-              ColorScale(0.0, float(length), "number of the pass"), cells=[
-                  ["" if np.isnan(v) else f"{v:.0f}" for v in row] for row in values if few])
-        for name, values in passes.items()
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, title="The pass in which the weight of a query and a key is computed",
-        caption="Training knows all tokens and computes all rows at once; generation computes "
-        "row by row, with a cache of the keys and values of earlier rows. The outputs are the "
-        f"same (largest difference {difference:.0e}).",
-    )  # fmt: skip
+    made, pitch, each = SceneMaker(), 590 / length, [*range(length)]
+    for left, name, passes in (
+        (0.0, "training: 1 pass", [0] * length), (650.0, f"generation: {length} passes", each)
+    ):  # fmt: skip
+        made.node(name, name, (left, 0, 590, 44), form="label")
+        middles = [left + pitch * (t + 0.5) for t in each]
+        for t, hue in enumerate(passes):
+            box = middles[t] - pitch / 2 + 6, 490.0, pitch - 12, 66.0
+            made.node(f"{name} x {t}", f"x_{t + 1}", box)
+            box, texts = (box[0], 70.0, box[2], 84.0), [f"o_{t + 1}", f"pass {hue + 1}"]
+            made.node(f"{name} o {t}", "", box, hue=hue, level=0.35, texts=texts)
+            for s in range(t + 1):
+                ends = (middles[s], 490), (middles[t], 154)
+                made.edge(f"{name} {s} {t}", *ends, hue=hue, tag="")
+    made.stop("passes", "Training knows all words: one pass. Generation adds one word a pass.", [])
+    return made.drawing(
+        "The pass that computes each output",
+        caption="Training knows all tokens and computes all outputs at once; generation computes "
+        "one after another, with a cache of earlier keys and values. The outputs are the "
+        f"same (largest difference {float((whole - rows).abs().max()):.0e}).",
+    )
 
 
 @demo

@@ -264,7 +264,7 @@ def sinusoids(
         t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
         return line_chart(
             t, {f"i = {i}: wavelength {turn[i]:.1f}": np.sin(t * rates[i]) for i in waves},
-            "position t", f"sine i of {hidden_size // 2}, d = {hidden_size}",
+            "position t", f"sin(t / {base:g}^(2i/d)), d = {hidden_size}",
             "Waves of sinusoidal positions",
             marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
@@ -426,7 +426,7 @@ def paths(
                  {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": ones}),
         "steps": ("serial steps of a layer",
                   {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": ones}),
-        "operations": ("multiplications, self-attention without projections" if not projections else "multiplications in a layer",
+        "operations": ("multiplications in a layer",
                        {"recurrent: 2nD²": 2 * n * hidden_size**2,
                         "self-attention: 2n²D": 2 * n**2 * hidden_size}),
     }  # fmt: skip

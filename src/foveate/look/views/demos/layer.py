@@ -20,7 +20,7 @@ from foveate.nn.spec import Pixels
 
 WORDS, NO = ("the", "cat", "sat"), tuple[str, ...]()
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
-Part = Literal["norm", "feed-forward", "dropout", "attention", "order"]
+Part = Literal["norm", "feed-forward", "dropout", "attention", "projections", "order"]
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor | None, int]  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
@@ -43,6 +43,8 @@ def short(*shape: int) -> Tensor:
 class Chalkboard(SceneMaker):
     """Lines of matrices with their numbers, as written on a board."""
 
+    pitch = 290.0  # from line to line
+
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
 
@@ -51,21 +53,21 @@ class Chalkboard(SceneMaker):
         first, high, sign, number = 92.0, 44.0, 46.0, len(self.stops)
         columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
         signs = sign * sum(x is None for _, x, _ in pieces)
-        wide = min(90.0, (WIDE - first - signs - 4) / columns)
-        y, left = 290.0 * number, first
+        wide = min(104.0, (WIDE - first - signs - 4) / columns)
+        y, left = self.pitch * number, first
         for row, word in enumerate(WORDS):
             box = (0.0, y + high * (row + 1), first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
         for place, (name, x, hue) in enumerate(pieces):
             own, across = f"line {number} {place}", sign if x is None else wide * x.shape[1]
-            middle, top = left + across / 2, y if x is not None else y + 2 * high
+            lower = high * (x is None or x.shape[0] == 1)  # a sign, or one row for all words
+            middle, top = left + across / 2, y + lower + high * (x is None)
             room = max(across, 17.0 * len(name))
             self.node(f"{own} name", name, (middle - room / 2, top, room, high), form="label")
             for (row, column), value in np.ndenumerate([[]] if x is None else x.numpy()):
-                box = (left + wide * column, y + high * (row + 1), wide, high)
+                box = (left + wide * column, y + lower + high * (row + 1), wide, high)
                 by_place = {ROWS: row, COLUMNS: column}.get(hue, hue)
-                text = "" if value == 0 and "LU" in name else f"{value:.{_digits(x)}f}"
-                texts = [text.replace("-", "−")]
+                texts = [f"{value:.{_digits(x)}f}".replace("-", "−")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, hue=by_place, level=0.25)
             left += across
         lit = [f"line {k}" for k in range(number + 1)]
@@ -108,7 +110,7 @@ def block(
     torch.manual_seed(seed)
     made, x = Chalkboard(), short(3, 3)
     if part == "feed-forward":
-        _feed_forward(made, x, ACTIVATIONS[activation])
+        _feed_forward(made, short(3, 2), ACTIVATIONS[activation])
     elif part == "norm":
         _norms(made, x)
     elif part == "dropout":
@@ -120,6 +122,13 @@ def block(
         made.line(f"{text} x is not changed.", *pieces, (f"x + {name}", x + dropped, 2))
     elif part == "attention":
         _attention(made)
+    elif part == "projections":
+        made.pitch, text = 186.0, "Each row is a word; the three matrices differ"
+        for letter, hue in (("Q", 1), ("K", 0), ("V", 2)):
+            weight, bias, own = short(3, 2), short(1, 2), letter.lower()
+            pieces = [("x", x, 3), ("·", None, 0), (f"W_{letter}", weight, 5), ("+", None, 0)]
+            pieces += [(f"b_{letter}", bias, 5), EQUALS, (own, x @ weight + bias, hue)]
+            made.line(f"{text}: {own} = x W_{letter} + b_{letter}.", *pieces)
     else:
         made.branch(60, "pre-norm", "x + f(norm(x))", True)
         made.branch(700, "post-norm", "norm(x + f(x))", False)
@@ -132,17 +141,16 @@ def block(
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
     for dim, name, y, hue, text in (
-        (1, "Layer norm", layer, ROWS, "each row, the numbers of one word"),
-        (0, "Batch norm", batch, COLUMNS, "each column, one number of all words of a batch"),
+        (1, "Layer norm", layer, ROWS, "each row: of one word"),
+        (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
     ):
         mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), (",", None, 0)]
-        pieces += [("σ²", variance, hue), ARROW, (name.lower(), y, hue)]
-        made.line(f"{name}: μ and σ² of {text}.", *pieces)
+        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), ("σ²", variance, hue)]
+        made.line(f"{name}: μ and σ² of {text}.", *pieces, ARROW, (name.lower(), y, hue))
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
-    forward, name = kind(kind.Config(), 3, 4), kind.__name__
+    forward, name = kind(kind.Config(), 2, 3), kind.__name__
     for weight in forward.parameters():
         weight.copy_(short(*weight.shape))
     z = forward.inner(x)

@@ -50,7 +50,7 @@ class Chalkboard(SceneMaker):
 
         The first rows are words.
         """
-        first, high, sign, number = 92.0, 44.0, 46.0, len(self.stops)
+        first, high, sign, number = 78.0, 44.0, 40.0, len(self.stops)
         columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
         signs = sign * sum(x is None for _, x, _ in pieces)
         wide = min(104.0, (WIDE - first - signs - 4) / columns)
@@ -110,7 +110,7 @@ def block(
     torch.manual_seed(seed)
     made, x = Chalkboard(), short(3, 3)
     if part == "feed-forward":
-        _feed_forward(made, short(3, 2), ACTIVATIONS[activation])
+        _feed_forward(made, x[:, :2], ACTIVATIONS[activation])
     elif part == "norm":
         _norms(made, x)
     elif part == "dropout":
@@ -123,12 +123,12 @@ def block(
     elif part == "attention":
         _attention(made)
     elif part == "projections":
-        made.pitch, text = 186.0, "Each row is a word; the three matrices differ"
+        made.pitch = 186.0
         for letter, hue in (("Q", 1), ("K", 0), ("V", 2)):
             weight, bias, own = short(3, 2), short(1, 2), letter.lower()
             pieces = [("x", x, 3), ("·", None, 0), (f"W_{letter}", weight, 5), ("+", None, 0)]
             pieces += [(f"b_{letter}", bias, 5), EQUALS, (own, x @ weight + bias, hue)]
-            made.line(f"{text}: {own} = x W_{letter} + b_{letter}.", *pieces)
+            made.line("Each row is a word: the same x, times three matrices.", *pieces)
     else:
         made.branch(60, "pre-norm", "x + f(norm(x))", True)
         made.branch(700, "post-norm", "norm(x + f(x))", False)
@@ -145,8 +145,9 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
         (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
     ):
         mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), ("σ²", variance, hue)]
-        made.line(f"{name}: μ and σ² of {text}.", *pieces, ARROW, (name.lower(), y, hue))
+        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), ("", None, 0)]
+        pieces += [("σ²", variance, hue), ARROW, (name.lower(), y, hue)]
+        made.line(f"{name}: μ and σ² of {text}.", *pieces)
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
@@ -154,11 +155,11 @@ def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     for weight in forward.parameters():
         weight.copy_(short(*weight.shape))
     z = forward.inner(x)
-    text = f"Each row is a word, with the same matrices: z = x W_1 + b_1; a = {name}(z)"
+    text = "Each row is a word, with the same matrices: z = x W_1 + b_1"
     steps: list[tuple[str, str, Tensor, nn.Linear, str, Tensor]] = [
         (f"{text}.", "x", x, forward.inner, "z", z),
-        (f"{text}; y = a W_2 + b_2.", f"a = {name}(z)", forward.activate(z), forward.outer, "y",
-         forward(x)),
+        (f"{text}, a = {name}(z).", f"a = {name}(z)", forward.activate(z), forward.outer,
+         "FFN(x)", forward(x)),
     ]  # fmt: skip
     for number, (caption, of, read, part, to, y) in enumerate(steps, start=1):
         pieces: list[Piece] = [(of, read, number - 1), ("·", None, 0)]

@@ -23,22 +23,6 @@ function sheetOf(part: Part, rows: readonly (readonly number[])[], others: Parti
   return { ...(part as SheetDrawing), values: encoded(rows), least, most, ...others };
 }
 
-const TITLES = ["train times", "weather", "recipes", "news"];
-
-function lookup(dragged: Dragged, { values = [] }: Data, [part]: readonly Part[]): Part[] {
-  const { key, blend } = dragged as { key: number; blend: number }, count = values.length;
-  const scores = values.map((_, k) => (k === key - 1 ? 1 - blend : 0) + (k === key % count ? blend : 0));
-  const soft = (dragged.temperature as number[]).map((tau) => [tau === 1 ? "softmax" : `softmax, τ = ${plain(tau)}`, softmax(scores, tau)] as const);
-  const columns = [["Q · K", scores] as const, ...soft, ["hardmax", hardmax(scores)] as const];
-  const titles = range(count).map((k) => TITLES[k] ?? `key ${k + 1}`), result = columns.map(([, weights], k) => (k ? dot(weights, values).toFixed(1) : ""));
-  const rows = values.map((_, i) => [...columns.map(([, column]) => column[i]!), NaN]);
-  return [sheetOf(part!, [...rows, rows[0]!.map(() => NaN)], {
-    title: `A lookup: the query asks for ${titles[key - 1]}`, columns: [...columns.map(([name]) => name), "V"], least: 0, most: 1,
-    across: `Q: ${plain(1 - blend, 2)} ${titles[key - 1]} + ${plain(blend, 2)} ${titles[key % count]}`,
-    cells: [...rows.map((row, i) => [...row.slice(0, -1).map((value) => value.toFixed(2)), plain(values[i]!)]), [...result, ""]],
-  })];
-}
-
 function normalizers(dragged: Dragged, _: Data, [part]: readonly Part[]): Part[] {
   const scores = (dragged.scores as number[]), tau = dragged.temperature as number, alpha = dragged.alpha as number;
   const rows: Record<string, number[]> = {
@@ -109,4 +93,4 @@ function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lst
   return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k]![0], y: turned[k]![1] } : curve)) }];
 }
 
-export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, vanishing };
+export const FORMULAS: Readonly<Record<string, Formula>> = { normalizers, scores, scaling, local, sinusoids, vanishing };

@@ -6,7 +6,7 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.02; // smaller weights are not drawn
-const LINE = 33, TALL = 100, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are empty
+const LINE = 33, TALL = 100, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are white
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -153,7 +153,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], isTurned = false, hue: number | null = null) => {
       for (let t = 0; t < size[0]; t++) for (let s = 0; s < size[1]; s++) {
         const value = rowOf(values.get(of)!, head, isTurned ? s : t)[isTurned ? t : s]!;
-        const level = of === masked || of === "weights" ? rowOf(values.get("weights")!, head, t)[s]! : 0.25;
+        const level = of === "weights" ? value : 0.25;
         put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
       }
     };
@@ -202,8 +202,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
-      const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(hidden)!, count) : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "top" : "first"} ${count} of ${width}` : "";
+      const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
       put(`${own} name`, named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
@@ -213,7 +213,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
-          const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
+          const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
           put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);

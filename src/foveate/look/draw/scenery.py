@@ -39,18 +39,14 @@ BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are blank
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 WHOLE = {  # by the parts of the model
-    ("encoder", "decoder"): "The encoder reads all words at once. The decoder reads what it has "
-    "written and the encoder's output, and writes the next word.",
+    ("encoder", "decoder"): "The encoder reads all words at once; the decoder writes word by word.",
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the decoder's (s) writes."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = (
-    "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
-    "and c is the mean of the {values} by weight."
-)
+WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the mean of the {values}."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
@@ -145,11 +141,14 @@ class _Scene(SceneMaker):
             if inner:
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
-                text = (
-                    f"Layer {inner[0].layer} of the {part.name}: {' → '.join(map(_name, inner))}."
-                )
-                text += " The result of each branch is added to the stream."
-                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box)
+                order = " → ".join(map(_name, inner))
+                text = f"Layer {inner[0].layer}: {order}; each is added to x."
+                asked = [b for b in inner if block and block in b.name]
+                lit = [b.name for b in inner if b.branch in [each.branch for each in asked]]
+                for each in asked:
+                    text = f"x stays on its line; the result of {_name(each)} is added to it."
+                    lit.append(f"{part.name} stream")
+                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
         if "decoder" in self.places:
             self._steps()
@@ -162,7 +161,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
-        for kind, top, texts in (("reads", WORDS, words), ("writes", -16.0, written)):
+        for kind, top, texts in (("reads", WORDS, words), ("writes", -12.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
@@ -448,7 +447,7 @@ class _Scene(SceneMaker):
             box = (x + w / 2 - 34, y + 32, 68.0, 36.0)
             self.node(name, f"{loss:.2f}", box, form="label", tag="back")
             if loss > log(2):
-                framed = (x, y + 2, w, h - 4)
+                framed = (x, y + 5, w, h - 10)
                 self.node(f"{name} frame", "", framed, form="frame", hue=1, tag="back")
         for part in self.parts:
             for x in [node.box[0] for node in self.nodes if node.name == part.name]:
@@ -456,8 +455,7 @@ class _Scene(SceneMaker):
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
         for edge in [e for e in self.edges if e.name.endswith(" memory")]:
-            points = [(x - 12 * (y < OUTPUT), y + 12) for x, y in reversed(edge.points)]
-            self.edge(f"{edge.name} back", *points, hue=1, tag="back")
+            self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         text += " (framed: p < ½)" * bool(words)
@@ -637,10 +635,15 @@ class _Scene(SceneMaker):
         x, y, _, h = self.box_of(home)
         made = [home]
         for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
-            states = (n for n in reversed(names) if n.startswith(frame.columns) and f"cell {s}" in n)
+            states = (
+                n for n in reversed(names) if n.startswith(frame.columns) and f"cell {s}" in n
+            )
             if alpha >= FAINT:
                 u, v, w, _ = self.box_of(next(states, f"{frame.columns} reads {s}"))
-                points = (x, y + h / 2), (x - 160, y + h / 2), (u + w / 2, v - 160), (u + w / 2, v)
+                start = (x, y + h / 2), (x - 160, y + h / 2)
+                if frame.columns == "decoder":  # from below
+                    start = (x + 180, y + h), (x + 180, y + h + 80)
+                points = *start, (u + w / 2, v - 160), (u + w / 2, v)
                 made.append(f"{frame.block} step {t} {s}")
                 self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")
         return made

@@ -47,7 +47,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 from foveate.tasks.translation import Translation
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
-ALLOWED = "filled: allowed"
+ALLOWED = "0: allowed, −∞: masked"
 PAIRS = 100  # of the split, if no text is given
 
 
@@ -194,7 +194,8 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                drawn_maps.ROWS[record.row_means(names[0])], "attends to",
+                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i",
+                "attends to, j" + "; ⏎: sentence ends" * ("⏎" in columns),
                 ColorScale(0.0, 1.0, ALLOWED),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < 16 else (),
             )

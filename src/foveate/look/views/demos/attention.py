@@ -1,6 +1,7 @@
 """Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,11 +11,10 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
-from foveate.look.draw.interactive import Controls, Slider, geometric
+from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
-from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.layer import numbers
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
@@ -57,35 +57,41 @@ def lookup(
     keys, mixed = torch.eye(count), torch.tensor(values)
     query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
-    columns = {"Q · K": scores.flatten()}
-    for tau in temperature:
-        normalizer = Softmax.Config.parse({"temperature": tau}).build()
-        columns["softmax" if tau == 1 else f"softmax, τ = {tau:g}"] = normalizer(scores).flatten()
-    columns["hardmax"] = Hardmax.Config().build()(scores).flatten()
-    numbers = torch.stack([*columns.values()], dim=1)  # a row for each key
-    results = ["", *(f"{float(column @ mixed):.1f}" for column in numbers.T[1:]), ""]
-    cells = [[*(f"{x:.2f}" for x in row), f"{v:g}"] for row, v in zip(numbers, values, strict=True)]
+    normalizers: dict[str, nn.Module] = {
+        "softmax" if tau == 1 else f"softmax, τ = {tau:g}":
+            Softmax.Config.parse({"temperature": tau}).build() for tau in temperature
+    } | {"hardmax": Hardmax.Config().build()}  # fmt: skip
     titles = [TITLES[k] if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
-    sought = f"{1 - blend:.2g} {titles[key - 1]} + {blend:.2g} {titles[key % count]}"
-    table = sheet(
-        "", np.pad(numbers.numpy(), ((0, 1), (0, 1)), constant_values=np.nan),
-        [*titles, "result: Σ w V"], [*columns, "V"], "K: titles", f"Q: {sought}",
-        scale=SHARES, aspect=0.5, cells=[*cells, results],
-    )  # fmt: skip
-    return SheetGrid(
-        sheets=[table], across=1, title=f"A lookup: the query asks for {titles[key - 1]}",
+    sought = f"{1 - blend:.2g} {titles[key - 1]}\n+ {blend:.2g} {titles[key % count]}"
+    made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
+    made.column("q", "query q", (4, 60, 220, 500), [sought], hue=1)
+    made.column("k", "keys k_i", (312, 60, 190, 500), titles, hue=0)
+    made.column("e", "e_i = q · k_i", (580, 60, 112, 500), of_keys)
+    for k in range(count):
+        made.link("q 0", f"k {k}")
+        made.link(f"k {k}", f"e {k}")
+    for number, (name, normalizer) in enumerate(normalizers.items()):
+        weights, tag = normalizer(scores).flatten(), {"tag": f"normalizer {number}"}
+        alphas, out = weights.tolist(), f"{float(weights @ mixed):.1f}"
+        α, v, c = (f"{letter} {number}" for letter in "αvc")
+        cells = [f"{alpha:.2f}" for alpha in alphas]
+        made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, **tag)
+        cells = [f"{value:g}" for value in values]
+        made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, **tag)
+        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, **tag)
+        for k, alpha in enumerate(alphas):
+            made.link(f"e {k}", f"{α} {k}", **tag)
+            made.link(f"{α} {k}", f"{v} {k}", **tag)
+            made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, **tag)
+        best = titles[int(weights.argmax())]
+        text = f"{name.capitalize()} takes some of every value, most of “{best}”: {out}."
+        text = f"Hardmax takes the value of “{best}” alone: {out}." if name == "hardmax" else text
+        made.stop(name, text, ["stream", *tag.values()])
+    return made.drawing(
+        f"A lookup: the query asks for {titles[key - 1]}",
         caption="Softmax mixes the values of all keys, giving the most similar key the largest "
         "weight. The smaller τ, the closer it is to hardmax, which picks one key.",
-        controls=Controls(
-            formula="lookup", data={"values": Numbers.exact(mixed.numpy())},
-            sliders=[
-                Slider.of("key", key, np.arange(1.0, count + 1), label="key asked for"),
-                Slider.of("blend", blend, np.linspace(0, 1, 101), label="similarity to next key"),
-                *(Slider.of("temperature", tau, geometric(0.02, 10), k, f"τ of softmax {k + 1}")
-                  for k, tau in enumerate(temperature)),
-            ],
-        ),
-    )  # fmt: skip
+    )
 
 
 @demo
@@ -245,32 +251,34 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
 
 @demo
 @torch.no_grad()
-def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
-    """Draw the pass that computes each pair of positions; both ways give the same outputs."""
+def parallel(
+    length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5,
+) -> SceneDrawing:
+    """Draw the pass that computes each output, in training and generation, with equal outputs."""
     model, text, state = transformer(), ids(length), DecoderState()
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
-    difference = float((whole - rows).abs().max())
-    seen = np.tril(np.ones((length, length)))
-    seen[seen == 0] = np.nan
-    passes = {
-        "training: 1 pass": seen,
-        f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
-    }
-    places = [str(t) for t in range(1, length + 1)]
-    few = length <= 12  # larger cells would be too narrow for numbers
-    drawn = [
-        sheet(name, values, places, places, "query t", "key s",
-              ColorScale(0.0, float(length), "number of the pass"), cells=[
-                  ["" if np.isnan(v) else f"{v:.0f}" for v in row] for row in values if few])
-        for name, values in passes.items()
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, title="The pass in which the weight of a query and a key is computed",
-        caption="Training knows all tokens and computes all rows at once; generation computes "
-        "row by row, with a cache of the keys and values of earlier rows. The outputs are the "
-        f"same (largest difference {difference:.0e}).",
-    )  # fmt: skip
+    made, pitch, each = SceneMaker(), 590 / length, [*range(length)]
+    for left, name, passes in (
+        (0.0, "training: 1 pass", [0] * length), (650.0, f"generation: {length} passes", each)
+    ):  # fmt: skip
+        made.node(name, name, (left, 0, 590, 44), form="label")
+        middles = [left + pitch * (t + 0.5) for t in each]
+        for t, hue in enumerate(passes):
+            box = middles[t] - pitch / 2 + 6, 490.0, pitch - 12, 66.0
+            made.node(f"{name} x {t}", f"x_{t + 1}", box)
+            box, texts = (box[0], 70.0, box[2], 84.0), [f"o_{t + 1}", f"pass {hue + 1}"]
+            made.node(f"{name} o {t}", "", box, hue=hue, level=0.35, texts=texts)
+            for s in range(t + 1):
+                ends = (middles[s], 490), (middles[t], 154)
+                made.edge(f"{name} {s} {t}", *ends, hue=hue, tag="")
+    made.stop("passes", "Training knows all words: one pass. Generation adds one word a pass.", [])
+    return made.drawing(
+        "The pass that computes each output",
+        caption="Training knows all tokens and computes all outputs at once; generation computes "
+        "one after another, with a cache of earlier keys and values. The outputs are the "
+        f"same (largest difference {float((whole - rows).abs().max()):.0e}).",
+    )
 
 
 @demo
@@ -307,7 +315,7 @@ def permutation(
     = (1.0, 2.0, 3.0, 4.0),
     value: Annotated[float, Field(description="weight of the values")] = 2.0,
     query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
-) -> TableDrawing:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Compare X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
     attention = Attention.Config.parse({"bias": False}).build(1)
     for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
@@ -317,27 +325,38 @@ def permutation(
         read = x.view(1, -1, 1)
         return (read + attention(read, mask=mask)).flatten()
 
-    def text(x: Tensor) -> str:
-        return " ".join(f"{number + 0.0:.4g}" for number in x.tolist())
-
     x, places = torch.tensor(inputs), torch.arange(len(inputs))
+    mean = f"A(X) = {value:g} × the {'weighted ' * (query != 0)}mean"
     networks: dict[str, Callable[[Tensor], Tensor]] = {
-        f"X + A(X), A = {value:g} × {'the mean' if query == 0 else 'a weighted mean'}": outputs,
-        "… with positions": lambda x: outputs(x + places),
-        "… with a causal mask": lambda x: outputs(x, Mask(causal=True)),
-        "feed-forward": lambda x: value * x.relu(),
+        f"f(X) = X + A(X), {mean}": outputs,
+        "With positions, 0, 1, 2, … added to X": lambda x: outputs(x + places),
+        "With a causal mask": lambda x: outputs(x, Mask(causal=True)),
+        f"Feed-forward, f(x) = {value:g} max(0, x)": lambda x: value * x.relu(),
     }
-    rows: list[list[str | float | None]] = []
-    for name, give in networks.items():
-        forth, back = give(x), give(x.flip(0))
-        same = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
-        rows.append([name, text(forth), text(forth.flip(0)), same, text(back)])
-    return TableDrawing(
-        title=f"Does order matter? f(X) = X + A(X), A(X) = {value:g} × a mean of X",
-        columns=[f"X = {text(x)}", "f(X)", "P f(X)", "", "f(P X)"], rows=rows,
+    made, ends = SceneMaker(), range(len(inputs))
+    for number, (name, give) in enumerate(networks.items()):
+        forth, back, tag = give(x), give(x.flip(0)), f"network {number}"
+        sign = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
+        rows = {"X": x, "f(X)": forth, "P f(X)": forth.flip(0)}, {
+            "X ": x, "P X": x.flip(0), f"{sign} f(P X)": back}  # fmt: skip
+        for top, row in zip((46.0, 340.0), rows, strict=True):
+            for place, (head, column) in enumerate(row.items()):
+                cells = [f"{number + 0.0:.4g}" for number in column.tolist()]
+                hue = None if place == 0 else 3 if place == 2 else 0
+                box = 130.0 + 440 * place, top, 100.0, 220.0
+                made.column(f"{tag} {head}", head, box, cells, hue=hue, tag=tag)
+            for place, (start, end) in enumerate(pairwise(row)):
+                over, letter = (380.0 + 440 * place, top - 46, 40.0, 40.0), "fP"[end[0] == "P"]
+                made.node(f"{tag} {start} to", letter, over, form="label", tag=tag)
+                for k in ends:
+                    to = ends[-k - 1] if end.startswith("P") else k
+                    made.link(f"{tag} {start} {k}", f"{tag} {end} {to}", hue=5, tag=tag)
+        made.stop(name, f"{name}: P f(X) {sign} f(P X).", [tag])
+    return made.drawing(
+        f"Does order matter? f(X) = X + A(X), {mean}",
         caption="P reverses the input. Attention then reverses its output: it does not "
         "know the order, and neither does a feed-forward layer. Positions or a mask change that.",
-    )  # fmt: skip
+    )
 
 
 @demo

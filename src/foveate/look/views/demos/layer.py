@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
+from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
@@ -20,7 +20,9 @@ from foveate.nn.spec import Pixels
 
 WORDS, NO = ("the", "cat", "sat"), tuple[str, ...]()
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
-Part = Literal["norm", "feed-forward", "dropout", "attention", "order", "query", "line", "mask"]
+Part = Literal[
+    "norm", "feed-forward", "dropout", "attention", "projections", "order", "line", "mask", "layers"
+]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor | None, int | None]  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
@@ -45,27 +47,27 @@ def short(*shape: int) -> Tensor:
 class Chalkboard(SceneMaker):
     """Lines of matrices with their numbers, as written on a board."""
 
+    pitch = 290.0  # from line to line
+
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
 
         The first rows are words. What is 0 or −∞ is white.
         """
-        first, high, sign, number = 92.0, 60.0, 46.0, len(self.stops)
+        first, sign, number = 78.0, 40.0, len(self.stops)
+        high = min(60.0, (self.pitch - 10) / 4)
         columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
         signs = sign * sum(x is None for _, x, _ in pieces)
         wide = min(112.0, (WIDE - first - signs - 4) / columns)
-        top, left = 290.0 * number + 44, first
+        top, left = self.pitch * number + 44, first
         for row, word in enumerate(WORDS):
             box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
         for place, (name, x, hue) in enumerate(pieces):
             own, across = f"line {number} {place}", sign if x is None else wide * x.shape[1]
             down = top + high * (len(WORDS) - (1 if x is None else len(x))) / 2
-            room, over = (
-                max(across, 17.0 * len(name)),
-                (down, high) if x is None else (down - 44, 44),
-            )
-            box = (left + (across - room) / 2, over[0], room, over[1])
+            room, over = max(across, 17.0 * len(name)), 44.0 * (x is not None)
+            box = (left + (across - room) / 2, down - over, room, over or high)
             self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate([[]] if x is None else x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
@@ -78,9 +80,11 @@ class Chalkboard(SceneMaker):
         lit = [f"line {k}" for k in range(number + 1)]
         self.stop(f"line {number + 1}", caption, [], lit=lit)
 
-    def product(self, caption: str, read: Piece, of: str, affine: nn.Linear, to: Piece) -> None:
+    def product(
+        self, caption: str, read: Piece, of: str, affine: nn.Linear, to: Piece, hue: int = 5
+    ) -> None:  # fmt: skip
         """Write x W + b = y."""
-        weight, bias = (f"W_{of}", affine.weight.T, 5), (f"b_{of}", affine.bias[None], 5)
+        weight, bias = (f"W_{of}", affine.weight.T, hue), (f"b_{of}", affine.bias[None], hue)
         self.line(caption, read, TIMES, weight, PLUS, bias, EQUALS, to)
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
@@ -145,8 +149,14 @@ def block(
         _attention(made)
     elif part in ("line", "mask"):
         _one_line(made, part == "mask")
-    elif part == "query":
-        _queries(made, torch.randn(3, 2).round() + 0.0)
+    elif part == "layers":
+        _layers(made, torch.randn(3, 2).round() + 0.0)
+    elif part == "projections":
+        made.pitch = 186.0
+        text = "Each row is a word: the same x, times three matrices."
+        for letter, hue in (("Q", 1), ("K", 0), ("V", 2)):
+            affine = filled(nn.Linear(3, 2))
+            made.product(text, ("x", x, 3), letter, affine, (letter.lower(), affine(x), hue))
     else:
         made.branch(60, "pre-norm", "x + f(norm(x))", True)
         made.branch(700, "post-norm", "norm(x + f(x))", False)
@@ -159,33 +169,40 @@ def block(
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
     for dim, name, y, hue, text in (
-        (1, "Layer norm", layer, ROWS, "each row, the numbers of one word"),
-        (0, "Batch norm", batch, COLUMNS, "each column, one number of all words of a batch"),
+        (1, "Layer norm", layer, ROWS, "each row: of one word"),
+        (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
     ):
         mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), (",", None, 0)]
+        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), ("", None, 0)]
         pieces += [("σ²", variance, hue), ARROW, (name.lower(), y, hue)]
         made.line(f"{name}: μ and σ² of {text}.", *pieces)
 
 
-def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
-    forward, name = kind(kind.Config(), 2, 3), kind.__name__
+def forward_of(kind: type[FeedForward]) -> FeedForward:
+    """Return a feed-forward layer with random numbers of one decimal place."""
+    forward = kind(kind.Config(), 2, 3)
     filled(forward.inner)
     filled(forward.outer)
-    z, text = forward.inner(x), "Each row is a word"
-    made.product(f"{text}: z = x W_1 + b_1.", ("x", x, 0), "1", forward.inner, ("z", z, 1))
-    text += f": z = x W_1 + b_1; a = {name}(z); y = a W_2 + b_2."
+    return forward
+
+
+def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
+    forward, name = forward_of(kind), kind.__name__
+    z, text = forward.inner(x), "Each row is a word, with the same matrices: z = x W_1 + b_1"
+    made.product(f"{text}.", ("x", x, 0), "1", forward.inner, ("z", z, 1))
     read: Piece = (f"a = {name}(z)", forward.activate(z), 1)
-    made.product(text, read, "2", forward.outer, ("y", forward(x), 2))
+    made.product(f"{text}, a = {name}(z).", read, "2", forward.outer, ("FFN(x)", forward(x), 2))
 
 
-def _queries(made: Chalkboard, x: Tensor) -> None:
-    """Write q = x W_Q + b_Q and k = x W_K + b_K."""
-    text = "One product for all words: q = x W_Q + b_Q"
-    for of, hue in (("Q", 1), ("K", 0)):
-        affine = filled(nn.Linear(2, 2))
-        text += "; k = x W_K + b_K, with another matrix" * (of == "K")
-        made.product(f"{text}.", ("x", x, None), of, affine, (of.lower(), affine(x), hue))
+def _layers(made: Chalkboard, x: Tensor) -> None:
+    """Write x W_1 + b_1 of two layers; the second reads what the first returns."""
+    for layer, hue in enumerate((5, 3)):
+        forward, text = forward_of(ReLU), "Layer 0: the same W_1 and b_1 for all words."
+        text += " Layer 1 reads its output, with a W_1 and b_1 of its own." * layer
+        names = [f"{letter}, layer {layer}" for letter in ("x", "1", "z")]
+        to = (names[2], forward.inner(x), 1)
+        made.product(text, (names[0], x, 0), names[1], forward.inner, to, hue)
+        x = forward(x)
 
 
 def _one_line(made: Chalkboard, masked: bool) -> None:
@@ -197,7 +214,8 @@ def _one_line(made: Chalkboard, masked: bool) -> None:
         made.line(text, ("Q", q, 1), TIMES, ("Kᵀ", k.T, 0), ARROW, ("E = Q Kᵀ / √2", score, 5))
         text = f"{text} 2. A = softmax(E), row by row. 3. Times V."
         weights = score.softmax(dim=-1)
-        made.line(text, ("A", weights, 5), TIMES, ("V", v, 2), EQUALS, ("Attention(Q, K, V)", weights @ v, 3))
+        to = "Attention(Q, K, V)", weights @ v, 3
+        made.line(text, ("A", weights, 5), TIMES, ("V", v, 2), EQUALS, to)
         return
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
@@ -221,7 +239,7 @@ def _attention(made: Chalkboard) -> None:
 
 @demo
 @torch.no_grad()
-def mixing(seed: Seed = 2) -> SheetGrid:
+def mixing(seed: Seed = 2) -> SceneDrawing:
     """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
 
     The states H of three words have two numbers each, as have s and x. No key is read: row i of
@@ -237,20 +255,34 @@ def mixing(seed: Seed = 2) -> SheetGrid:
     weights = affine.softmax(dim=1)
     context = weights @ memory
     both = torch.cat((x, context), dim=1)
-    made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
-        ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
-        ("→ W_a h′ + b_a", affine, NO, WORDS),
-        ("→ α = softmax(…)", weights, NO, WORDS),
-        ("H, the encoder's states", memory, WORDS, NO),
-        ("→ c = Hᵀ α", context, NO, NO),
-        ("→ z = ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
-    ]
-    return SheetGrid(
-        sheets=alike([numbers(*each) for each in made]), across=3,
-        title="Attention as layers: affine scores by position, and a ReLU mix",
+    made, written = SceneMaker(), np.vectorize("{:.2f}".format)
+    columns: list[tuple[str, str, Tensor, int | None]] = [
+        ("h′", "h′ = [s; x]", read, 1), ("e", "W_a h′ + b_a", affine, None),
+        ("α", "α = softmax", weights, 5), ("h", "h_i", memory, 2),
+        ("c", "c = Hᵀ α", context, 3), ("[x; c]", "[x; c]", both, 3),
+        ("z", "z = ReLU(…)", of_context(both).relu(), 0),
+    ]  # fmt: skip
+    for number, (name, head, x, hue) in enumerate(columns):
+        cells = written(x.T if len(x) == 1 else x).tolist()
+        texts = ["\n".join(cell).replace("-", "−") for cell in cells]
+        box = 14.0 + 178 * number, 60.0, 112.0, 500.0
+        made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
+    for start, end in (("h′", "e"), ("[x; c]", "z")):  # a layer: all numbers of one from all others
+        for i, k in np.ndindex(4, of_places.out_features if end == "e" else len(columns[-1][2][0])):
+            made.link(f"{start} {i}", f"{end} {k}")
+    for k, alpha in enumerate(weights[0].tolist()):
+        made.link(f"e {k}", f"α {k}")
+        made.link(f"α {k}", f"h {k}")
+        for i in range(2):
+            made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
+    for i in range(2):
+        made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
+    made.stop("layers", "The scores come from s and x alone: no key is read.", ["stream"])
+    return made.drawing(
+        "Attention as layers: affine scores by position, and a ReLU mix",
         caption="The scores depend only on the decoder's state and the previous word; no key is "
         "read. An affine layer with a ReLU mixes the word and the context.",
-    )  # fmt: skip
+    )
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3

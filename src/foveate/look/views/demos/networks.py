@@ -279,7 +279,7 @@ def memory(
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
-        "Transformer: keys and values, 2 n D": TransformerDecoder.Config.parse(
+        f"Transformer: keys and values, 2 n D, D = {hidden_size}": TransformerDecoder.Config.parse(
             {"num_heads": 4, **shape}
         ),
         "Mamba: a constant state": MambaDecoder.Config.parse(shape),
@@ -338,25 +338,26 @@ def rnn(
         for parameter, value in (*weights, (cell.bias_hh, 0.0)):
             parameter.fill_(value)
         values, _ = cell.run(values, cell.start(values[:, 0]))
-        name = f"h_t^{layer}" if len(w) > 1 else "h_t"
-        written = f"W = {of_input:g}" + f", U = {of_state:g}" * (of_state != 0)
-        rows[name], texts[name] = values.flatten().tolist(), [name, written, f"b = {b:g}, tanh"]
+        own = f"^{layer}" * (len(w) > 1)
+        name, written = f"h_t{own}", [f"W{own} = {of_input:g}", f"U{own} = {of_state:g}"]
+        rows[name] = values.flatten().tolist()
+        texts[name] = [name, ", ".join(written[: 1 + any(u)]), f"b = {b:g}, tanh"]
     outputs = OUTPUTS[output](v * values + c)
     rows["o_t"] = outputs.flatten().tolist()
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
     if head is not None:
         rows["y_t"] = (head * outputs).flatten().tolist()
-        texts["y_t"] = ["y_t"]
+        texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
-    if head is not None:
-        under = max(node.box[1] + node.box[3] for node in made.nodes if node.name.endswith(" y_t"))
-        box = (ASIDE, under + 18, WIDE - ASIDE - 4, 34)
-        made.node("head", f"linear head: × {head:g}", box, hue=5, level=0.25)
-    caption = (
-        "The same weights at every step. A state depends on all inputs so far: each reaches later "
-        "steps through U h_{t−1}, and counts less each time." if any(u) else "No arrow from state "
-        "to state: each depends on its own input only. Equal inputs, equal states (same colour)."
-    )  # fmt: skip
+    told = {
+        "A linear head turns each output into any real number: y_t = W_yo o_t.": head is not None,
+        "Each layer has its own W and U; the second reads the states of the first.": len(w) > 1,
+        f"Each output depends on its state: V h_t + c, then {output}.": output != "linear",
+        "The same W and U at every step: an input reaches all later states through U.": any(u),
+        "No arrow from state to state: each depends on its own input only. Equal inputs, "
+        "equal states (same colour).": True,
+    }  # fmt: skip
+    caption = next(text for text, holds in told.items() if holds)
     made.stop("whole", caption, ["stream"])
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
@@ -371,26 +372,30 @@ def _unrolled(
 ) -> SceneMaker:
     """Draw rows of numbers, a column for each step: arrows go up, and from state to state."""
     made, across = SceneMaker(), (WIDE - ASIDE) / len(rows["x_t"])
-    wide, apart = min(120.0, across - 40), (HIGH - 16) / len(rows)
+    wide, apart = min(116.0, across - 44), (HIGH - 16) / len(rows)
     high = min(64.0, apart - 40)
     alike: dict[float, int] = {}  # by state
+    letters = {name: lines[1].split(" = ")[0] for name, lines in texts.items() if lines[1:]}
     for level, (name, values) in enumerate(rows.items()):
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
         made.node(name, "", (0, y + high / 2 - 48, ASIDE - 30, 96), form="label", texts=texts[name])
         for step, value in enumerate(values, start=1):
-            x, hue = ASIDE + across * (step - 0.5) - wide / 2, 2 if is_state else None
+            x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if is_state and not recurs:
                 hue = alike.setdefault(value, len(alike))
             box, own = (x, y, wide, high), f"step {step} {name}"
-            number = f"{value:.3f}".rstrip("0").rstrip(".") if name == "x_t" else f"{value:.3f}"
+            number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
             texts_of = [number.replace("-", "−")]
-            made.node(own, "", box, hue=hue, level=0.3 * is_state, texts=texts_of, tag="stream")
+            made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
             if level:
-                middle = x + wide / 2
+                middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
+                beside = middle + 6, below - 20, 60.0, 40.0
+                made.node(f"{own} W", letters[name], beside, form="label", tag="stream")
             if is_state and recurs and step > 1:
                 beside = x - across + wide, x
                 made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=2)
                 between = (beside[0], y + high / 2 - 44, x - beside[0], 40)
-                made.node(f"{own} U", "U", between, form="label", tag="stream")
+                u = letters[name].replace("W", "U")
+                made.node(f"{own} U", u, between, form="label", tag="stream")
     return made

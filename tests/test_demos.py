@@ -83,9 +83,9 @@ def test_numbers_of_the_lectures() -> None:
     assert words.title == "p of the sentence: 6.1e-11"
     peaks = [name for name in DEMOS["noam"].draw().arrays() if name != "x"]
     assert peaks == [
-        "d = 512, warm-up 4000: peak 0.00070",
-        "d = 512, warm-up 8000: peak 0.00049",
-        "d = 256, warm-up 4000: peak 0.00099",
+        "d = 512, warmup 4000: 0.00070",
+        "d = 512, warmup 8000: 0.00049",
+        "d = 256, warmup 4000: 0.00099",
     ]
     drawn = DEMOS["permutation"].draw()
     names = [f"network 0 {name}" for name in ("X", "f(X)", "P f(X)", "P X", "= f(P X)")]

@@ -70,12 +70,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const over = words("query", panel.rows.slice(0, MOST), 82), under = words("key", panel.columns.slice(0, MOST), 480);
     for (let h = 0; h < count; h++) {
       put(`chip ${h}`, `head ${h}`, boxAt(620 + 150 * (h - count / 2) + 5, 0, 140, 42), "heads", { hue: hueOf(h), level: 0.4 });
-      const shift = 6 * (h - (count - 1) / 2);
-      over.forEach((x, t) => rowOf(weights, h, t).slice(0, MOST).forEach((alpha, k) => {
+      const t = panel.row, shift = 24 * (h - (count - 1) / 2), a = (over[t] ?? 0) + shift;
+      if (t < over.length) rowOf(weights, h, t).slice(0, MOST).forEach((alpha, k) => {
         if (alpha < FAINT) return;
-        const a = x + shift, b = under[k]! + shift;
+        const b = under[k]! + shift;
         line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 480)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
-      }));
+      });
     }
   }
 
@@ -135,7 +135,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
     put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
     put("o word", wide > WRITTEN ? `of “${panel.rows[panel.row]!}”, first 3 of ${wide}` : `of “${panel.rows[panel.row]!}”`, boxAt(middle + 100, 4, 1236 - middle - 100, TALL), "o", { form: "word" });
-    put("o matrix", `W_O, ${size * heads} × ${wide}`, boxAt(left, 180, pitch * heads, 70), "o");
+    put("o matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, boxAt(left, 180, pitch * heads, 70), "o");
     join("o from matrix", 180, 104);
     join("o from heads", 330, 246);
     put("o joined", "[c^0; …]".replace("…", heads > 2 ? `…; c^${heads - 1}` : "c^1"), boxAt(0, 340, left - 12, TALL), "o", { form: "label" });

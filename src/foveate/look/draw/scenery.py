@@ -198,9 +198,10 @@ class _Scene(SceneMaker):
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
-        self._block(
-            main, (x, y, wide - 210, high), "masked " * self._looks_back(main) + _name(main)
-        )
+        label = "masked " * self._looks_back(main) + _name(main)
+        if wide == ALONE:
+            label += "".join(f", {len(f.values)} heads" for f in self._maps(main)[:1])
+        self._block(main, (x, y, wide - 210, high), label)
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
         self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
@@ -216,12 +217,15 @@ class _Scene(SceneMaker):
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
 
+    def _maps(self, block: ModelBlock) -> list[ForwardFrame]:
+        """Return the weights of an attention."""
+        return [f for f in self.film if (f.block, f.name) == (block.name, "weights")]
+
     def _looks_back(self, block: ModelBlock) -> bool:
         """Return whether no position attends to a later one."""
-        maps = [f for f in self.film if (f.block, f.name) == (block.name, "weights")]
         return any(
             f.rows == f.columns and f.values.shape[1] > 1 and not np.triu(f.values, 1).any()
-            for f in maps
+            for f in self._maps(block)
         )
 
     def _unrolled(
@@ -443,12 +447,9 @@ class _Scene(SceneMaker):
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
-            (x, y, w, h), name = word.box, f"{word.name} loss"
-            box = (x + w / 2 - 34, y + 32, 68.0, 36.0)
-            self.node(name, f"{loss:.2f}", box, form="label", tag="back")
-            if loss > log(2):
-                framed = (x, y + 5, w, h - 10)
-                self.node(f"{name} frame", "", framed, form="frame", hue=1, tag="back")
+            (x, y, w, _), name = word.box, f"{word.name} loss"
+            fill = {"form": "box", "hue": 1, "level": 0.25} if loss > log(2) else {"form": "label"}
+            self.node(name, f"{loss:.2f}", (x + w / 2 - 38, y + 33, 76, 34), tag="back", **fill)
         for part in self.parts:
             for x in [node.box[0] for node in self.nodes if node.name == part.name]:
                 beside = x + STREAM - 26

@@ -212,7 +212,7 @@ def fan(
     below: Sequence[list[str]], weights: Floats, hue: Callable[[int, int], int],
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
-    over, under, top, low = wide / len(above), wide / len(below), 50.0, 400.0
+    over, under, top, low = wide / len(above), wide / len(below), 58.0, 400.0
     for t, word in enumerate(above):
         made.node(f"{name} out {t}", word, (left + over * t, 6, over, 44), form="label")
     for s, texts in enumerate(below):
@@ -460,7 +460,7 @@ def linear(
     layers: Annotated[int, Field(ge=1, le=12, description="layers of each network")] = 2,
     size: Annotated[int, Field(ge=2, le=256, description="vector size D")] = 16,
 ) -> LinesDrawing:
-    """Draw outputs for the values v₁ + a v₂: straight lines if the network is linear in them."""
+    """Draw outputs for the values v₁ + λ v₂: straight lines if the network is linear in them."""
     torch.manual_seed(0)
     length, x = 6, torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, length, size).double()
@@ -480,7 +480,7 @@ def linear(
             values = layer(mix @ values @ matrix)
         curves[name] = values[:, 0, 0].numpy()
     return line_chart(
-        x.numpy(), curves, "a in the values v₁ + a v₂", "first number of the output",
+        x.numpy(), curves, "λ in the values v₁ + λ v₂", "first number of the output",
         f"{layers} layers with fixed attention weights",
         caption="The weights are fixed: attention then only averages its values, a straight line. "
         "Feed-forward layers bend it; so do weights that depend on the input.",

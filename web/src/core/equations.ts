@@ -33,8 +33,6 @@ export function entmax(scores: readonly number[], alpha: number): number[] {
   return above(low);
 }
 
-export const logistic = (x: number): number => 1 / (1 + Math.exp(-x));
-
 /** cos(q, k). */
 export const cosine = (q: Vector, k: Vector): number => dot(q, k) / (Math.max(norm(q), 1e-12) * Math.max(norm(k), 1e-12));
 export const scaledDot = (q: Vector, k: Vector): number => dot(q, k) / Math.sqrt(q.length);

@@ -1,8 +1,7 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, scaledDot, sinusoid, softmax } from "./equations";
-import { nearest } from "./lines";
+import { additive, cosine, dot, entmax, gaussian, general, hardmax, range, scaledDot, sinusoid, softmax } from "./equations";
 import { base64Of } from "./numbers";
-import type { BarsDrawing, InteractiveDrawing, LinesDrawing, Numbers, SheetDrawing } from "./types";
+import type { BarsDrawing, InteractiveDrawing, Numbers, SheetDrawing } from "./types";
 
 export type Part = InteractiveDrawing["parts"][number];
 /** The numbers that are dragged, by option: all values of one that has several. */
@@ -52,16 +51,6 @@ function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [
   });
 }
 
-function scaling(dragged: Dragged, { scores: all = [] }: Data, [chart, bars]: readonly Part[]): Part[] {
-  const size = dragged.size as number, place = Math.log2(size), { labels, series } = bars as BarsDrawing;
-  const own = all.slice(place * labels.length, (place + 1) * labels.length);
-  const weights = [softmax(own), softmax(own.map((e) => e / Math.sqrt(size)))];
-  return [
-    { ...(chart as LinesDrawing), marks: [{ x: size, label: `K = ${size}` }] },
-    { ...(bars as BarsDrawing), title: `Weights of one query, K = ${size}`, series: series.map((each, k) => ({ ...each, values: weights[k]! })) },
-  ];
-}
-
 function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Part[]): Part[] {
   const p = dragged.position as number, d = dragged.window as number, chart = part as BarsDrawing;
   const inside = softmax(all.map((e, s) => (Math.abs(s - p) <= d ? e : -Infinity)));
@@ -85,12 +74,4 @@ function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
   return [...halves, products(parts[2]!, vectors)];
 }
 
-function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lstm = [] }: Data, [part]: readonly Part[]): Part[] {
-  const chart = part as LinesDrawing, u = dragged.recurrence as number, forget = dragged.forget as number[], count = chart.x.length;
-  const row = (table: readonly number[], place: number) => table.slice(place * count, (place + 1) * count);
-  const turned = [[`Elman, U × ${plain(u)}`, row(elman, nearest(scales, u))] as const,
-    ...forget.map((bias) => [`LSTM, forget gate ${logistic(bias).toFixed(2)}`, row(lstm, nearest(biases, bias))] as const)];
-  return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k]![0], y: turned[k]![1] } : curve)) }];
-}
-
-export const FORMULAS: Readonly<Record<string, Formula>> = { normalizers, scores, scaling, local, sinusoids, vanishing };
+export const FORMULAS: Readonly<Record<string, Formula>> = { normalizers, scores, local, sinusoids };

@@ -109,7 +109,6 @@ DEMOS = DemoEntry.table(
     ("activations", "formulas", "Activations and their slopes: sigmoid, tanh, ReLU, GELU."),
     ("smoothing", "formulas", "The target vector of label smoothing, as used by the loss."),
     ("averaging", "formulas", "Losses of the last checkpoints and of their average."),
-    ("equivariance", "attention", "A(P X) = P A(X), matrix by matrix."),
     ("heads", "attention", "One softmax or two heads: subject and object, and the split."),
     ("quadratic", "attention", "Scores are quadratic in the inputs, outputs linear."),
     ("linear", "attention", "Self-attention is linear in its values; ReLU layers are not."),

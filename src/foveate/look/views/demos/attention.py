@@ -16,7 +16,6 @@ from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.views.demos import demo
-from foveate.look.views.demos.layer import numbers
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
@@ -87,11 +86,8 @@ def lookup(
         text = f"{name.capitalize()} takes some of every value, most of “{best}”: {out}."
         text = f"Hardmax takes the value of “{best}” alone: {out}." if name == "hardmax" else text
         made.stop(name, text, ["stream", *tag.values()])
-    return made.drawing(
-        f"A lookup: the query asks for {titles[key - 1]}",
-        caption="Softmax mixes the values of all keys, giving the most similar key the largest "
-        "weight. The smaller τ, the closer it is to hardmax, which picks one key.",
-    )
+    caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
+    return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
 
 
 @demo
@@ -109,11 +105,11 @@ def scaling(
             weights = (scores * factor).softmax(dim=-1)
             jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
             curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
-    query, keys = (torch.randn(int(sizes[-1]), n, generator=random) for n in (1, num_keys))
-    place = round(np.log2(size))
-    size, sums = int(sizes[place]), (query * keys).cumsum(dim=0)[sizes - 1]  # q · k for each K
+    size = int(sizes[round(np.log2(size))])
+    query, keys = (torch.randn(size, n, generator=random) for n in (1, num_keys))
+    products = (query * keys).sum(dim=0)
     shares = {
-        name: (sums[place] * factor).softmax(dim=-1).numpy()
+        name: (products * factor).softmax(dim=-1).numpy()
         for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
     }
     labels = [str(key) for key in range(1, num_keys + 1)]
@@ -128,10 +124,6 @@ def scaling(
         title="Why scores are divided by √K",
         caption="Dot products of K random numbers have a standard deviation of √K: softmax then "
         "picks one key and passes no gradient. Divided by √K, their scale does not depend on K.",
-        controls=Controls(
-            formula="scaling", data={"scores": Numbers.exact(sums.numpy())},
-            sliders=[Slider.of("size", size, sizes.astype(float), label="key size K")],
-        ),
     )  # fmt: skip
 
 
@@ -251,9 +243,7 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
 
 @demo
 @torch.no_grad()
-def parallel(
-    length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5,
-) -> SceneDrawing:
+def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5) -> SceneDrawing:
     """Draw the pass that computes each output, in training and generation, with equal outputs."""
     model, text, state = transformer(), ids(length), DecoderState()
     whole = model(text, None)
@@ -273,12 +263,9 @@ def parallel(
                 ends = (middles[s], 490), (middles[t], 154)
                 made.edge(f"{name} {s} {t}", *ends, hue=hue, tag="")
     made.stop("passes", "Training knows all words: one pass. Generation adds one word a pass.", [])
-    return made.drawing(
-        "The pass that computes each output",
-        caption="Training knows all tokens and computes all outputs at once; generation computes "
-        "one after another, with a cache of earlier keys and values. The outputs are the "
-        f"same (largest difference {float((whole - rows).abs().max()):.0e}).",
-    )
+    difference = float((whole - rows).abs().max())
+    caption = f"Keys and values are cached: the same outputs (largest difference {difference:.0e})."
+    return made.drawing("The pass that computes each output", caption=caption)
 
 
 @demo
@@ -352,37 +339,8 @@ def permutation(
                     to = ends[-k - 1] if end.startswith("P") else k
                     made.link(f"{tag} {start} {k}", f"{tag} {end} {to}", hue=5, tag=tag)
         made.stop(name, f"{name}: P f(X) {sign} f(P X).", [tag])
-    return made.drawing(
-        f"Does order matter? f(X) = X + A(X), {mean}",
-        caption="P reverses the input. Attention then reverses its output: it does not "
-        "know the order, and neither does a feed-forward layer. Positions or a mask change that.",
-    )
-
-
-@demo
-@torch.no_grad()
-def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
-    """Draw A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, for X and for P X."""
-    words, random, drawn = words_of(text), torch.Generator().manual_seed(seed), []
-    x = torch.randn(len(words), 4, generator=random)
-    queries, keys, values = torch.randn(3, 4, 4, generator=random)
-    for names, order in (
-        (("scores S", "weights α", "outputs α X W"), [*range(len(words))]),
-        (("P S Pᵀ", "P α Pᵀ", "P α X W"), [*range(1, len(words)), 0]),
-    ):
-        read, rows = x[order], [words[k] for k in order]
-        scores = read @ queries @ (read @ keys).T / 2
-        weights = scores.softmax(dim=-1)
-        matrices = scores, weights, weights @ read @ values
-        labels = rows, rows, ()
-        drawn += [
-            numbers(name, x, rows, c) for name, x, c in zip(names, matrices, labels, strict=True)
-        ]
-    return SheetGrid(
-        sheets=drawn, across=3, title="Attention over X, and below over P X: the same, permuted",
-        caption="P permutes the rows of X and so the rows and columns of the scores; softmax acts "
-        "on each row; since Pᵀ P = 1, the rows of the outputs are permuted.",
-    )  # fmt: skip
+    caption = "P reverses its input. Positions or a mask make the output depend on the order."
+    return made.drawing(f"Does order matter? f(X) = X + A(X), {mean}", caption=caption)
 
 
 @demo

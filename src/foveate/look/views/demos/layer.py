@@ -1,6 +1,5 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import SHARES, SheetGrid, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
@@ -18,7 +17,7 @@ from foveate.nn.feed_forward import GELU, FeedForward, ReLU
 from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
 from foveate.nn.spec import Pixels
 
-WORDS, NO = ("the", "cat", "sat"), tuple[str, ...]()
+WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal[
     "norm", "feed-forward", "dropout", "attention", "projections", "order", "line", "mask", "layers"
@@ -30,13 +29,6 @@ ARROW: Piece = ("→", None, 0)
 EQUALS: Piece = ("=", None, 0)
 TIMES: Piece = ("×", None, 0)
 PLUS: Piece = ("+", None, 0)
-
-
-def numbers(
-    name: str, values: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()
-) -> SheetDrawing:
-    """Draw a matrix with its numbers; `alike` gives several the same colours."""
-    return sheet(name, values.numpy(), rows, columns, scale=ColorScale(label=" "), written=True)
 
 
 def short(*shape: int) -> Tensor:
@@ -277,12 +269,9 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
             made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
     for i in range(2):
         made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
-    made.stop("layers", "The scores come from s and x alone: no key is read.", ["stream"])
-    return made.drawing(
-        "Attention as layers: affine scores by position, and a ReLU mix",
-        caption="The scores depend only on the decoder's state and the previous word; no key is "
-        "read. An affine layer with a ReLU mixes the word and the context.",
-    )
+    caption = "The scores come from s and x alone: no key is read."
+    made.stop("layers", caption, ["stream"])
+    return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3

@@ -14,8 +14,7 @@ from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.look.draw.interactive import Controls, Slider
-from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.flow import by_distance, influence
@@ -34,7 +33,6 @@ from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
-SCALES, BIASES = np.linspace(0.5, 3, 6), np.arange(-2.0, 5)  # stops of sliders
 Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, before the sigmoid")]
 
 
@@ -179,29 +177,17 @@ def vanishing(
         norms = by_distance(influence(run, model.get_submodule("stem"), draws=1))[:last]
         return norms / norms[0]
 
-    scales = np.union1d(SCALES, np.round(recurrence, 6))
-    biases = np.union1d(BIASES, np.round(forget, 6))
-    by_scale = {scale: fall(recurrent("rnn", scale=scale)) for scale in scales.tolist()}
-    by_bias = {bias: fall(recurrent("lstm", bias)) for bias in biases.tolist()}
-    curves = {f"Elman, U × {recurrence:g}": by_scale[round(recurrence, 6)]}
+    curves = {f"Elman, U × {recurrence:g}": fall(recurrent("rnn", scale=recurrence))}
     for bias in forget:
-        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = by_bias[round(bias, 6)]
+        gate = 1 / (1 + np.exp(-bias))
+        curves[f"LSTM, forget gate {gate:.2f}"] = fall(recurrent("lstm", bias))
     curves["Transformer"] = fall(transformer())
-    tables = {"scales": scales, "biases": biases}
-    tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
         "The gradient against distance, before training", "y",
         caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
         "large. An open forget gate keeps it, and attention is one step from every position.",
-    ).model_copy(update={"controls": Controls(
-        formula="vanishing", data={name: Numbers.exact(table) for name, table in tables.items()},
-        sliders=[
-            Slider.of("recurrence", recurrence, scales, label="factor on Elman's U"),
-            *(Slider.of("forget", bias, biases, k, f"bias of forget gate {k + 1}")
-              for k, bias in enumerate(forget)),
-        ],
-    )})  # fmt: skip
+    )  # fmt: skip
 
 
 @demo

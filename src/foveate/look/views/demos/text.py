@@ -279,9 +279,9 @@ def linked(
             best = own[i, j] == own[:, j].max()
             line = {"weight": max(0.02, own[i, j]), "hue": 2 if best else None}
             made.link(f"f {number} {j}", f"e {number} {i}", **line)
-    text = f"Width: t(f|e) after {iterations} iterations. Green: the link of each f."
-    made.stop("links", text, ["stream"])
-    return made.drawing("Hard links: the word e with the highest t(f|e), for each f")
+    caption = f"Width: t(f|e) after {iterations} iterations. Green: the link of each f."
+    made.stop("links", caption, ["stream"])
+    return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 
 TEXT = "the old woman closes the window and she sings in the garden ."

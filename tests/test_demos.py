@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from functools import partial
@@ -120,7 +121,7 @@ def written(drawn: object, name: str) -> float:
     """The number in a box of a scene."""
     assert isinstance(drawn, SceneDrawing)
     [text] = next(node.texts for node in drawn.nodes if node.name == name)
-    return float(text.replace("−", "-") or 0)
+    return float(text.replace("−", "-").replace("∞", "inf") or 0)
 
 
 def board(line: int, place: int, rows: int, columns: int, **values: object) -> np.ndarray:
@@ -172,12 +173,46 @@ def test_a_part_of_a_layer_opens_on_all_of_it_within_the_picture(part: str) -> N
     assert part == "order" or {*drawn.stops[0].lit} == parts
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("weights", {}), ("leak", {})],
-)
-def test_sheets_of_numbers_on_one_slide_share_a_colour_scale(name: str, options: dict) -> None:
-    assert len({(each.least, each.most) for each in sheets(name, **options).sheets}) == 1
+def arcs(name: str, panel: str) -> dict[tuple[int, int], tuple[float, int | None]]:
+    """Weight and colour of the arcs of one panel, by output and input."""
+    drawn = DEMOS[name].draw()
+    assert isinstance(drawn, SceneDrawing)
+    found = [edge for edge in drawn.edges if edge.name.startswith(f"{panel} out ")]
+    places = [[int(k) for k in re.findall(r"\d+", each.name.removeprefix(panel))] for each in found]
+    assert all(each.weight is not None for each in found)
+    return {(t, s): (e.weight or 0, e.hue) for (t, s), e in zip(places, found, strict=True)}
+
+
+def test_fixed_weights_are_the_same_for_both_inputs_and_computed_ones_are_not() -> None:
+    fixed, again, own, other = (
+        arcs("weights", f"{kind}, input {k}") for kind in ("W", "W(X)") for k in (1, 2)
+    )
+    assert fixed == again and own != other
+
+
+def test_a_mask_and_the_weights_that_are_left() -> None:
+    numbers = partial(board, part="mask")
+    score, masked, weights = numbers(0, 0, 3, 3), numbers(0, 4, 3, 3), numbers(1, 2, 3, 3)
+    later = np.triu(np.ones((3, 3), bool), 1)
+    np.testing.assert_array_equal(masked, np.where(later, -np.inf, score))
+    np.testing.assert_allclose(
+        weights, np.exp(masked) / np.exp(masked).sum(1, keepdims=True), atol=0.01
+    )
+    one = partial(board, part="line")
+    q, k, e = one(0, 0, 3, 2), one(0, 2, 2, 3), one(0, 4, 3, 3)
+    np.testing.assert_allclose(e, q @ k / 2**0.5, atol=0.006)
+    a, v, c = one(1, 0, 3, 3), one(1, 2, 3, 2), one(1, 4, 3, 2)
+    np.testing.assert_allclose(a, np.exp(e) / np.exp(e).sum(1, keepdims=True), atol=0.01)
+    np.testing.assert_allclose(c, a @ v, atol=0.03)
+
+
+def test_a_second_layer_has_its_own_weights_and_reads_what_the_first_returns() -> None:
+    numbers = partial(board, part="layers")
+    for line in (0, 1):
+        x, weight, bias = numbers(line, 0, 3, 2), numbers(line, 2, 2, 3), numbers(line, 4, 1, 3)
+        np.testing.assert_allclose(numbers(line, 6, 3, 3), x @ weight + bias, atol=0.03)
+    assert (numbers(0, 2, 2, 3) != numbers(1, 2, 2, 3)).any()
+    np.testing.assert_allclose(numbers(1, 0, 3, 2), board(1, 6, 3, 2), atol=1e-6)  # FFN(x)
 
 
 def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
@@ -314,13 +349,14 @@ def test_without_attention_long_sentences_are_lost() -> None:
 
 
 def test_one_softmax_mixes_subject_and_object_and_two_heads_do_not() -> None:
-    weights, output = (s.values.array for s in sheets("heads").sheets)
-    np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-5)
-    assert weights[0, 1] == pytest.approx(weights[0, 4], abs=1e-6)
-    np.testing.assert_allclose(output[0], 10 * weights[0, 1], rtol=1e-5)
-    np.testing.assert_allclose(
-        output[1], np.array([weights[1, 1], 0, 0, weights[2, 4]]) * 10, atol=0.1
-    )
+    one = arcs("heads", "one head: c = 0.49 man + 0.49 apple")
+    two = arcs("heads", "two heads: c = [0.99 man; 0.99 apple]")
+    assert {place: round(weight, 2) for place, (weight, _) in one.items()} == {
+        (0, 1): 0.49, (0, 4): 0.49,
+    }  # fmt: skip
+    assert {place: (round(weight, 2), hue) for place, (weight, hue) in two.items()} == {
+        (0, 1): (0.99, 0), (1, 4): (0.99, 1),
+    }  # fmt: skip
     whole, *halves = (s.values.array for s in sheets("heads", part="split").sheets)
     np.testing.assert_array_equal(np.hstack(halves), whole)
 
@@ -373,10 +409,9 @@ def test_masks_hide_the_future() -> None:
     [alone] = sheets("masks", source="a b", target="A", families=["decoder"]).sheets
     assert alone.rows == ["x: a → b", "x: b → A", "y: A → </s>"]
     assert "Filled" in sheets("masks").title  # there is no scale of colours
-    free, causal = sheets("leak").sheets
-    assert np.isfinite(free.values.array).all() and free.rows[0] == "[START] → The"
-    assert np.isnan(causal.values.array[np.triu_indices(4, 1)]).all()
-    assert len(free.outlines) == 6 and not causal.outlines  # each cell above the diagonal
+    free, causal = (arcs("leak", name) for name in ("without a mask", "with a causal mask"))
+    assert all(hue == (s > t) for (t, s), (_, hue) in free.items())
+    assert len(free) == 16 and all(s <= t for t, s in causal)
 
 
 def test_what_training_computes_at_once_generation_computes_in_rows() -> None:

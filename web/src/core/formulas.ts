@@ -1,5 +1,5 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, cosine, dot, entmax, gaussian, general, hardmax, range, scaledDot, sinusoid, softmax } from "./equations";
+import { additive, cosine, dot, gaussian, general, range, scaledDot, sinusoid, softmax } from "./equations";
 import { base64Of } from "./numbers";
 import type { BarsDrawing, InteractiveDrawing, Numbers, SheetDrawing } from "./types";
 
@@ -20,18 +20,6 @@ function sheetOf(part: Part, rows: readonly (readonly number[])[], others: Parti
   let [least, most] = known.length ? [known.reduce((a, b) => Math.min(a, b)), known.reduce((a, b) => Math.max(a, b))] : [0, 0];
   if (least < 0 && most > 0) [least, most] = [-Math.max(most, -least), Math.max(most, -least)];
   return { ...(part as SheetDrawing), values: encoded(rows), least, most, ...others };
-}
-
-function normalizers(dragged: Dragged, _: Data, [part]: readonly Part[]): Part[] {
-  const scores = (dragged.scores as number[]), tau = dragged.temperature as number, alpha = dragged.alpha as number;
-  const rows: Record<string, number[]> = {
-    softmax: softmax(scores), [`softmax, τ = ${plain(tau)}`]: softmax(scores, tau), [`entmax, α = ${plain(alpha)}`]: entmax(scores, alpha),
-    sparsemax: entmax(scores, 2), hardmax: hardmax(scores),
-  };
-  return [sheetOf(part!, Object.values(rows), {
-    rows: Object.keys(rows), columns: scores.map((score) => plain(score).replace("-", "−")), least: 0, most: 1,
-    cells: Object.values(rows).map((row) => row.map((weight) => (weight === 0 ? "0" : weight.toFixed(2)))),
-  })];
 }
 
 function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [] }: Data, parts: readonly Part[]): Part[] {
@@ -74,4 +62,4 @@ function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
   return [...halves, products(parts[2]!, vectors)];
 }
 
-export const FORMULAS: Readonly<Record<string, Formula>> = { normalizers, scores, local, sinusoids };
+export const FORMULAS: Readonly<Record<string, Formula>> = { scores, local, sinusoids };

@@ -234,11 +234,7 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
         fan(made, name, left, 600, [*words[1:], last], read_as, weights, lambda t, s: int(s > t))
     text = "Above: what each step writes; below: what it reads. Orange: words that come later."
     made.stop("leak", text, ["stream"])
-    return made.drawing(
-        "How strongly a step depends on each input",
-        caption="Without a mask, the first step reads the words that it should predict; at "
-        "inference they do not exist yet. With the mask, it sees nothing of the future.",
-    )
+    return made.drawing("How strongly a step depends on each input")
 
 
 @demo
@@ -288,11 +284,7 @@ def weights(
                 lambda t, s, kind=kind: kind)  # fmt: skip
     text = "Blue: the same weights W for both inputs X. Orange: W(X), computed from the input."
     made.stop("weights", text, ["stream"])
-    return made.drawing(
-        "The weights that mix the positions, for two inputs",
-        caption="A layer with fixed weights mixes every input in the same way; attention "
-        "computes its weights from the input.",
-    )
+    return made.drawing("The weights that mix the positions, for two inputs")
 
 
 @demo
@@ -385,11 +377,7 @@ def heads(
         fan(made, title.format(*output), left, 600, above, below, alphas.numpy(), lambda t, _: t)
     text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
     made.stop("heads", text, ["stream"])
-    return made.drawing(
-        "Who ate, and what?",
-        caption="One head returns the mean of subject and object. With two concatenated heads, "
-        "the first half says who ate, the second half what.",
-    )
+    return made.drawing("Who ate, and what?")
 
 
 @demo

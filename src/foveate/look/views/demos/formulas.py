@@ -238,15 +238,6 @@ def normalizers(
         title="Five sets of weights for the same scores",
         caption="0 is exactly 0: softmax gives every key some weight, sparsemax and entmax give "
         "low scores none; a small temperature τ brings softmax close to hardmax.",
-        controls=Controls(
-            formula="normalizers",
-            sliders=[
-                *(Slider.of("scores", score, np.linspace(-3, 3, 61), k, f"score {k + 1}")
-                  for k, score in enumerate(scores)),
-                Slider.of("temperature", temperature, geometric(0.02, 10), label="τ of softmax"),
-                Slider.of("alpha", alpha, np.linspace(1, 4, 61), label="α of entmax"),
-            ],
-        ),
     )  # fmt: skip
 
 

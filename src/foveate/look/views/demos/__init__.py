@@ -111,7 +111,6 @@ DEMOS = DemoEntry.table(
     ("averaging", "formulas", "Losses of the last checkpoints and of their average."),
     ("heads", "attention", "One softmax or two heads: subject and object, and the split."),
     ("quadratic", "attention", "Scores are quadratic in the inputs, outputs linear."),
-    ("linear", "attention", "Self-attention is linear in its values; ReLU layers are not."),
     ("leak", "attention", "Without a mask, the first step can see the future."),
     ("landscape", "trained", "The loss around a trained network: x + f(x), and f(x)."),
     ("steadiness", "trained", "Losses of short training runs with and without layer norm."),

@@ -19,7 +19,6 @@ from foveate.look.views.demos import demo
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
-from foveate.nn.feed_forward import ReLU
 from foveate.nn.normalizers import Hardmax
 from foveate.nn.scores import Dot, ScaledDot, Softmax
 
@@ -234,7 +233,7 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
         fan(made, name, left, 600, [*words[1:], last], read_as, weights, lambda t, s: int(s > t))
     text = "Above: what each step writes; below: what it reads. Orange: words that come later."
     made.stop("leak", text, ["stream"])
-    return made.drawing("How strongly a step depends on each input")
+    return made.drawing("How strongly a step depends on each input", caption=text)
 
 
 @demo
@@ -284,7 +283,7 @@ def weights(
                 lambda t, s, kind=kind: kind)  # fmt: skip
     text = "Blue: the same weights W for both inputs X. Orange: W(X), computed from the input."
     made.stop("weights", text, ["stream"])
-    return made.drawing("The weights that mix the positions, for two inputs")
+    return made.drawing("The weights that mix the positions, for two inputs", caption=text)
 
 
 @demo
@@ -377,13 +376,13 @@ def heads(
         fan(made, title.format(*output), left, 600, above, below, alphas.numpy(), lambda t, _: t)
     text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
     made.stop("heads", text, ["stream"])
-    return made.drawing("Who ate, and what?")
+    return made.drawing("Who ate, and what?", caption=text)
 
 
 @demo
 @torch.no_grad()
 def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> LinesDrawing:
-    """Draw the score and the output of self-attention for inputs x₁ + a x₂."""
+    """Draw the score and the output of self-attention for inputs x₁ + λ x₂."""
     random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
@@ -391,43 +390,12 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
     curves = {"score, inside the softmax": scores[:, 0, 0],
-              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
+              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0],
+              "output, with its own weights": (scores.softmax(dim=-1) @ read @ values)[:, 0, 0],
+              }  # fmt: skip
     return line_chart(
-        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "a in the inputs x₁ + a x₂",
+        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "λ in the inputs x₁ + λ x₂",
         "score, or first number of the output", "Quadratic inside, linear outside",
-        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It appears once in the "
-        "output: a straight line.",
-    )  # fmt: skip
-
-
-@demo
-@torch.no_grad()
-def linear(
-    layers: Annotated[int, Field(ge=1, le=12, description="layers of each network")] = 2,
-    size: Annotated[int, Field(ge=2, le=256, description="vector size D")] = 16,
-) -> LinesDrawing:
-    """Draw outputs for the values v₁ + λ v₂: straight lines if the network is linear in them."""
-    torch.manual_seed(0)
-    length, x = 6, torch.arange(-20, 21).double() / 10
-    first, second = torch.randn(2, length, size).double()
-    mixing = torch.randn(layers, length, length).double().softmax(dim=-1)  # does not depend on x
-    matrices = torch.randn(layers, size, size).double() / size**0.5
-    feed_forward = ReLU.Config().build(size, 4 * size).double()
-    for weight in (feed_forward.inner.weight, feed_forward.outer.weight):
-        nn.init.kaiming_normal_(weight)
-    networks = {
-        "attention alone, fixed weights": nn.Identity(),
-        "with feed-forward layers (ReLU)": feed_forward,
-    }
-    curves = {}
-    for name, layer in networks.items():
-        values = first + x[:, None, None] * second  # (41, T, D)
-        for mix, matrix in zip(mixing, matrices, strict=True):
-            values = layer(mix @ values @ matrix)
-        curves[name] = values[:, 0, 0].numpy()
-    return line_chart(
-        x.numpy(), curves, "λ in the values v₁ + λ v₂", "first number of the output",
-        f"{layers} layers with fixed attention weights",
-        caption="The weights are fixed: attention then only averages its values, a straight line. "
-        "Feed-forward layers bend it; so do weights that depend on the input.",
+        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. With fixed weights it "
+        "appears once in the output: a straight line, which weights computed from X bend.",
     )  # fmt: skip

@@ -159,7 +159,7 @@ def test_a_command_of_a_step_may_have_any_option() -> None:
 
 def test_every_demo_and_these_views_are_played() -> None:
     played = {step.command.split()[2] for _, _, step in STEPS}
-    assert {*DEMOS, "scene", "learning", "growing", "exposure"} <= played
+    assert {*DEMOS, "scene", "growing", "exposure"} <= played
 
 
 def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
 LONG = 110  # letters of equations that do not fit into a caption
 BEST = 4  # tokens of an output, the most probable at each position
-RECTIFIED = "activation", "ReLU"  # stages whose zeros are blank
+RECTIFIED = "activation", "ReLU"  # stages whose zeros are white
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 WHOLE = {  # by the parts of the model
     ("encoder", "decoder"): "The encoder reads all words at once; the decoder writes word by word.",
@@ -161,7 +161,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
-        for kind, top, texts in (("reads", WORDS, words), ("writes", -12.0, written)):
+        for kind, top, texts in (("reads", WORDS, words), ("writes", -10.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
@@ -398,7 +398,7 @@ class _Scene(SceneMaker):
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
-            text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
+            text += " White: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
 

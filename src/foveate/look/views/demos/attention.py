@@ -200,7 +200,7 @@ def masks(
 
 def fan(
     made: SceneMaker, name: str, left: float, wide: float, above: Sequence[str],
-    below: Sequence[list[str]], weights: Floats, hue: Callable[[int, int], int],
+    below: Sequence[list[str]], weights: Floats, hues: Floats,
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
     over, under, top, low = wide / len(above), wide / len(below), 58.0, 400.0
@@ -213,7 +213,7 @@ def fan(
         x, y, middle = left + over * (t + 0.5), left + under * (s + 0.5), (top + low) / 2
         points = (x, top), (x, middle), (y, middle), (y, low)
         if weight >= 0.02:
-            more = {"weight": float(weight), "hue": hue(t, s)}
+            more = {"weight": float(weight), "hue": int(hues[t, s])}
             made.edge(f"{name} out {t} in {s}", *points, **more)
     made.node(f"{name} title", name, (left, 508, wide, 44), form="word")
 
@@ -230,7 +230,7 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     made, read_as = SceneMaker(), [[word] for word in words]
     for place, (name, norm) in enumerate(norms.items()):
         weights, left = norm / norm.max(), 640.0 * place
-        fan(made, name, left, 600, [*words[1:], last], read_as, weights, lambda t, s: int(s > t))
+        fan(made, name, left, 600, [*words[1:], last], read_as, weights, np.triu(1 + 0 * norm, 1))
     text = "Above: what each step writes; below: what it reads. Orange: words that come later."
     made.stop("leak", text, ["stream"])
     return made.drawing("How strongly a step depends on each input", caption=text)
@@ -279,8 +279,8 @@ def weights(
         for k, used in enumerate(both):
             below = [[f"{v:.1f}".replace("-", "−") for v in row] for row in x[k].tolist()]
             name = f"{('W', 'W(X)')[kind]}, input {k + 1}"
-            fan(made, name, 312.0 * (2 * kind + k), 300, above, below, used.numpy(),
-                lambda t, s, kind=kind: kind)  # fmt: skip
+            left, own_hue = 312.0 * (2 * kind + k), np.full((length, length), float(kind))
+            fan(made, name, left, 300, above, below, used.numpy(), own_hue)
     text = "Blue: the same weights W for both inputs X. Orange: W(X), computed from the input."
     made.stop("weights", text, ["stream"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
@@ -373,7 +373,16 @@ def heads(
         rows = zip(words, alphas.amax(dim=0).tolist(), strict=True)
         below = [[word, f"{alpha:.2f}"] for word, alpha in rows]
         left = 640.0 * (count - 1)
-        fan(made, title.format(*output), left, 600, above, below, alphas.numpy(), lambda t, _: t)
+        fan(
+            made,
+            title.format(*output),
+            left,
+            600,
+            above,
+            below,
+            alphas.numpy(),
+            np.indices(alphas.shape)[0],
+        )
     text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
     made.stop("heads", text, ["stream"])
     return made.drawing("Who ate, and what?", caption=text)

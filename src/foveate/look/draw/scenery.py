@@ -44,7 +44,7 @@ WHOLE = {  # by the parts of the model
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
-PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the decoder's (s) writes."
+PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
 ALL = "whole", "words", "stream"
 WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the mean of the {values}."
 BUILD = {  # stops inside an attention: what it shows, after these stages
@@ -622,7 +622,7 @@ class _Scene(SceneMaker):
             text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
-            text += " Arcs: what it attends to." * bool(cross)
+            text += " Arcs: attention." * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:

@@ -307,7 +307,7 @@ def permutation(
             "X ": x, "P X": x.flip(0), f"{sign} f(P X)": back}  # fmt: skip
         for top, row in zip((46.0, 340.0), rows, strict=True):
             for place, (head, column) in enumerate(row.items()):
-                cells = [f"{number + 0.0:.4g}" for number in column.tolist()]
+                cells = [f"{x:.3g}" for x in (column + 0.0).tolist()]
                 hue = None if place == 0 else 3 if place == 2 else 0
                 box = 130.0 + 440 * place, top, 100.0, 220.0
                 made.column(f"{tag} {head}", head, box, cells, hue=hue, tag=tag)

@@ -267,7 +267,8 @@ def pixels(
     title = f"{len(rows)} patches p_i, as rows"
     patches_of = grey(title, rows.numpy(), down="patch i", across="pixel")
     tokens = sheet(
-        f"x_i = E p_i + b, {FEATURES} numbers", stem(picture[None, None])[0].numpy(), aspect=0.5
+        f"x_i = E p_i + b, {FEATURES} numbers", stem(picture[None, None])[0].numpy(),
+        down="patch i", across="number", aspect=0.5,
     )
     return SheetGrid(
         sheets=[whole, patches_of, tokens], across=3,

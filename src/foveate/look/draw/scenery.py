@@ -389,7 +389,8 @@ class _Scene(SceneMaker):
         text = text if len(text) < LONG else " → ".join(own.values())
         block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
         layer = "" if block.layer is None else f", layer {block.layer}"
-        text = f"{spoken.capitalize()}{layer}: {text}{', the same at each position' * (not pools)}."
+        same = ", the same at each position" * (not pools and "position" not in own.values())
+        text = f"{spoken.capitalize()}{layer}: {text}{same}."
         self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."

@@ -143,9 +143,9 @@ class _Scene(SceneMaker):
                 box = x + (w - SIDE) / 2, y, SIDE, SIDE * HIGH / WIDE
                 order = " → ".join(map(_name, inner))
                 text = f"Layer {inner[0].layer}: {order}; each is added to x."
-                asked = [b for b in inner if block and block in b.name]
-                lit = [b.name for b in inner if b.branch in [each.branch for each in asked]]
-                for each in asked:
+                chosen = [b for b in inner if block and block in b.name]
+                lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
+                for each in chosen:
                     text = f"x stays on its line; the result of {_name(each)} is added to it."
                     lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)

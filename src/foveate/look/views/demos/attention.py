@@ -122,8 +122,7 @@ def scaling(
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
         ],
         title="Why scores are divided by √K",
-        caption="Dot products of K random numbers have a standard deviation of √K: softmax then "
-        "picks one key and passes no gradient. Divided by √K, their scale does not depend on K.",
+        caption="Divided by √K, scores have one scale for every K: softmax keeps its gradient.",
     )  # fmt: skip
 
 
@@ -383,8 +382,7 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     return line_chart(
         x.numpy(), {name: y.numpy() for name, y in curves.items()}, "a in the inputs x₁ + a x₂",
         "score, or first number of the output", "Quadratic inside, linear outside",
-        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It appears once in the "
-        "output: a straight line.",
+        caption="X is in the scores X W_Q W_Kᵀ Xᵀ twice, a parabola; in the output once, a line.",
     )  # fmt: skip
 
 

@@ -185,8 +185,7 @@ def vanishing(
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
         "The gradient against distance, before training", "y",
-        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
-        "large. An open forget gate keeps it, and attention is one step from every position.",
+        caption="Each step multiplies Elman's gradient; an open forget gate keeps it.",
     )  # fmt: skip
 
 
@@ -315,9 +314,8 @@ def rnn(
     """
     if len(w) != len(u):
         raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
-    xs, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()
+    values, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()
     texts: dict[str, list[str]] = {"x_t": ["x_t"]}
-    values = xs
     for layer, (of_input, of_state) in enumerate(zip(w, u, strict=True), start=1):
         cell = ElmanCell(ElmanCell.Config(), 1, 1)
         weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
@@ -335,15 +333,14 @@ def rnn(
         rows["y_t"] = (head * outputs).flatten().tolist()
         texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
-    told = {
+    captions = {
         "A linear head turns each output into any real number: y_t = W_yo o_t.": head is not None,
         "Each layer has its own W and U; the second reads the states of the first.": len(w) > 1,
         f"Each output depends on its state: V h_t + c, then {output}.": output != "linear",
         "The same W and U at every step: an input reaches all later states through U.": any(u),
-        "No arrow from state to state: each depends on its own input only. Equal inputs, "
-        "equal states (same colour).": True,
+        "Each state depends on its own input: equal inputs, equal states (same colour).": True,
     }  # fmt: skip
-    caption = next(text for text, holds in told.items() if holds)
+    caption = next(text for text, holds in captions.items() if holds)
     made.stop("whole", caption, ["stream"])
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""

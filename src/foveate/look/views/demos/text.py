@@ -259,8 +259,7 @@ def em(
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
         caption="At first every word of a pair can be linked to every other; words that occur "
-        "together in several pairs explain each other, and the rest follows. NULL can produce "
-        "any word.",
+        "together in several pairs explain each other. NULL can produce any word.",
     )  # fmt: skip
 
 
@@ -322,14 +321,11 @@ def targets(
         ["predicted" in name or (of == "table" and k == 4) for k in range(wide)] for name in rows
     ]
     blank = np.isin(cells, ["", "no loss"])
-    return SheetGrid(
-        sheets=[
-            sheet("", np.where(blank, np.nan, np.array(learnt, float)), [*rows],
-                  columns, cells=cells,
-                  scale=ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss"))
-        ],
-        across=1, title="Inputs and targets in training", caption=caption,
+    drawn = sheet(
+        "", np.where(blank, np.nan, np.array(learnt, float)), [*rows], columns, cells=cells,
+        scale=ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss"),
     )  # fmt: skip
+    return SheetGrid(sheets=[drawn], across=1, title="Inputs and targets", caption=caption)
 
 
 @demo

@@ -82,10 +82,8 @@ def lookup(
             made.link(f"e {k}", f"{α} {k}", **tag)
             made.link(f"{α} {k}", f"{v} {k}", **tag)
             made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, **tag)
-        best = titles[int(weights.argmax())]
-        text = f"{name.capitalize()} takes some of every value, most of “{best}”: {out}."
-        text = f"Hardmax takes the value of “{best}” alone: {out}." if name == "hardmax" else text
-        made.stop(name, text, ["stream", *tag.values()])
+        taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
+        made.stop(name, f"{name.capitalize()} takes {taken}: {out}.", ["stream", *tag.values()])
     caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
     return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
 

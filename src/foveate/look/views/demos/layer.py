@@ -147,17 +147,15 @@ def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     for weight in forward.parameters():
         weight.copy_(short(*weight.shape))
     z = forward.inner(x)
-    text = "Each row is a word, with the same matrices: z = x W_1 + b_1"
-    steps: list[tuple[str, str, Tensor, nn.Linear, str, Tensor]] = [
-        (f"{text}.", "x", x, forward.inner, "z", z),
-        (f"{text}, a = {name}(z).", f"a = {name}(z)", forward.activate(z), forward.outer,
-         "FFN(x)", forward(x)),
-    ]  # fmt: skip
-    for number, (caption, of, read, part, to, y) in enumerate(steps, start=1):
+    steps: list[tuple[str, Tensor, nn.Linear, str, Tensor]] = [
+        ("x", x, forward.inner, "z", z),
+        (f"a = {name}(z)", forward.activate(z), forward.outer, "FFN(x)", forward(x)),
+    ]
+    for number, (of, read, part, to, y) in enumerate(steps, start=1):
         pieces: list[Piece] = [(of, read, number - 1), ("·", None, 0)]
         pieces += [(f"W_{number}", part.weight.T, 5), ("+", None, 0)]
         pieces += [(f"b_{number}", part.bias[None], 5), EQUALS, (to, y, number)]
-        made.line(caption, *pieces)
+        made.line("Each row is a word: the same matrices for all of them.", *pieces)
 
 
 def _attention(made: Chalkboard) -> None:

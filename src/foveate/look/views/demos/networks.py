@@ -207,8 +207,7 @@ def residual(
     return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from first to last",
         "gradient norm relative to the last", "Deep networks before training", log="y",
-        caption="x + f(x) carries the gradient past each layer; without the sum, the first layers "
-        "receive almost none.",
+        caption="x + f(x) carries the gradient past each layer; without it, almost none arrives.",
     )  # fmt: skip
 
 
@@ -283,8 +282,7 @@ def memory(
     return line_chart(
         lengths, curves, "tokens read, n", "numbers stored",
         f"Size of the state; D = {hidden_size}, {layers} layer{'s' * (layers > 1)}",
-        caption="In generation, keys and values grow with every token; the state of a recurrent "
-        "network or of Mamba has a constant size.",
+        caption="Keys and values grow with every token; the state of an LSTM or of Mamba does not.",
     )  # fmt: skip
 
 
@@ -346,8 +344,7 @@ def rnn(
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
         made.stop(f"step {step}", text, ["stream"], lit=[f"step {k}" for k in range(1, step + 1)])
-    where = "Inputs are below, states in the middle, outputs above; weights are written once."
-    return made.drawing("A recurrent network, unrolled", caption=where)
+    return made.drawing("A recurrent network, unrolled", caption="Inputs below, outputs above.")
 
 
 def _unrolled(
@@ -379,6 +376,6 @@ def _unrolled(
                 beside = x - across + wide, x
                 made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=2)
                 between = (beside[0], y + high / 2 - 44, x - beside[0], 40)
-                u = letters[name].replace("W", "U")
-                made.node(f"{own} U", u, between, form="label", tag="stream")
+                loop = letters[name].replace("W", "U")
+                made.node(f"{own} U", loop, between, form="label", tag="stream")
     return made

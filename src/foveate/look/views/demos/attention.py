@@ -45,8 +45,8 @@ def lookup(
     key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
     blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
     temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
-) -> SheetGrid:  # fmt: skip
-    """Draw one query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
+) -> SceneDrawing:  # fmt: skip
+    """Draw one query against one-hot keys: out = Σ_i α_i v_i, α = softmax(e / τ), or hardmax.
 
     Raises `UserError` for an unknown key.
     """
@@ -70,20 +70,20 @@ def lookup(
         made.link("q 0", f"k {k}")
         made.link(f"k {k}", f"e {k}")
     for number, (name, normalizer) in enumerate(normalizers.items()):
-        weights, tag = normalizer(scores).flatten(), {"tag": f"normalizer {number}"}
+        weights, tag = normalizer(scores).flatten(), f"normalizer {number}"
         alphas, out = weights.tolist(), f"{float(weights @ mixed):.1f}"
         α, v, c = (f"{letter} {number}" for letter in "αvc")
         cells = [f"{alpha:.2f}" for alpha in alphas]
-        made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, **tag)
+        made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, tag=tag)
         cells = [f"{value:g}" for value in values]
-        made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, **tag)
-        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, **tag)
+        made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
+        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
-            made.link(f"e {k}", f"{α} {k}", **tag)
-            made.link(f"{α} {k}", f"{v} {k}", **tag)
-            made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, **tag)
+            made.link(f"e {k}", f"{α} {k}", tag=tag)
+            made.link(f"{α} {k}", f"{v} {k}", tag=tag)
+            made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
         taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
-        made.stop(name, f"{name.capitalize()} takes {taken}: {out}.", ["stream", *tag.values()])
+        made.stop(name, f"{name.capitalize()} takes {taken}: {out}.", ["stream", tag])
     caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
     return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
 

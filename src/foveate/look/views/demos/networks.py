@@ -336,7 +336,7 @@ def rnn(
         "Each layer has its own W and U; the second reads the states of the first.": len(w) > 1,
         f"Each output depends on its state: V h_t + c, then {output}.": output != "linear",
         "The same W and U at every step: an input reaches all later states through U.": any(u),
-        "Each state depends on its own input: equal inputs, equal states (same colour).": True,
+        "Each state has its own input alone. Equal inputs, equal states (same colour).": True,
     }  # fmt: skip
     caption = next(text for text, holds in captions.items() if holds)
     made.stop("whole", caption, ["stream"])
@@ -370,8 +370,8 @@ def _unrolled(
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
-                beside = middle + 6, below - 20, 60.0, 40.0
-                made.node(f"{own} W", letters[name], beside, form="label", tag="stream")
+                right = middle + 6, below - 20, 60.0, 40.0
+                made.node(f"{own} W", letters[name], right, form="label", tag="stream")
             if is_state and recurs and step > 1:
                 beside = x - across + wide, x
                 made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=2)

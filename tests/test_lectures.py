@@ -200,8 +200,9 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     )
     commands = {(each.name, step.title): step.command for each, _, step in STEPS}
     for name, title, kind in (
-        ("inouye", "French and English", "attention"),
-        ("romac", "Retrieval: keys and values", "interactive"),
+        ("romac", "Several heads", "attention"),
+        ("romac", "Retrieval: keys and values", "scene"),
+        ("lerner", "Local attention reads a window", "interactive"),
         ("temirkhanov", "Self-attention", "scene"),
     ):
         answer = drawn(client, commands[name, title])

@@ -44,7 +44,7 @@ WHOLE = {  # by the parts of the model
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
-PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the decoder's (s) writes."
+PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
 ALL = "whole", "words", "stream"
 WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the mean of the {values}."
 BUILD = {  # stops inside an attention: what it shows, after these stages
@@ -143,9 +143,9 @@ class _Scene(SceneMaker):
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
                 order = " → ".join(map(_name, inner))
                 text = f"Layer {inner[0].layer}: {order}; each is added to x."
-                asked = [b for b in inner if block and block in b.name]
-                lit = [b.name for b in inner if b.branch in [each.branch for each in asked]]
-                for each in asked:
+                chosen = [b for b in inner if block and block in b.name]
+                lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
+                for each in chosen:
                     text = f"x stays on its line; the result of {_name(each)} is added to it."
                     lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
@@ -393,7 +393,8 @@ class _Scene(SceneMaker):
         text = text if len(text) < LONG else " → ".join(own.values())
         block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
         layer = "" if block.layer is None else f", layer {block.layer}"
-        text = f"{spoken.capitalize()}{layer}: {text}{', the same at each position' * (not pools)}."
+        same = ", the same at each position" * (not pools and "position" not in own.values())
+        text = f"{spoken.capitalize()}{layer}: {text}{same}."
         self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
@@ -626,7 +627,7 @@ class _Scene(SceneMaker):
             text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
-            text += " Arcs: what it attends to." * bool(cross)
+            text += " Arcs: attention." * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:

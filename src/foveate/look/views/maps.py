@@ -194,8 +194,7 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i",
-                "attends to, j" + "; ⏎: sentence ends" * ("⏎" in columns),
+                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i", "attends to, j",
                 ColorScale(0.0, 1.0, ALLOWED),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < 16 else (),
             )

@@ -44,8 +44,8 @@ def lookup(
     key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
     blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
     temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
-) -> SheetGrid:  # fmt: skip
-    """Draw one query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
+) -> SceneDrawing:  # fmt: skip
+    """Draw one query against one-hot keys: out = Σ_i α_i v_i, α = softmax(e / τ), or hardmax.
 
     Raises `UserError` for an unknown key.
     """
@@ -69,22 +69,20 @@ def lookup(
         made.link("q 0", f"k {k}")
         made.link(f"k {k}", f"e {k}")
     for number, (name, normalizer) in enumerate(normalizers.items()):
-        weights, tag = normalizer(scores).flatten(), {"tag": f"normalizer {number}"}
+        weights, tag = normalizer(scores).flatten(), f"normalizer {number}"
         alphas, out = weights.tolist(), f"{float(weights @ mixed):.1f}"
         α, v, c = (f"{letter} {number}" for letter in "αvc")
         cells = [f"{alpha:.2f}" for alpha in alphas]
-        made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, **tag)
+        made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, tag=tag)
         cells = [f"{value:g}" for value in values]
-        made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, **tag)
-        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, **tag)
+        made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
+        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
-            made.link(f"e {k}", f"{α} {k}", **tag)
-            made.link(f"{α} {k}", f"{v} {k}", **tag)
-            made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, **tag)
-        best = titles[int(weights.argmax())]
-        text = f"{name.capitalize()} takes some of every value, most of “{best}”: {out}."
-        text = f"Hardmax takes the value of “{best}” alone: {out}." if name == "hardmax" else text
-        made.stop(name, text, ["stream", *tag.values()])
+            made.link(f"e {k}", f"{α} {k}", tag=tag)
+            made.link(f"{α} {k}", f"{v} {k}", tag=tag)
+            made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
+        taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
+        made.stop(name, f"{name.capitalize()} takes {taken}: {out}.", ["stream", tag])
     caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
     return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
 
@@ -121,8 +119,7 @@ def scaling(
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
         ],
         title="Why scores are divided by √K",
-        caption="Dot products of K random numbers have a standard deviation of √K: softmax then "
-        "picks one key and passes no gradient. Divided by √K, their scale does not depend on K.",
+        caption="Divided by √K, scores have one scale for every K: softmax keeps its gradient.",
     )  # fmt: skip
 
 
@@ -319,7 +316,7 @@ def permutation(
             "X ": x, "P X": x.flip(0), f"{sign} f(P X)": back}  # fmt: skip
         for top, row in zip((46.0, 340.0), rows, strict=True):
             for place, (head, column) in enumerate(row.items()):
-                cells = [f"{number + 0.0:.4g}" for number in column.tolist()]
+                cells = [f"{x:.3g}" for x in (column + 0.0).tolist()]
                 hue = None if place == 0 else 3 if place == 2 else 0
                 box = 130.0 + 440 * place, top, 100.0, 220.0
                 made.column(f"{tag} {head}", head, box, cells, hue=hue, tag=tag)

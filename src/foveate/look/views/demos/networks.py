@@ -185,8 +185,7 @@ def vanishing(
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
         "The gradient against distance, before training", "y",
-        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
-        "large. An open forget gate keeps it, and attention is one step from every position.",
+        caption="Each step multiplies Elman's gradient; an open forget gate keeps it.",
     )  # fmt: skip
 
 
@@ -208,8 +207,7 @@ def residual(
     return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from first to last",
         "gradient norm relative to the last", "Deep networks before training", log="y",
-        caption="x + f(x) carries the gradient past each layer; without the sum, the first layers "
-        "receive almost none.",
+        caption="x + f(x) carries the gradient past each layer; without it, almost none arrives.",
     )  # fmt: skip
 
 
@@ -284,8 +282,7 @@ def memory(
     return line_chart(
         lengths, curves, "tokens read, n", "numbers stored",
         f"Size of the state; D = {hidden_size}, {layers} layer{'s' * (layers > 1)}",
-        caption="In generation, keys and values grow with every token; the state of a recurrent "
-        "network or of Mamba has a constant size.",
+        caption="Keys and values grow with every token; the state of an LSTM or of Mamba does not.",
     )  # fmt: skip
 
 
@@ -315,9 +312,8 @@ def rnn(
     """
     if len(w) != len(u):
         raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
-    xs, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()
+    values, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()
     texts: dict[str, list[str]] = {"x_t": ["x_t"]}
-    values = xs
     for layer, (of_input, of_state) in enumerate(zip(w, u, strict=True), start=1):
         cell = ElmanCell(ElmanCell.Config(), 1, 1)
         weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
@@ -335,22 +331,20 @@ def rnn(
         rows["y_t"] = (head * outputs).flatten().tolist()
         texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
-    told = {
+    captions = {
         "A linear head turns each output into any real number: y_t = W_yo o_t.": head is not None,
         "Each layer has its own W and U; the second reads the states of the first.": len(w) > 1,
         f"Each output depends on its state: V h_t + c, then {output}.": output != "linear",
         "The same W and U at every step: an input reaches all later states through U.": any(u),
-        "No arrow from state to state: each depends on its own input only. Equal inputs, "
-        "equal states (same colour).": True,
+        "Each state has its own input alone. Equal inputs, equal states (same colour).": True,
     }  # fmt: skip
-    caption = next(text for text, holds in told.items() if holds)
+    caption = next(text for text, holds in captions.items() if holds)
     made.stop("whole", caption, ["stream"])
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
         made.stop(f"step {step}", text, ["stream"], lit=[f"step {k}" for k in range(1, step + 1)])
-    where = "Inputs are below, states in the middle, outputs above; weights are written once."
-    return made.drawing("A recurrent network, unrolled", caption=where)
+    return made.drawing("A recurrent network, unrolled", caption="Inputs below, outputs above.")
 
 
 def _unrolled(
@@ -376,12 +370,12 @@ def _unrolled(
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
-                beside = middle + 6, below - 20, 60.0, 40.0
-                made.node(f"{own} W", letters[name], beside, form="label", tag="stream")
+                right = middle + 6, below - 20, 60.0, 40.0
+                made.node(f"{own} W", letters[name], right, form="label", tag="stream")
             if is_state and recurs and step > 1:
                 beside = x - across + wide, x
                 made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=2)
                 between = (beside[0], y + high / 2 - 44, x - beside[0], 40)
-                u = letters[name].replace("W", "U")
-                made.node(f"{own} U", u, between, form="label", tag="stream")
+                loop = letters[name].replace("W", "U")
+                made.node(f"{own} U", loop, between, form="label", tag="stream")
     return made

@@ -255,18 +255,15 @@ def em(
             )  # fmt: skip
         corpus.step(model)
     if hard:
-        return linked(drawn[-1], pairs, iterations)
+        return linked(drawn[-1], pairs)
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
         caption="At first every word of a pair can be linked to every other; words that occur "
-        "together in several pairs explain each other, and the rest follows. NULL can produce "
-        "any word.",
+        "together in several pairs explain each other. NULL can produce any word.",
     )  # fmt: skip
 
 
-def linked(
-    table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]], iterations: int
-) -> SceneDrawing:
+def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) -> SceneDrawing:
     """Draw t(f|e) of each pair as lines; each f is linked to the word e with the highest t."""
     made, wide, t = SceneMaker(), WIDE / len(pairs), np.nan_to_num(table.values.array)
     for number, (source, target) in enumerate(pairs):
@@ -279,7 +276,7 @@ def linked(
             best = own[i, j] == own[:, j].max()
             line = {"weight": max(0.02, own[i, j]), "hue": 2 if best else None}
             made.link(f"f {number} {j}", f"e {number} {i}", **line)
-    caption = f"Width: t(f|e) after {iterations} iterations. Green: the link of each f."
+    caption = "Width of a line: t(f|e), learned by EM. Green: the link of each f."
     made.stop("links", caption, ["stream"])
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
@@ -312,24 +309,19 @@ def targets(
         caption = "Source and target are read; only the target words are predicted."
     else:
         columns = ["day", "month", "year", "value", "→ next value"]
-        values = [*(row[-1] for row in TABLE[1:]), NEXT]
+        after_it = [*(row[-1] for row in TABLE[1:]), NEXT]
         rows = {f"x{'₀₁₂₃₄'[k]}": [*row, v] for k, (*row, v) in enumerate(
-            ((*row, v) for row, v in zip(TABLE, values, strict=True)), start=1)}  # fmt: skip
+            ((*row, v) for row, v in zip(TABLE, after_it, strict=True)), start=1)}  # fmt: skip
         caption = "Rows are read in order; the next value is predicted from the rows so far."
     wide = max(map(len, rows.values()))
     cells = [row + [""] * (wide - len(row)) for row in rows.values()]
     learnt = [
         ["predicted" in name or (of == "table" and k == 4) for k in range(wide)] for name in rows
     ]
-    blank = np.isin(cells, ["", "no loss"])
-    return SheetGrid(
-        sheets=[
-            sheet("", np.where(blank, np.nan, np.array(learnt, float)), [*rows],
-                  columns, cells=cells,
-                  scale=ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss"))
-        ],
-        across=1, title="Inputs and targets in training", caption=caption,
-    )  # fmt: skip
+    values = np.where(np.isin(cells, ["", "no loss"]), np.nan, np.array(learnt, float))
+    scale = ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss")
+    drawn = sheet("", values, [*rows], columns, cells=cells, scale=scale)
+    return SheetGrid(sheets=[drawn], across=1, title="Inputs and targets", caption=caption)
 
 
 @demo

@@ -24,11 +24,9 @@ from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing
 from foveate.look.draw.sheets import SheetGrid
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import DEMOS, DemoEntry, find, trained
-from foveate.look.views.demos.formulas import SCORES, entmax
+from foveate.look.views.demos.formulas import SCORES
 from foveate.look.views.demos.layer import Part
 from foveate.look.views.demos.text import LINEAGE
-from foveate.nn.normalizers import Entmax15, Sparsemax
-from foveate.nn.scores import Softmax
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"reach": {"length": 4}, "vanishing": {"length": 8}, "memory": {"length": 16}}
@@ -510,15 +508,6 @@ def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:
     hard, soft = arrays["softmax(q · k)"], arrays["softmax(q · k / √K)"]
     logits = np.log(hard / hard[0])  # those of K = 512, the power of 2 that is nearest
     np.testing.assert_allclose(np.log(soft / soft[0]), logits / 512**0.5, atol=1e-5)
-
-
-def test_entmax_has_the_kinds_of_the_library_as_cases() -> None:
-    scores = np.array([2.0, 1.6, 1.1, 0.3, -0.4, -1.5])
-    kinds = (1.0, Softmax), (1.5, Entmax15), (2.0, Sparsemax)
-    for alpha, kind in kinds:
-        weights = kind.Config().build()(torch.tensor(scores)).numpy()
-        np.testing.assert_allclose(entmax(scores, alpha), weights, atol=1e-6)
-    assert entmax(scores, 40.0).round(6).tolist() == [1, 0, 0, 0, 0, 0]
 
 
 def test_local_attention_leaves_a_window_and_a_bell() -> None:

@@ -1,7 +1,7 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ Part = Literal[
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor | None, int | None]  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
+Layer = TypeVar("Layer", bound=nn.Module)
 ARROW: Piece = ("→", None, 0)
 EQUALS: Piece = ("=", None, 0)
 TIMES: Piece = ("×", None, 0)
@@ -72,12 +73,10 @@ class Chalkboard(SceneMaker):
         lit = [f"line {k}" for k in range(number + 1)]
         self.stop(f"line {number + 1}", caption, [], lit=lit)
 
-    def product(
-        self, caption: str, read: Piece, of: str, affine: nn.Linear, to: Piece, hue: int = 5
-    ) -> None:  # fmt: skip
+    def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""
-        weight, bias = (f"W_{of}", affine.weight.T, hue), (f"b_{of}", affine.bias[None], hue)
-        self.line(caption, read, TIMES, weight, PLUS, bias, EQUALS, to)
+        weight, bias = (f"W_{of}", by.weight.T, hue), (f"b_{of}", by.bias[None], hue)
+        self.line(text, x, TIMES, weight, PLUS, bias, EQUALS, y)
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
@@ -106,11 +105,11 @@ def _digits(x: Tensor | None) -> int:
     return next(exact, 2)
 
 
-def filled(affine: nn.Linear) -> nn.Linear:
-    """Return a linear map with random numbers of one decimal place."""
-    for weight in affine.parameters():
+def filled(module: Layer) -> Layer:
+    """Return a module with random numbers of one decimal place."""
+    for weight in module.parameters():
         weight.copy_(short(*weight.shape))
-    return affine
+    return module
 
 
 @demo
@@ -140,7 +139,7 @@ def block(
     elif part == "attention":
         _attention(made)
     elif part in ("line", "mask"):
-        _one_line(made, part == "mask")
+        _attend(made, part == "mask")
     elif part == "layers":
         _layers(made, torch.randn(3, 2).round() + 0.0)
     elif part == "projections":
@@ -170,16 +169,8 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
         made.line(f"{name}: μ and σ² of {text}.", *pieces)
 
 
-def forward_of(kind: type[FeedForward]) -> FeedForward:
-    """Return a feed-forward layer with random numbers of one decimal place."""
-    forward = kind(kind.Config(), 2, 3)
-    filled(forward.inner)
-    filled(forward.outer)
-    return forward
-
-
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
-    forward, name = forward_of(kind), kind.__name__
+    forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
     z, text = forward.inner(x), "Each row is a word, with the same matrices: z = x W_1 + b_1"
     made.product(f"{text}.", ("x", x, 0), "1", forward.inner, ("z", z, 1))
     read: Piece = (f"a = {name}(z)", forward.activate(z), 1)
@@ -189,15 +180,15 @@ def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
 def _layers(made: Chalkboard, x: Tensor) -> None:
     """Write x W_1 + b_1 of two layers; the second reads what the first returns."""
     for layer, hue in enumerate((5, 3)):
-        forward, text = forward_of(ReLU), "Layer 0: the same W_1 and b_1 for all words."
+        forward = filled(ReLU(ReLU.Config(), 2, 3))
+        text = "Layer 0: the same W_1 and b_1 for all words."
         text += " Layer 1 reads its output, with a W_1 and b_1 of its own." * layer
-        names = [f"{letter}, layer {layer}" for letter in ("x", "1", "z")]
-        to = (names[2], forward.inner(x), 1)
-        made.product(text, (names[0], x, 0), names[1], forward.inner, to, hue)
+        name, z = f", layer {layer}", forward.inner(x)
+        made.product(text, (f"x{name}", x, 0), f"1{name}", forward.inner, (f"z{name}", z, 1), hue)
         x = forward(x)
 
 
-def _one_line(made: Chalkboard, masked: bool) -> None:
+def _attend(made: Chalkboard, masked: bool) -> None:
     """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
     q, k, v = torch.randn(3, 3, 2).round() + 0.0
     score = q @ k.T / 2**0.5

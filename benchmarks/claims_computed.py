@@ -249,7 +249,7 @@ def location() -> Answer:
 
 
 @claim("linear-values", "Self-attention without feed-forward layers is linear in the values.",
-       "Vaswani et al., 2017", demo="linear")  # fmt: skip
+       "Vaswani et al., 2017", demo="quadratic")  # fmt: skip
 @torch.no_grad()
 def linear_values() -> Answer:
     """With fixed weights A(x + y) = A(x) + A(y) to 1e-5; with weights of the input it is not."""

@@ -114,7 +114,7 @@ def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
     assert drawn["output"].reads == ["decoder"]
     assert drawn["output"].parameters == 0  # tied
     assert "Σ_j exp(e_j); e_i = q · k_i / √d_k" in drawn["encoder.layers.0.self_attention"].equation
-    ffn = "f(x W₁ + b₁) W₂ + b₂, f(x) = max(0, x)"
+    ffn = "φ(x W₁ + b₁) W₂ + b₂, φ(x) = max(0, x)"
     assert drawn["encoder.layers.0.feed_forward"].equation == ffn
 
 

@@ -159,7 +159,7 @@ def test_a_command_of_a_step_may_have_any_option() -> None:
 
 def test_every_demo_and_these_views_are_played() -> None:
     played = {step.command.split()[2] for _, _, step in STEPS}
-    assert {*DEMOS, "scene", "learning", "growing", "exposure"} <= played
+    assert {*DEMOS, "scene", "growing", "exposure"} <= played
 
 
 def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:
@@ -200,8 +200,9 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     )
     commands = {(each.name, step.title): step.command for each, _, step in STEPS}
     for name, title, kind in (
-        ("inouye", "French and English", "attention"),
-        ("romac", "Retrieval: keys and values", "interactive"),
+        ("romac", "Several heads", "attention"),
+        ("romac", "Retrieval: keys and values", "scene"),
+        ("lerner", "Local attention reads a window", "interactive"),
         ("temirkhanov", "Self-attention", "scene"),
     ):
         answer = drawn(client, commands[name, title])

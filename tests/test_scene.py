@@ -77,7 +77,7 @@ def test_a_feed_forward_layer_inside_is_what_numpy_computes_from_the_weights() -
     stages = ("", " x", *(f" {name}" for name in expected))  # first all of them
     assert names == [f"encoder feed-forward numbers{name}" for name in stages]
     captions = {stop.name: stop.caption for stop in made.stops}
-    assert captions[names[3]].endswith("a = max(0, z). Empty: 0.")
+    assert captions[names[3]].endswith("a = max(0, z). White: 0.")
 
 
 def test_embeddings_and_their_positions_are_summed_inside_their_box() -> None:

@@ -52,25 +52,26 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(visit) -> None:
 
 
 def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(visit) -> None:
-    page = visit("#/demos?demo=lookup")
+    page = visit("#/demos?demo=normalizers")
     wait(page, "demo")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    blend = page.locator("input[data-option=blend]")
-    box = blend.bounding_box()
+    slider = page.locator("input[data-option=temperature]")
+    box = slider.bounding_box()
     page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
     page.mouse.down()
     page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + box["height"] / 2, steps=5)
     page.mouse.up()
-    blend.press("ArrowRight")
-    value = float(blend.get_attribute("aria-valuetext"))
+    slider.press("ArrowRight")
+    value = float(slider.get_attribute("aria-valuetext"))
     assert value > 0.7
-    until(page, "location.hash.includes('demo.blend=')")
-    rows = DEMOS["lookup"].draw({"blend": value}).sheets[0].rows
+    until(page, "location.hash.includes('demo.temperature=')")
+    rows = DEMOS["normalizers"].draw({"temperature": value}).sheets[0].rows
     until(page, "row => document.querySelector('.fv-cells').textContent.includes(row)", rows[1])
-    assert page.get_by_test_id("command").inner_text() == f"foveate demo lookup --blend {value:g}"
+    command = f"foveate demo normalizers --temperature {value:g}"
+    assert page.get_by_test_id("command").inner_text() == command
     page.get_by_role("button", name="reset").click()
-    until(page, "!location.hash.includes('blend')")
+    until(page, "!location.hash.includes('temperature')")
     assert not [url for url in asked if "/api/" in url]
     page.goto(page.url.split("#")[0] + "#/demos?demo=scores")
     until(page, "document.querySelectorAll('.fv-plane .fv-cells').length >= 6")

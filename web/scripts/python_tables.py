@@ -43,13 +43,9 @@ def palette() -> dict[str, Any]:
 
 # Options of demos whose sliders stand elsewhere than by default, small ones first.
 DRAGGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "lookup": ({}, {"key": 4, "blend": 0.6, "temperature": (0.5, 3.0)}),
-    "normalizers": ({}, {"scores": (0.1, 1, -2, 3, 0, 2.5), "temperature": 2.0, "alpha": 1.2}),
     "scores": ({"points": 5}, {"x": -0.7, "y": 2.0}),
-    "scaling": ({"num_keys": 4}, {"size": 512}),
     "local": ({}, {"position": 14.25, "window": 9.0}),
     "sinusoids": ({"length": 8, "hidden_size": 6}, {"length": 12, "hidden_size": 8, "base": 50.0}),
-    "vanishing": ({"length": 8}, {"recurrence": 2.5, "forget": (1.0, -2.0)}),
 }
 
 

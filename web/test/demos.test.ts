@@ -1,6 +1,5 @@
 // What is dragged in the browser gives the numbers and the texts that Python gives.
 import { describe, expect, it } from "vitest";
-import { entmax, hardmax, softmax } from "../src/core/equations";
 import { FORMULAS, type Dragged, type Part } from "../src/core/formulas";
 import { dragged } from "../src/core/interactive";
 import { decode, floats, type Values } from "../src/core/numbers";
@@ -39,12 +38,4 @@ describe("a demo that is dragged", () => {
     });
   }
   it("has every formula there is", () => expect(cases.map(({ drawing }) => drawing.formula).sort()).toEqual(Object.keys(FORMULAS).sort()));
-});
-
-describe("entmax", () => {
-  const scores = [2, 1.6, 1.1, 0.3, -0.4, -1.5];
-  it("is softmax near 1 and hardmax far above", () => {
-    entmax(scores, 1.0001).forEach((weight, k) => expect(weight).toBeCloseTo(softmax(scores)[k]!, 3));
-    entmax(scores, 40).forEach((weight, k) => expect(weight).toBeCloseTo(hardmax(scores)[k]!, 6));
-  });
 });

@@ -45,7 +45,7 @@ test("inside an attention each weight is an arc and each number stands in its bo
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
 });
 
-test("over each word stand the numbers of a layer, straight up, and zeros of a ReLU are empty", () => {
+test("over each word stand the numbers of a layer, straight up, and zeros of a ReLU are white", () => {
   const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
   const values = new Map(Object.entries({ x: made([1, 2, 2], [1, 2, 3, 4]), activation: made([1, 2, 2], [0, 5, 6, 0]), softmax: made([1, 2, 1], [0.75, 0.5]) }));
   const panel: ScenePanel = {
@@ -54,7 +54,7 @@ test("over each word stand the numbers of a layer, straight up, and zeros of a R
   };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
-  expect([texts("f x 1 0"), texts("f activation 0 0"), texts("f activation 1 0"), texts("f softmax 1 0")]).toEqual([["3.00"], [""], ["6.00"], ["chien", "0.50"]]);
+  expect([texts("f x 1 0"), texts("f activation 0 0"), texts("f activation 1 0"), texts("f softmax 1 0")]).toEqual([["3.00"], ["0"], ["6.00"], ["chien", "0.50"]]);
   for (const { points } of edges) expect(points.every(([x]) => Math.abs(x - points[0]![0]) < 1e-9)).toBe(true);
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
 });

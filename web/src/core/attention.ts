@@ -27,9 +27,9 @@ const rowsOf: Record<Block["rowMeans"], string> = { producing: "writes", at: "re
 const MOST_LISTED = 20_000; // cells in the table; above, each row says its strongest
 
 /** Which map this is, in words. */
-export function described({ name, layers, hasHeads }: Block, layer: number, head: number | null): string {
+export function described({ name, layers, hasHeads }: Block, layer: number, head: number | null, isProduct = false): string {
   const parts = [spoken(name)];
-  if (layers.length > 1) parts.push(`layer ${layer}`);
+  if (layers.length > 1) parts.push(isProduct && layer ? `layers 0 to ${layer}` : `layer ${layer}`);
   if (!hasHeads || (layers[layer]?.shape[0] ?? 1) > 1) parts.push(head === null ? "mean of the heads" : `head ${head}`);
   return parts.join(", ");
 }
@@ -86,13 +86,13 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     return silent.length ? `Silenced: ${silent.join(", ")}. ` : "";
   }
   const many = () => Math.max(block.rows.length, block.columns.length) > MOST_WORDS;
-  const heights = () => layerAndHead(selection.now, drawing, block);
+  const heights = () => layerAndHead(selection.now, drawing, block), isProduct = drawing.notes.some((note) => note.startsWith("rollout"));
 
   function point(): void { // another cell of the same map
     if (!map) return;
     looking = cellOf(selection.now, block, map);
     const { row, column, side } = looking, weights = weightsOf(map, looking);
-    const { layer, head } = heights(), name = described(block, layer, head);
+    const { layer, head } = heights(), name = described(block, layer, head, isProduct);
     if (parts.has("matrix")) grid.select(row, column);
     if (parts.has("sentences") && !lines.element.hidden) lines.select(side, side === "row" ? row : column, weights);
     if (parts.has("links")) joined.select(looking);
@@ -181,7 +181,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     else act?.();
     return step !== undefined || act !== undefined;
   };
-  const name = () => described(block, heights().layer, heights().head);
+  const name = () => described(block, heights().layer, heights().head, isProduct);
   return {
     key: onKey,
     resize: () => { if (parts.has("heads")) picker.show(maps, scale); showMap(); },

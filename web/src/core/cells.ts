@@ -25,7 +25,7 @@ const LOUPE = 9; // pixels of a cell below which a loupe helps
 export const WRITTEN = 36, LABELS = 90; // pixels of a number in a cell, where all columns have to fit; of words beside them
 const LOWEST = 8.5; // pixels of a cell below which only every k-th word is written, and a dot for each of the others
 const ROOMY = 52, TIGHT = 18, LINE = 14; // pixels of a text in a cell, else; of a row of texts at least; of a word beside cells
-const MOST = 44, LARGEST = 64, NAMED = 110, BRIEF = 22; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright; of a sign
+const MOST = 64, LARGEST = 64, NAMED = 110, BRIEF = 22; // pixels of a cell, with and without a number in it; with texts, so that the word over it stands upright; of a sign
 
 /** Every how many words beside cells so high one is written. */
 export const everyWord = (cell: number): number => every(cell, LOWEST);

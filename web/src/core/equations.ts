@@ -16,25 +16,6 @@ export function softmax(scores: readonly number[], temperature = 1): number[] {
   return powers.map((power) => power / total);
 }
 
-/** 1 at the highest score, the first among equals. */
-export const hardmax = (scores: readonly number[]): number[] => scores.map((_, k) => Number(k === scores.indexOf(Math.max(...scores))));
-
-/** [(α − 1) e − τ]₊^(1/(α − 1)), τ such that the sum is 1, by bisection; α = 1 is softmax and 2 sparsemax. */
-export function entmax(scores: readonly number[], alpha: number): number[] {
-  if (alpha === 1) return softmax(scores);
-  const z = scores.map((e) => (alpha - 1) * e), power = 1 / (alpha - 1), top = Math.max(...z);
-  const above = (threshold: number) => z.map((each) => Math.max(0, each - threshold) ** power);
-  let [low, high] = [top - 1, top - z.length ** (1 - alpha)];
-  for (let k = 0; k < 60; k++) {
-    const middle = (low + high) / 2;
-    if (sum(above(middle)) >= 1) low = middle;
-    else high = middle;
-  }
-  return above(low);
-}
-
-export const logistic = (x: number): number => 1 / (1 + Math.exp(-x));
-
 /** cos(q, k). */
 export const cosine = (q: Vector, k: Vector): number => dot(q, k) / (Math.max(norm(q), 1e-12) * Math.max(norm(k), 1e-12));
 export const scaledDot = (q: Vector, k: Vector): number => dot(q, k) / Math.sqrt(q.length);

@@ -1,8 +1,7 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, scaledDot, sinusoid, softmax } from "./equations";
-import { nearest } from "./lines";
+import { additive, cosine, dot, gaussian, general, range, scaledDot, sinusoid, softmax } from "./equations";
 import { base64Of } from "./numbers";
-import type { BarsDrawing, InteractiveDrawing, LinesDrawing, Numbers, SheetDrawing } from "./types";
+import type { BarsDrawing, InteractiveDrawing, Numbers, SheetDrawing } from "./types";
 
 export type Part = InteractiveDrawing["parts"][number];
 /** The numbers that are dragged, by option: all values of one that has several. */
@@ -23,34 +22,6 @@ function sheetOf(part: Part, rows: readonly (readonly number[])[], others: Parti
   return { ...(part as SheetDrawing), values: encoded(rows), least, most, ...others };
 }
 
-const TITLES = ["train times", "weather", "recipes", "news"];
-
-function lookup(dragged: Dragged, { values = [] }: Data, [part]: readonly Part[]): Part[] {
-  const { key, blend } = dragged as { key: number; blend: number }, count = values.length;
-  const scores = values.map((_, k) => (k === key - 1 ? 1 - blend : 0) + (k === key % count ? blend : 0));
-  const soft = (dragged.temperature as number[]).map((tau) => [tau === 1 ? "softmax" : `softmax, τ = ${plain(tau)}`, softmax(scores, tau)] as const);
-  const columns = [["Q · K", scores] as const, ...soft, ["hardmax", hardmax(scores)] as const];
-  const titles = range(count).map((k) => TITLES[k] ?? `key ${k + 1}`), result = columns.map(([, weights], k) => (k ? dot(weights, values).toFixed(1) : ""));
-  const rows = values.map((_, i) => [...columns.map(([, column]) => column[i]!), NaN]);
-  return [sheetOf(part!, [...rows, rows[0]!.map(() => NaN)], {
-    title: `A lookup: the query asks for ${titles[key - 1]}`, columns: [...columns.map(([name]) => name), "V"], least: 0, most: 1,
-    across: `Q: ${plain(1 - blend, 2)} ${titles[key - 1]} + ${plain(blend, 2)} ${titles[key % count]}`,
-    cells: [...rows.map((row, i) => [...row.slice(0, -1).map((value) => value.toFixed(2)), plain(values[i]!)]), [...result, ""]],
-  })];
-}
-
-function normalizers(dragged: Dragged, _: Data, [part]: readonly Part[]): Part[] {
-  const scores = (dragged.scores as number[]), tau = dragged.temperature as number, alpha = dragged.alpha as number;
-  const rows: Record<string, number[]> = {
-    softmax: softmax(scores), [`softmax, τ = ${plain(tau)}`]: softmax(scores, tau), [`entmax, α = ${plain(alpha)}`]: entmax(scores, alpha),
-    sparsemax: entmax(scores, 2), hardmax: hardmax(scores),
-  };
-  return [sheetOf(part!, Object.values(rows), {
-    rows: Object.keys(rows), columns: scores.map((score) => plain(score).replace("-", "−")), least: 0, most: 1,
-    cells: Object.values(rows).map((row) => row.map((weight) => (weight === 0 ? "0" : weight.toFixed(2)))),
-  })];
-}
-
 function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [] }: Data, parts: readonly Part[]): Part[] {
   const far = reach[0]!, q = [dragged.x as number, dragged.y as number], points = (parts[0] as SheetDrawing).values.shape[0]!;
   const along = range(points).map((k) => -far + (2 * far * k) / (points - 1));
@@ -66,16 +37,6 @@ function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [
       dots: [[((1 - q[1]! / far) / 2) * (points - 1), ((1 + q[0]! / far) / 2) * (points - 1)]], least: -most, most,
     });
   });
-}
-
-function scaling(dragged: Dragged, { scores: all = [] }: Data, [chart, bars]: readonly Part[]): Part[] {
-  const size = dragged.size as number, place = Math.log2(size), { labels, series } = bars as BarsDrawing;
-  const own = all.slice(place * labels.length, (place + 1) * labels.length);
-  const weights = [softmax(own), softmax(own.map((e) => e / Math.sqrt(size)))];
-  return [
-    { ...(chart as LinesDrawing), marks: [{ x: size, label: `K = ${size}` }] },
-    { ...(bars as BarsDrawing), title: `Weights of one query, K = ${size}`, series: series.map((each, k) => ({ ...each, values: weights[k]! })) },
-  ];
 }
 
 function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Part[]): Part[] {
@@ -101,12 +62,4 @@ function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
   return [...halves, products(parts[2]!, vectors)];
 }
 
-function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lstm = [] }: Data, [part]: readonly Part[]): Part[] {
-  const chart = part as LinesDrawing, u = dragged.recurrence as number, forget = dragged.forget as number[], count = chart.x.length;
-  const row = (table: readonly number[], place: number) => table.slice(place * count, (place + 1) * count);
-  const turned = [[`Elman, U × ${plain(u)}`, row(elman, nearest(scales, u))] as const,
-    ...forget.map((bias) => [`LSTM, forget gate ${logistic(bias).toFixed(2)}`, row(lstm, nearest(biases, bias))] as const)];
-  return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k]![0], y: turned[k]![1] } : curve)) }];
-}
-
-export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, vanishing };
+export const FORMULAS: Readonly<Record<string, Formula>> = { scores, local, sinusoids };

@@ -8,8 +8,8 @@ const THUMB = 72; // cells of a small map at most, whatever the screen
 const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, around, for numbers, for the kind of a head, for "layer 0"
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
-const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 22, HEAD = 20, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
-const LEAST_WEIGHT = 0.02, THICK = 7; // of a line; pixels of the weight 1
+const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 34, HEAD = 20, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
+const LEAST_WEIGHT = 0.1, THICK = 7; // of a line; pixels of the weight 1
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -65,7 +65,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     const across = most === 1 ? [null] : [null, ...Array(most).keys()]; // one head is its own mean
     element.hidden = across.length * layers.length === 1;
     const tall = tallOf(element, Infinity), isWhole = large && Number.isFinite(tall); // on a slide
-    const words = Math.max(rows.length, columns.length), pitch = Math.min(PITCH, Math.floor(((tall - LABEL) / layers.length - HEAD - GAP) / words));
+    const words = Math.max(rows.length, columns.length), pitch = Math.min(PITCH, Math.floor((tall - LABEL - HEAD - GAP) / words));
     if (isWhole && words <= MOST_WORDS && most <= MOST_ACROSS && pitch >= LEAST_PITCH) { copy(maps, most || 1, pitch); return; }
     const room = (element.parentElement?.clientWidth || 300) - (isWhole ? LAYER : LABEL) - 10, side = isWhole ? LAYER : LABEL, top = LABEL;
     const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = (tall - top) / layers.length - (isWhole ? 0 : NAME) - GAP;
@@ -85,16 +85,16 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     offer();
   };
 
-  /** On a slide: each head as a copy of the sentence, in a colour of its own. */
+  /** On a slide: each head of the last layer as a copy of the sentence, in a colour of its own. */
   const copy = (maps: BlockMaps, most: number, pitch: number) => {
     const { block } = maps, wide = Math.floor(((element.parentElement?.clientWidth || 600) - SIDE - most * GAP) / most);
     thumbs = [];
     grid.style.gridTemplateColumns = `${SIDE}px repeat(${most}, ${wide}px)`;
     grid.style.gridTemplateRows = "";
-    grid.replaceChildren(...block.layers.flatMap((_, layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
+    grid.replaceChildren(...[block.layers.length - 1].flatMap((layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head);
       return map ? copied(map, block, `head ${head}`, story(block.kinds[layer]?.[head] ?? "", map, block.rows, block.columns), head % 7, wide, pitch) : h("span");
-    })]), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that looks; right: the words that it looks at; width of a line: weight, from 0 to 1"));
+    })]), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that looks; right: the words that it looks at; width: weight, from 0.1 to 1"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

@@ -6,7 +6,7 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.02; // smaller weights are not drawn
-const LINE = 33, TALL = 100, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are empty
+const LINE = 33, TALL = 100, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are white
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -70,12 +70,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const over = words("query", panel.rows.slice(0, MOST), 82), under = words("key", panel.columns.slice(0, MOST), 480);
     for (let h = 0; h < count; h++) {
       put(`chip ${h}`, `head ${h}`, boxAt(620 + 150 * (h - count / 2) + 5, 0, 140, 42), "heads", { hue: hueOf(h), level: 0.4 });
-      const shift = 6 * (h - (count - 1) / 2);
-      over.forEach((x, t) => rowOf(weights, h, t).slice(0, MOST).forEach((alpha, k) => {
+      const t = panel.row, shift = 24 * (h - (count - 1) / 2), a = (over[t] ?? 0) + shift;
+      if (t < over.length) rowOf(weights, h, t).slice(0, MOST).forEach((alpha, k) => {
         if (alpha < FAINT) return;
-        const a = x + shift, b = under[k]! + shift;
+        const b = under[k]! + shift;
         line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 480)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
-      }));
+      });
     }
   }
 
@@ -97,7 +97,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
     for (const [stage, y] of [["c", 2], ["q", 246], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
-    put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "word", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
+    put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
     const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
     put("h note", "", boxAt(14, 140, 186, 72), "h", { form: "label", texts: note });
     const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
@@ -135,7 +135,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
     put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
     put("o word", wide > WRITTEN ? `of “${panel.rows[panel.row]!}”, first 3 of ${wide}` : `of “${panel.rows[panel.row]!}”`, boxAt(middle + 100, 4, 1236 - middle - 100, TALL), "o", { form: "word" });
-    put("o matrix", `W_O, ${size * heads} × ${wide}`, boxAt(left, 180, pitch * heads, 70), "o");
+    put("o matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, boxAt(left, 180, pitch * heads, 70), "o");
     join("o from matrix", 180, 104);
     join("o from heads", 330, 246);
     put("o joined", "[c^0; …]".replace("…", heads > 2 ? `…; c^${heads - 1}` : "c^1"), boxAt(0, 340, left - 12, TALL), "o", { form: "label" });
@@ -153,7 +153,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], isTurned = false, hue: number | null = null) => {
       for (let t = 0; t < size[0]; t++) for (let s = 0; s < size[1]; s++) {
         const value = rowOf(values.get(of)!, head, isTurned ? s : t)[isTurned ? t : s]!;
-        const level = of === masked || of === "weights" ? rowOf(values.get("weights")!, head, t)[s]! : 0.25;
+        const level = of === "weights" ? value : 0.25;
         put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
       }
     };
@@ -202,8 +202,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
-      const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(hidden)!, count) : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "top" : "first"} ${count} of ${width}` : "";
+      const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
       put(`${own} name`, named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
@@ -213,7 +213,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
-          const text = isZero ? "" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
+          const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
           put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);

@@ -54,7 +54,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
   const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)); // of its token
-  const told = (node: Node) => `${boxed(node)} ${p(node) < 0.005 ? "0" : p(node).toFixed(2).replace(/^0/, "")}`;
+  const told = (node: Node) => `${boxed(node)} ${p(node) < 0.005 ? "≈0" : p(node).toFixed(2).replace(/^0/, "")}`;
   const written = (node: Node, room: number) => (node.score <= 0 && widthOf(told(node)) <= room ? told(node) : boxedIn(node, room));
   const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(node.score <= 0 ? told(node) : boxed(node)) + 12)));
   const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
@@ -65,7 +65,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  body.append(reading, box, h("p", { class: "fv-quiet" }, `${steps.flat().some(({ score }) => score > 0) ? "" : "number: p of the token · "}each step keeps the ${kept} best prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? " · dropped prefixes are not drawn" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
+  body.append(reading, box, h("p", { class: "fv-quiet" }, `${steps.flat().some(({ score }) => score > 0) ? "" : "number: p of the token · "}each step keeps the ${kept} best open prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? "" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();

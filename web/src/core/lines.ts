@@ -176,7 +176,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
       ...upward(frame, up, drawing.up), ...across(frame, places, drawing.across, height),
       ...marks.flatMap(({ x: at, label }) => [
         s("path", { class: "fv-mark", d: `M${x(at)} ${frame.top}V${frame.bottom}` }),
-        s("text", { class: "fv-quiet", ...(x(at) > width * 0.7 ? { x: x(at) - 5, "text-anchor": "end" } : { x: x(at) + 5 }), y: frame.top + 10 }, label),
+        s("text", { class: "fv-quiet", ...(x(at) > width * 0.7 ? { x: x(at) - 5, "text-anchor": "end" } : { x: x(at) + 5 }), y: frame.top + (x(at) > widthOf(drawing.up) + 12 ? -4 : 10) }, label),
       ]),
       s("g", { "clip-path": `url(#${clip})` }, ...curves.map((curve, k) => s("g", { transform: `translate(${beside * k} 0)` }, ...(hidden.has(curve.name) ? [] : [
         ...(curve.low.length && drawing.joined ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),

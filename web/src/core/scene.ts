@@ -40,7 +40,7 @@ const write = (element: SVGTextElement, text: string, isPlain = false) => {
   element.replaceChildren(...(isPlain ? [text] : indexed(text).map(({ text: part, tag }) => {
     const was = low;
     low = tag === "sub" ? 1 : tag === "sup" ? -1 : 0;
-    return s("tspan", { dy: low === was ? undefined : `${(low - was) * 0.26}em`, class: low ? "fv-low" : undefined }, part);
+    return s("tspan", { dy: low === was ? undefined : `${(low - was) * (low ? 0.37 : 0.26)}em`, class: low ? "fv-low" : undefined }, part);
   })));
 };
 /** A label cut to the room of its box, in which indices take less. */
@@ -145,7 +145,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     };
     for (const node of drawn.keys()) if (node.form === "word" && isShown(stop, node.tag)) rows.set(rowIn(node), sizeOf(node, node.label));
     for (const [node, { group, texts }] of drawn) {
-      const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = form !== "group" && (w > 0.9 * wide || tall > 0.9 * high);
+      const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
       const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit, tall / told.length);
       lighten(group, node);
       group.classList.toggle("fv-around", isAround);
@@ -158,7 +158,12 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     }
     for (const { edge, path } of lines) lighten(path, edge);
   };
+  const say = (text: string) => { caption.replaceChildren(...indexed(text).map(({ text: part, tag }) => h(tag, {}, part))); };
   const size = () => {
+    caption.style.minHeight = "0";
+    say(stops.map(told).sort((a, b) => b.length - a.length)[0]!); // the picture keeps its size at all stops
+    caption.style.minHeight = `${caption.offsetHeight}px`;
+    say(told(stops[at]!));
     const room = stage.body.clientWidth || WIDE, slide = tallOf(stage.body, 0), tall = slide ? slide - caption.offsetHeight - 24 : tallOf(stage.body);
     const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), slide ? 99 : (WIDE * LEAST) / TYPE);
     grown = slide ? Math.max(1, Math.min(GROWN, SMALLEST / ((TYPE * wide) / WIDE))) : 1;
@@ -176,7 +181,6 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     stage.memory.set("scene", at);
     if (stop.panel !== null && !opened.has(stop.panel)) open(stop.panel);
     chooser.value = String(at);
-    caption.replaceChildren(...indexed(told(stop)).map(({ text, tag }) => h(tag, {}, text)));
     svg.setAttribute("aria-label", `${stop.name}: ${told(stop)}`);
     cancelAnimationFrame(frame);
     size();

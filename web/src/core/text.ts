@@ -14,7 +14,7 @@ export function figure(value: number | null | undefined): string {
 }
 
 /** A number with two digits after the point, as it is written into a cell. */
-export const written = (value: number): string => (value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−"));
+export const written = (value: number): string => (value === -Infinity ? "−∞" : (+value.toFixed(2) || 0).toFixed(2).replace("-", "−"));
 
 /** `decoder.cross_attention` as people say it. */
 export const spoken = (name: string): string => name.replaceAll("_", "-").replaceAll(".", " ");

@@ -180,7 +180,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       grid.element.hidden = heads.hidden = reading.hidden = !attends;
       if (!attends) return;
       const map = mapOf(frame, head);
-      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "writes", dots: example.links });
+      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "target", dots: example.links });
       for (const { which, canvas } of tiles) {
         Object.assign(canvas, { width: frame.columns, height: frame.rows });
         canvas.getContext("2d")!.putImageData(new ImageData(pixels(levelsOf(mapOf(frame, which), "absolute"), sequential), frame.columns, frame.rows), 0, 0);

@@ -153,7 +153,7 @@ def importances(
     count, sheets = sum(len(forced.produced) for forced in passes), []
     lost_is, caption = "change of the forecast without each head", f"mean of {count} steps"
     if passes[0].score_name == "log p":
-        lost_is = "log p lost without each head, nats per token"
+        lost_is = "log p lost for each token, on average"
         caption = f"mean of {count} tokens (+: the model is worse without the head)"
     for block, layers in blocks.items():
         values = np.full((len(layers), max(map(len, layers))), np.nan)

@@ -239,7 +239,7 @@ def equation_of(module: nn.Module) -> str:
         inner = [texts[name] for name in ("score", "query features") if name in texts]
         return "; ".join([*parts, *(each for each in inner if each not in texts["weights"])])
     if isinstance(module, FeedForward | Sinusoidal):
-        return module.equation
+        return module.equation.replace("f(x", "φ(x")  # f is a sublayer
     bias = "bias" in dict(module.named_parameters(recurse=False))
     for kind, equation in EQUATIONS.items():
         if isinstance(module, kind):

@@ -171,6 +171,29 @@ class SceneMaker:
         fields = {"name": name, "points": points, "tag": "stream", **more}
         self.edges.append(SceneEdge.model_validate(fields))
 
+    def column(
+        self, name: str, head: str, box: Box, cells: Sequence[str], levels: Sequence[float] = (),
+        **more: object,
+    ) -> None:  # fmt: skip
+        """Write cells below each other in boxes, in a rectangle, under a heading."""
+        x, y, wide, pitch = *box[:3], box[3] / len(cells)
+        tall, tag = min(72.0, pitch - 10), str(more.get("tag", ""))
+        room = max(wide, 16.0 * len(head))
+        over = x + (wide - room) / 2, y - 50, room, 44.0
+        self.node(f"{name} head", head, over, form="label", tag=tag)
+        for k, cell in enumerate(cells):
+            place = x, y + pitch * (k + 0.5) - tall / 2, wide, tall
+            fill = {"level": levels[k] if levels else 0.25 * ("hue" in more)}
+            self.node(f"{name} {k}", "", place, texts=cell.split("\n"), **fill, **more)
+
+    def link(self, start: str, end: str, **more: object) -> None:
+        """Draw an arrow from the right of a box to the left of another, or a curve by weight."""
+        boxes = {node.name: node.box for node in self.nodes}
+        (x, y, wide, high), (u, v, _, tall) = boxes[start], boxes[end]
+        a, b, middle = (x + wide, y + high / 2), (u, v + tall / 2), (x + wide + u) / 2
+        curve = [(middle, a[1]), (middle, b[1])] if "weight" in more else []
+        self.edge(f"{start} to {end}", a, *curve, b, **more)
+
     def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
         fields = {"name": name, "caption": caption, "shows": shows, **more}
         self.stops.append(SceneStop.model_validate(fields))

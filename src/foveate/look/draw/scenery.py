@@ -29,21 +29,17 @@ NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
 LONG = 110  # letters of equations that do not fit into a caption
 BEST = 4  # tokens of an output, the most probable at each position
-RECTIFIED = "activation", "ReLU"  # stages whose zeros are blank
+RECTIFIED = "activation", "ReLU"  # stages whose zeros are white
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 WHOLE = {  # by the parts of the model
-    ("encoder", "decoder"): "The encoder reads all words at once. The decoder reads what it has "
-    "written and the encoder's output, and writes the next word.",
+    ("encoder", "decoder"): "The encoder reads all words at once; the decoder writes word by word.",
     ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
     ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
-PAIR = "Two cells, each the same at every step: the encoder's (h) reads, the decoder's (s) writes."
+PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = (
-    "{before}the query of “{row}” and each key give a score e_i, softmax the weights α_i, "
-    "and c is the mean of the {values} by weight."
-)
+WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the mean of the {values}."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
@@ -137,12 +133,15 @@ class _Scene(SceneMaker):
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
                 x, y, w, _ = self.box_of(part.name)
-                box = x + (w - SIDE) / 2, y, SIDE, SIDE * HIGH / WIDE
-                text = (
-                    f"Layer {inner[0].layer} of the {part.name}: {' → '.join(map(_name, inner))}."
-                )
-                text += " The result of each branch is added to the stream."
-                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box)
+                box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
+                order = " → ".join(map(_name, inner))
+                text = f"Layer {inner[0].layer}: {order}; each is added to x."
+                chosen = [b for b in inner if block and block in b.name]
+                lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
+                for each in chosen:
+                    text = f"x stays on its line; the result of {_name(each)} is added to it."
+                    lit.append(f"{part.name} stream")
+                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
         if "decoder" in self.places:
             self._steps()
@@ -155,7 +154,7 @@ class _Scene(SceneMaker):
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
         written = self.produced if part == "decoder" else ()
-        for kind, top, texts in (("reads", WORDS, words), ("writes", -6.0, written)):
+        for kind, top, texts in (("reads", WORDS, words), ("writes", -10.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
@@ -192,9 +191,10 @@ class _Scene(SceneMaker):
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
-        self._block(
-            main, (x, y, wide - 210, high), "masked " * self._looks_back(main) + _name(main)
-        )
+        label = "masked " * self._looks_back(main) + _name(main)
+        if wide == ALONE:
+            label += "".join(f", {len(f.values)} heads" for f in self._maps(main)[:1])
+        self._block(main, (x, y, wide - 210, high), label)
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
         self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
@@ -210,12 +210,15 @@ class _Scene(SceneMaker):
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
 
+    def _maps(self, block: ModelBlock) -> list[ForwardFrame]:
+        """Return the weights of an attention."""
+        return [f for f in self.film if (f.block, f.name) == (block.name, "weights")]
+
     def _looks_back(self, block: ModelBlock) -> bool:
         """Return whether no position attends to a later one."""
-        maps = [f for f in self.film if (f.block, f.name) == (block.name, "weights")]
         return any(
             f.rows == f.columns and f.values.shape[1] > 1 and not np.triu(f.values, 1).any()
-            for f in maps
+            for f in self._maps(block)
         )
 
     def _unrolled(
@@ -383,12 +386,13 @@ class _Scene(SceneMaker):
         text = text if len(text) < LONG else " → ".join(own.values())
         block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
         layer = "" if block.layer is None else f", layer {block.layer}"
-        text = f"{spoken.capitalize()}{layer}: {text}{', the same at each position' * (not pools)}."
+        same = ", the same at each position" * (not pools and "position" not in own.values())
+        text = f"{spoken.capitalize()}{layer}: {text}{same}."
         self._enter(home, spoken + " numbers" * deep, text, [*stages])
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
-            text += " Empty: 0." * (stage in RECTIFIED and not values[stage].all())
+            text += " White: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
 
@@ -437,17 +441,16 @@ class _Scene(SceneMaker):
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
-            (x, y, w, h), name = word.box, f"{word.name} loss"
-            box = (x + w / 2 - 34, y + 38, 68.0, 36.0)
-            self.node(name, f"{loss:.2f}", box, form="label", tag="back")
-            if loss > log(2):
-                framed = (x, y + 2, w, h - 4)
-                self.node(f"{name} frame", "", framed, form="frame", hue=1, tag="back")
+            (x, y, w, _), name = word.box, f"{word.name} loss"
+            fill = {"form": "box", "hue": 1, "level": 0.25} if loss > log(2) else {"form": "label"}
+            self.node(name, f"{loss:.2f}", (x + w / 2 - 38, y + 33, 76, 34), tag="back", **fill)
         for part in self.parts:
             for x in [node.box[0] for node in self.nodes if node.name == part.name]:
                 beside = x + STREAM - 26
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
+        for edge in [e for e in self.edges if e.name.endswith(" memory")]:
+            self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         text += " (framed: p < ½)" * bool(words)
@@ -607,6 +610,7 @@ class _Scene(SceneMaker):
     def _steps(self) -> None:
         """Stop at each step of decoding: the words read so far, and the one that is written."""
         drawn, ends = {n.name.split(" ")[0] for n in self.nodes}, ("weights", "decoder", "encoder")
+        ends = ends if "encoder" in self.places else ("weights", "decoder", "decoder")
         cross = [f for f in self.film if (f.name, f.rows, f.columns) == ends and f.block in drawn]
         cells = [f.block for f in self.film if f.name == "state" and f.block.startswith("decoder")]
         for t, word in enumerate(self.places["decoder"][:MOST]):
@@ -616,7 +620,7 @@ class _Scene(SceneMaker):
             text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
-            text += " Arcs: what it attends to." * bool(cross)
+            text += " Arcs: attention." * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -626,10 +630,15 @@ class _Scene(SceneMaker):
         x, y, _, h = self.box_of(home)
         made = [home]
         for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
-            states = (n for n in reversed(names) if n.startswith("encoder") and f"cell {s}" in n)
+            states = (
+                n for n in reversed(names) if n.startswith(frame.columns) and f"cell {s}" in n
+            )
             if alpha >= FAINT:
-                u, v, w, _ = self.box_of(next(states, f"encoder reads {s}"))
-                points = (x, y + h / 2), (x - 160, y + h / 2), (u + w / 2, v - 160), (u + w / 2, v)
+                u, v, w, _ = self.box_of(next(states, f"{frame.columns} reads {s}"))
+                start = (x, y + h / 2), (x - 160, y + h / 2)
+                if frame.columns == "decoder":  # from below
+                    start = (x + 180, y + h), (x + 180, y + h + 80)
+                points = *start, (u + w / 2, v - 160), (u + w / 2, v)
                 made.append(f"{frame.block} step {t} {s}")
                 self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")
         return made

@@ -16,7 +16,7 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import SHARES, LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.patching import restored, shared, streams
@@ -49,10 +49,18 @@ LONGEST = 1000  # tokens of a text whose gradients are drawn
 def ablation(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
 ) -> SheetGrid:
-    """Draw the effect of silencing each head in turn; of a block, or of all."""
+    """Draw the effect of silencing each head; for one block, how sharp its maps are too."""
     passes = [ready(run, text, target, image)]
     lost = perturbations.importance(passes, block or everywhere)
-    return analyses.importances(lost, passes, run.path.name)
+    drawn = analyses.importances(lost, passes, run.path.name)
+    if len(drawn.sheets) > 1:
+        return drawn
+    [loss], record = drawn.sheets, passes[0].record()
+    sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
+    names = loss.rows, loss.columns, "", "sharpness: mean of the largest α"
+    maps = sheet("how sharp the maps are", sharp, *names, SHARES, loss.aspect, written=True)
+    loss = loss.model_copy(update={"title": "what the model loses without each head"})
+    return drawn.model_copy(update={"title": "", "sheets": [maps, loss]})
 
 
 @view(needs.gives_probabilities, needs.layered, silence=True)

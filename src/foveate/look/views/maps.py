@@ -36,7 +36,7 @@ from foveate.run import Run
 from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
-ALLOWED = "filled: allowed"
+ALLOWED = "0: allowed, −∞: masked"
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
@@ -169,7 +169,7 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                drawn_maps.ROWS[record.row_means(names[0])], "attends to",
+                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i", "attends to, j",
                 ColorScale(0.0, 1.0, ALLOWED),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )

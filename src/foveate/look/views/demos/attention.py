@@ -1,6 +1,7 @@
 """Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,16 +11,14 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
-from foveate.look.draw.interactive import Controls, Slider, geometric
-from foveate.look.draw.parts import Numbers
+from foveate.look.draw.interactive import Controls, Slider
+from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.scene import SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
-from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
-from foveate.look.views.demos.layer import numbers
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
-from foveate.nn.feed_forward import ReLU
 from foveate.nn.normalizers import Hardmax
 from foveate.nn.scores import Dot, ScaledDot, Softmax
 
@@ -45,8 +44,8 @@ def lookup(
     key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
     blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
     temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
-) -> SheetGrid:  # fmt: skip
-    """Draw one query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
+) -> SceneDrawing:  # fmt: skip
+    """Draw one query against one-hot keys: out = Σ_i α_i v_i, α = softmax(e / τ), or hardmax.
 
     Raises `UserError` for an unknown key.
     """
@@ -56,35 +55,36 @@ def lookup(
     keys, mixed = torch.eye(count), torch.tensor(values)
     query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
-    columns = {"Q · K": scores.flatten()}
-    for tau in temperature:
-        normalizer = Softmax.Config.parse({"temperature": tau}).build()
-        columns["softmax" if tau == 1 else f"softmax, τ = {tau:g}"] = normalizer(scores).flatten()
-    columns["hardmax"] = Hardmax.Config().build()(scores).flatten()
-    numbers = torch.stack([*columns.values()], dim=1)  # a row for each key
-    results = ["", *(f"{float(column @ mixed):.1f}" for column in numbers.T[1:]), ""]
-    cells = [[*(f"{x:.2f}" for x in row), f"{v:g}"] for row, v in zip(numbers, values, strict=True)]
+    normalizers: dict[str, nn.Module] = {
+        "softmax" if tau == 1 else f"softmax, τ = {tau:g}":
+            Softmax.Config.parse({"temperature": tau}).build() for tau in temperature
+    } | {"hardmax": Hardmax.Config().build()}  # fmt: skip
     titles = [TITLES[k] if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
-    sought = f"{1 - blend:.2g} {titles[key - 1]} + {blend:.2g} {titles[key % count]}"
-    table = sheet(
-        "", np.pad(numbers.numpy(), ((0, 1), (0, 1)), constant_values=np.nan),
-        [*titles, "result: Σ w V"], [*columns, "V"], "K: titles", f"Q: {sought}",
-        scale=SHARES, aspect=0.5, cells=[*cells, results],
-    )  # fmt: skip
-    return SheetGrid(
-        sheets=[table], across=1, title=f"A lookup: the query asks for {titles[key - 1]}",
-        caption="Softmax mixes the values of all keys, giving the most similar key the largest "
-        "weight. The smaller τ, the closer it is to hardmax, which picks one key.",
-        controls=Controls(
-            formula="lookup", data={"values": Numbers.exact(mixed.numpy())},
-            sliders=[
-                Slider.of("key", key, np.arange(1.0, count + 1), label="key asked for"),
-                Slider.of("blend", blend, np.linspace(0, 1, 101), label="similarity to next key"),
-                *(Slider.of("temperature", tau, geometric(0.02, 10), k, f"τ of softmax {k + 1}")
-                  for k, tau in enumerate(temperature)),
-            ],
-        ),
-    )  # fmt: skip
+    sought = f"{1 - blend:.2g} {titles[key - 1]}\n+ {blend:.2g} {titles[key % count]}"
+    made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
+    made.column("q", "query q", (4, 60, 220, 500), [sought], hue=1)
+    made.column("k", "keys k_i", (312, 60, 190, 500), titles, hue=0)
+    made.column("e", "e_i = q · k_i", (580, 60, 112, 500), of_keys)
+    for k in range(count):
+        made.link("q 0", f"k {k}")
+        made.link(f"k {k}", f"e {k}")
+    for number, (name, normalizer) in enumerate(normalizers.items()):
+        weights, tag = normalizer(scores).flatten(), f"normalizer {number}"
+        alphas, out = weights.tolist(), f"{float(weights @ mixed):.1f}"
+        α, v, c = (f"{letter} {number}" for letter in "αvc")
+        cells = [f"{alpha:.2f}" for alpha in alphas]
+        made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, tag=tag)
+        cells = [f"{value:g}" for value in values]
+        made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
+        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag)
+        for k, alpha in enumerate(alphas):
+            made.link(f"e {k}", f"{α} {k}", tag=tag)
+            made.link(f"{α} {k}", f"{v} {k}", tag=tag)
+            made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
+        taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
+        made.stop(name, f"{name.capitalize()} takes {taken}: {out}.", ["stream", tag])
+    caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
+    return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
 
 
 @demo
@@ -102,11 +102,11 @@ def scaling(
             weights = (scores * factor).softmax(dim=-1)
             jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
             curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
-    query, keys = (torch.randn(int(sizes[-1]), n, generator=random) for n in (1, num_keys))
-    place = round(np.log2(size))
-    size, sums = int(sizes[place]), (query * keys).cumsum(dim=0)[sizes - 1]  # q · k for each K
+    size = int(sizes[round(np.log2(size))])
+    query, keys = (torch.randn(size, n, generator=random) for n in (1, num_keys))
+    products = (query * keys).sum(dim=0)
     shares = {
-        name: (sums[place] * factor).softmax(dim=-1).numpy()
+        name: (products * factor).softmax(dim=-1).numpy()
         for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
     }
     labels = [str(key) for key in range(1, num_keys + 1)]
@@ -119,12 +119,7 @@ def scaling(
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
         ],
         title="Why scores are divided by √K",
-        caption="Dot products of K random numbers have a standard deviation of √K: softmax then "
-        "picks one key and passes no gradient. Divided by √K, their scale does not depend on K.",
-        controls=Controls(
-            formula="scaling", data={"scores": Numbers.exact(sums.numpy())},
-            sliders=[Slider.of("size", size, sizes.astype(float), label="key size K")],
-        ),
+        caption="Divided by √K, scores have one scale for every K: softmax keeps its gradient.",
     )  # fmt: skip
 
 
@@ -200,82 +195,92 @@ def masks(
     )  # fmt: skip
 
 
+def fan(
+    made: SceneMaker, name: str, left: float, wide: float, above: Sequence[str],
+    below: Sequence[list[str]], weights: Floats, hues: Floats,
+) -> None:  # fmt: skip
+    """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
+    over, under, top, low = wide / len(above), wide / len(below), 58.0, 400.0
+    for t, word in enumerate(above):
+        made.node(f"{name} out {t}", word, (left + over * t, 6, over, 44), form="label")
+    for s, texts in enumerate(below):
+        box = left + under * (s + 0.08), low, under * 0.84, 36.0 * len(texts) + 12
+        made.node(f"{name} in {s}", "", box, texts=texts)
+    for (t, s), weight in np.ndenumerate(weights):
+        x, y, middle = left + over * (t + 0.5), left + under * (s + 0.5), (top + low) / 2
+        points = (x, top), (x, middle), (y, middle), (y, low)
+        if weight >= 0.02:
+            more = {"weight": float(weight), "hue": int(hues[t, s])}
+            made.edge(f"{name} out {t} in {s}", *points, **more)
+    made.node(f"{name} title", name, (left, 508, wide, 44), form="word")
+
+
 @demo
-def leak(text: Words = "[START] The chef who was") -> SheetGrid:
+def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     """Draw which inputs each step depends on, with and without a causal mask."""
     *words, last = words_of(text, least=2)
-    steps = [f"{word} → {after}" for word, after in zip(words, [*words[1:], last], strict=True)]
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
         "without a mask": attends(bert, lambda: bert(read).values),
         "with a causal mask": attends(gpt, lambda: gpt(read, None)),
     }
-    drawn = [
-        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), steps, words,
-              "reads → writes", "may read",
-              scale=ColorScale(0.0, 1.0, "0: none, 1: most")).model_copy(update={
-            "outlines": [(t, s, 1, 1) for t, s in np.argwhere(np.triu(norm, 1) > 0).tolist()]})
-        for name, norm in norms.items()
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, title="How strongly a step (down) depends on each input (across)",
-        caption="Without a mask, the first step reads the words that it should predict; at "
-        "inference they do not exist yet. With the mask, it sees nothing of the future.",
-    )  # fmt: skip
+    made, read_as = SceneMaker(), [[word] for word in words]
+    for place, (name, norm) in enumerate(norms.items()):
+        weights, left = norm / norm.max(), 640.0 * place
+        fan(made, name, left, 600, [*words[1:], last], read_as, weights, np.triu(1 + 0 * norm, 1))
+    text = "Above: what each step writes; below: what it reads. Orange: words that come later."
+    made.stop("leak", text, ["stream"])
+    return made.drawing("How strongly a step depends on each input", caption=text)
 
 
 @demo
 @torch.no_grad()
-def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
-    """Draw the pass that computes each pair of positions; both ways give the same outputs."""
+def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5) -> SceneDrawing:
+    """Draw the pass that computes each output, in training and generation, with equal outputs."""
     model, text, state = transformer(), ids(length), DecoderState()
     whole = model(text, None)
     rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
+    made, pitch, each = SceneMaker(), 590 / length, [*range(length)]
+    for left, name, passes in (
+        (0.0, "training: 1 pass", [0] * length), (650.0, f"generation: {length} passes", each)
+    ):  # fmt: skip
+        made.node(name, name, (left, 0, 590, 44), form="label")
+        middles = [left + pitch * (t + 0.5) for t in each]
+        for t, hue in enumerate(passes):
+            box = middles[t] - pitch / 2 + 6, 490.0, pitch - 12, 66.0
+            made.node(f"{name} x {t}", f"x_{t + 1}", box)
+            box, texts = (box[0], 70.0, box[2], 84.0), [f"o_{t + 1}", f"pass {hue + 1}"]
+            made.node(f"{name} o {t}", "", box, hue=hue, level=0.35, texts=texts)
+            for s in range(t + 1):
+                ends = (middles[s], 490), (middles[t], 154)
+                made.edge(f"{name} {s} {t}", *ends, hue=hue, tag="")
+    made.stop("passes", "Training knows all words: one pass. Generation adds one word a pass.", [])
     difference = float((whole - rows).abs().max())
-    seen = np.tril(np.ones((length, length)))
-    seen[seen == 0] = np.nan
-    passes = {
-        "training: 1 pass": seen,
-        f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
-    }
-    places = [str(t) for t in range(1, length + 1)]
-    few = length <= 12  # larger cells would be too narrow for numbers
-    drawn = [
-        sheet(name, values, places, places, "query t", "key s",
-              ColorScale(0.0, float(length), "number of the pass"), cells=[
-                  ["" if np.isnan(v) else f"{v:.0f}" for v in row] for row in values if few])
-        for name, values in passes.items()
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, title="The pass in which the weight of a query and a key is computed",
-        caption="Training knows all tokens and computes all rows at once; generation computes "
-        "row by row, with a cache of the keys and values of earlier rows. The outputs are the "
-        f"same (largest difference {difference:.0e}).",
-    )  # fmt: skip
+    caption = f"Keys and values are cached: the same outputs (largest difference {difference:.0e})."
+    return made.drawing("The pass that computes each output", caption=caption)
 
 
 @demo
 @torch.no_grad()
 def weights(
-    length: Annotated[int, Field(ge=2, le=24, description="positions")] = 6,
+    length: Annotated[int, Field(ge=2, le=5, description="positions")] = 3,
     seed: Seed = 0,
-) -> SheetGrid:
+) -> SceneDrawing:
     """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
     random = torch.Generator().manual_seed(seed)
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
-    x = 1.5 * torch.randn(2, length, 4, generator=random)
-    own = Softmax.Config().build()(x @ x.mT / 2)
-    drawn = [
-        sheet(f"{kind}, input {k}", used.numpy(), down="output", across="input",
-              scale=ColorScale(0.0, 1.0, "weight"))
-        for kind, both in (("W", [fixed, fixed]), ("W(X)", own))
-        for k, used in enumerate(both, start=1)
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, title="The weights that mix the positions, for two inputs",
-        caption="A layer with fixed weights mixes every input in the same way; attention "
-        "computes its weights from the input.",
-    )  # fmt: skip
+    x = 1.5 * torch.randn(2, length, 2, generator=random)
+    own = Softmax.Config().build()(x @ x.mT / 2**0.5)
+    made, above = SceneMaker(), [f"z_{k}" for k in range(1, length + 1)]
+    for kind, both in enumerate(([fixed, fixed], own)):
+        for k, used in enumerate(both):
+            below = [[f"{v:.1f}".replace("-", "−") for v in row] for row in x[k].tolist()]
+            name = f"{('W', 'W(X)')[kind]}, input {k + 1}"
+            left, own_hue = 312.0 * (2 * kind + k), np.full((length, length), float(kind))
+            fan(made, name, left, 300, above, below, used.numpy(), own_hue)
+    text = "Blue: the same weights W for both inputs X. Orange: W(X), computed from the input."
+    made.stop("weights", text, ["stream"])
+    return made.drawing("The weights that mix the positions, for two inputs", caption=text)
 
 
 @demo
@@ -285,7 +290,7 @@ def permutation(
     = (1.0, 2.0, 3.0, 4.0),
     value: Annotated[float, Field(description="weight of the values")] = 2.0,
     query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
-) -> TableDrawing:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Compare X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
     attention = Attention.Config.parse({"bias": False}).build(1)
     for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
@@ -295,60 +300,42 @@ def permutation(
         read = x.view(1, -1, 1)
         return (read + attention(read, mask=mask)).flatten()
 
-    def text(x: Tensor) -> str:
-        return " ".join(f"{number + 0.0:.4g}" for number in x.tolist())
-
     x, places = torch.tensor(inputs), torch.arange(len(inputs))
+    mean = f"A(X) = {value:g} × the {'weighted ' * (query != 0)}mean"
     networks: dict[str, Callable[[Tensor], Tensor]] = {
-        f"X + A(X), A = {value:g} × {'the mean' if query == 0 else 'a weighted mean'}": outputs,
-        "… with positions": lambda x: outputs(x + places),
-        "… with a causal mask": lambda x: outputs(x, Mask(causal=True)),
-        "feed-forward": lambda x: value * x.relu(),
+        f"f(X) = X + A(X), {mean}": outputs,
+        "With positions, 0, 1, 2, … added to X": lambda x: outputs(x + places),
+        "With a causal mask": lambda x: outputs(x, Mask(causal=True)),
+        f"Feed-forward, f(x) = {value:g} max(0, x)": lambda x: value * x.relu(),
     }
-    rows: list[list[str | float | None]] = []
-    for name, give in networks.items():
-        forth, back = give(x), give(x.flip(0))
-        same = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
-        rows.append([name, text(forth), text(forth.flip(0)), same, text(back)])
-    return TableDrawing(
-        title=f"Does order matter? f(X) = X + A(X), A(X) = {value:g} × a mean of X",
-        columns=[f"X = {text(x)}", "f(X)", "P f(X)", "", "f(P X)"], rows=rows,
-        caption="P reverses the input. Attention then reverses its output: it does not "
-        "know the order, and neither does a feed-forward layer. Positions or a mask change that.",
-    )  # fmt: skip
-
-
-@demo
-@torch.no_grad()
-def equivariance(text: Words = "the sun rises", seed: Seed = 1) -> SheetGrid:
-    """Draw A(P X) = P A(X), matrix by matrix: scores S, weights, outputs, for X and for P X."""
-    words, random, drawn = words_of(text), torch.Generator().manual_seed(seed), []
-    x = torch.randn(len(words), 4, generator=random)
-    queries, keys, values = torch.randn(3, 4, 4, generator=random)
-    for names, order in (
-        (("scores S", "weights α", "outputs α X W"), [*range(len(words))]),
-        (("P S Pᵀ", "P α Pᵀ", "P α X W"), [*range(1, len(words)), 0]),
-    ):
-        read, rows = x[order], [words[k] for k in order]
-        scores = read @ queries @ (read @ keys).T / 2
-        weights = scores.softmax(dim=-1)
-        matrices = scores, weights, weights @ read @ values
-        labels = rows, rows, ()
-        drawn += [
-            numbers(name, x, rows, c) for name, x, c in zip(names, matrices, labels, strict=True)
-        ]
-    return SheetGrid(
-        sheets=drawn, across=3, title="Attention over X, and below over P X: the same, permuted",
-        caption="P permutes the rows of X and so the rows and columns of the scores; softmax acts "
-        "on each row; since Pᵀ P = 1, the rows of the outputs are permuted.",
-    )  # fmt: skip
+    made, ends = SceneMaker(), range(len(inputs))
+    for number, (name, give) in enumerate(networks.items()):
+        forth, back, tag = give(x), give(x.flip(0)), f"network {number}"
+        sign = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
+        rows = {"X": x, "f(X)": forth, "P f(X)": forth.flip(0)}, {
+            "X ": x, "P X": x.flip(0), f"{sign} f(P X)": back}  # fmt: skip
+        for top, row in zip((46.0, 340.0), rows, strict=True):
+            for place, (head, column) in enumerate(row.items()):
+                cells = [f"{x:.3g}" for x in (column + 0.0).tolist()]
+                hue = None if place == 0 else 3 if place == 2 else 0
+                box = 130.0 + 440 * place, top, 100.0, 220.0
+                made.column(f"{tag} {head}", head, box, cells, hue=hue, tag=tag)
+            for place, (start, end) in enumerate(pairwise(row)):
+                over, letter = (380.0 + 440 * place, top - 46, 40.0, 40.0), "fP"[end[0] == "P"]
+                made.node(f"{tag} {start} to", letter, over, form="label", tag=tag)
+                for k in ends:
+                    to = ends[-k - 1] if end.startswith("P") else k
+                    made.link(f"{tag} {start} {k}", f"{tag} {end} {to}", hue=5, tag=tag)
+        made.stop(name, f"{name}: P f(X) {sign} f(P X).", [tag])
+    caption = "P reverses its input. Positions or a mask make the output depend on the order."
+    return made.drawing(f"Does order matter? f(X) = X + A(X), {mean}", caption=caption)
 
 
 @demo
 @torch.no_grad()
 def heads(
     part: Annotated[Literal["split", "weights"], Field(description="what to show")] = "weights",
-) -> SheetGrid:
+) -> SceneDrawing | SheetGrid:
     """Draw one softmax over the whole keys, and two over their halves: who ate, and what."""
     words, halves = ["the", "man", "ate", "the", "apple"], ("head 1", "head 2")
     if part == "split":
@@ -367,33 +354,41 @@ def heads(
         )  # fmt: skip
     query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
-    values[1, ::2], values[4, 1::2] = 10.0, 10.0  # in each half: is it the man, is it the apple
-    weights, outputs = [], []
-    for count in (1, 2):
+    values[1, ::2], values[4, 1::2] = 1.0, 1.0  # in each half: is it the man, is it the apple
+    made, titles = (
+        SceneMaker(),
+        {
+            "one head: c = {0:.2f} man + {1:.2f} apple": ["ate"],
+            "two heads: c = [{0:.2f} man; {3:.2f} apple]": [f"ate, {half}" for half in halves],
+        },
+    )
+    for count, (title, above) in enumerate(titles.items(), start=1):
         parts = [x.view(1, -1, count, 4 // count).transpose(1, 2) for x in (query, keys, values)]
         scores = ScaledDot(ScaledDot.Config(), count, 4 // count)(*parts[:2])
-        weights.append(Softmax.Config().build()(scores))
-        outputs.append((weights[-1] @ parts[2]).flatten())
-    output = torch.stack(outputs)
-    return SheetGrid(
-        sheets=[
-            sheet("weights of the query “ate”", torch.cat(weights, 1)[0, :, 0].numpy(),
-                  ["one head", *halves], words, scale=SHARES, written=True),
-            sheet("output, half: word", output.numpy(), ["one head", "two heads"],
-                  ["1: man", "1: apple", "2: man", "2: apple"],
-                  scale=ColorScale(0.0, 10.0, " "),
-                  cells=[[f"{x:.1f}" for x in row] for row in output]),
-        ],
-        across=1, title="Who ate, and what?",
-        caption="One head returns the mean of subject and object. With two concatenated heads, "
-        "the first half says who ate, the second half what.",
-    )  # fmt: skip
+        weights = Softmax.Config().build()(scores)
+        output, alphas = (weights @ parts[2]).flatten().tolist(), weights[0, :, 0]
+        rows = zip(words, alphas.amax(dim=0).tolist(), strict=True)
+        below = [[word, f"{alpha:.2f}"] for word, alpha in rows]
+        left = 640.0 * (count - 1)
+        fan(
+            made,
+            title.format(*output),
+            left,
+            600,
+            above,
+            below,
+            alphas.numpy(),
+            np.indices(alphas.shape)[0],
+        )
+    text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
+    made.stop("heads", text, ["stream"])
+    return made.drawing("Who ate, and what?", caption=text)
 
 
 @demo
 @torch.no_grad()
 def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> LinesDrawing:
-    """Draw the score and the output of self-attention for inputs x₁ + a x₂."""
+    """Draw the score and the output of self-attention for inputs x₁ + λ x₂."""
     random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
@@ -401,43 +396,12 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
     curves = {"score, inside the softmax": scores[:, 0, 0],
-              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0]}  # fmt: skip
+              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0],
+              "output, with its own weights": (scores.softmax(dim=-1) @ read @ values)[:, 0, 0],
+              }  # fmt: skip
     return line_chart(
-        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "a in the inputs x₁ + a x₂",
+        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "λ in the inputs x₁ + λ x₂",
         "score, or first number of the output", "Quadratic inside, linear outside",
-        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. It appears once in the "
-        "output: a straight line.",
-    )  # fmt: skip
-
-
-@demo
-@torch.no_grad()
-def linear(
-    layers: Annotated[int, Field(ge=1, le=12, description="layers of each network")] = 2,
-    size: Annotated[int, Field(ge=2, le=256, description="vector size D")] = 16,
-) -> LinesDrawing:
-    """Draw outputs for the values v₁ + a v₂: straight lines if the network is linear in them."""
-    torch.manual_seed(0)
-    length, x = 6, torch.arange(-20, 21).double() / 10
-    first, second = torch.randn(2, length, size).double()
-    mixing = torch.randn(layers, length, length).double().softmax(dim=-1)  # does not depend on x
-    matrices = torch.randn(layers, size, size).double() / size**0.5
-    feed_forward = ReLU.Config().build(size, 4 * size).double()
-    for weight in (feed_forward.inner.weight, feed_forward.outer.weight):
-        nn.init.kaiming_normal_(weight)
-    networks = {
-        "attention alone, fixed weights": nn.Identity(),
-        "with feed-forward layers (ReLU)": feed_forward,
-    }
-    curves = {}
-    for name, layer in networks.items():
-        values = first + x[:, None, None] * second  # (41, T, D)
-        for mix, matrix in zip(mixing, matrices, strict=True):
-            values = layer(mix @ values @ matrix)
-        curves[name] = values[:, 0, 0].numpy()
-    return line_chart(
-        x.numpy(), curves, "a in the values v₁ + a v₂", "first number of the output",
-        f"{layers} layers with fixed attention weights",
-        caption="The weights are fixed: attention then only averages its values, a straight line. "
-        "Feed-forward layers bend it; so do weights that depend on the input.",
+        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. With fixed weights it "
+        "appears once in the output: a straight line, which weights computed from X bend.",
     )  # fmt: skip

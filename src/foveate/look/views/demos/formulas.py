@@ -22,7 +22,7 @@ from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
-from foveate.nn.normalizers import Hardmax, Sparsemax
+from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
 from foveate.nn.positions import Rotary, Sinusoidal
 from foveate.train.optim import Noam
 
@@ -180,28 +180,11 @@ def activations(
     )
 
 
-def entmax(scores: Floats, alpha: float) -> Floats:
-    """Return [(α − 1) e − τ]₊^(1/(α − 1)) by bisection for τ, with sum 1; softmax for α = 1
-    (Peters, Niculae & Martins, 2019).
-    """
-    if alpha == 1:
-        weights: Floats = np.exp(scores - scores.max())
-        return weights / weights.sum()
-    z, power = (alpha - 1) * scores, 1 / (alpha - 1)
-    low, high = z.max() - 1, z.max() - len(z) ** (1 - alpha)
-    for _ in range(60):
-        middle = (low + high) / 2
-        enough = ((z - middle).clip(min=0) ** power).sum() >= 1
-        low, high = (middle, high) if enough else (low, middle)
-    return (z - low).clip(min=0) ** power
-
-
 @demo
 def normalizers(
     scores: Annotated[tuple[float, ...], Field(min_length=1, description="one per key; repeat")]
     = (2.0, 1.6, 1.1, 0.3, -0.4, -1.5),
     temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
-    alpha: Annotated[float, Field(ge=1, le=4, description="of entmax")] = 1.5,
     choice: Annotated[bool, Field(description="softmax and hardmax of two keys")] = False,
 ) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the weights that each normalizer gives to the same scores."""
@@ -217,19 +200,16 @@ def normalizers(
             caption="A small change in a score changes nothing in hardmax: its slope is 0, and "
             "nothing is learned from it.",
         )  # fmt: skip
-    softmax, tau = kinds.Softmax.Config(), kinds.Softmax.Config(temperature=temperature)
+    tau = kinds.Softmax.Config(temperature=temperature)
     rows = {
-        name: config.build()(torch.tensor(scores)).double().numpy()
-        for name, config in (
-            ("softmax", softmax), (f"softmax, τ = {temperature:g}", tau), ("entmax", softmax),
-            ("sparsemax", Sparsemax.Config()), ("hardmax", Hardmax.Config()),
-        )
+        "softmax": kinds.Softmax.Config(), f"softmax, τ = {temperature:g}": tau,
+        "entmax, α = 1.5": Entmax15.Config(), "sparsemax": Sparsemax.Config(),
+        "hardmax": Hardmax.Config(),
     }  # fmt: skip
-    rows["entmax"] = entmax(np.array(scores), alpha)
-    names = [f"entmax, α = {alpha:g}" if name == "entmax" else name for name in rows]
-    weights = np.stack([*rows.values()])
+    built = [config.build()(torch.tensor(scores)) for config in rows.values()]
+    weights = torch.stack(built).double().numpy()
     drawn = sheet(
-        "", weights, names, [f"{score:g}".replace("-", "−") for score in scores],
+        "", weights, [*rows], [f"{score:g}".replace("-", "−") for score in scores],
         across="scores of the keys", scale=SHARES, aspect=0.6,
         cells=[["0" if w == 0 else f"{w:.2f}" for w in row] for row in weights],
     )  # fmt: skip
@@ -238,15 +218,6 @@ def normalizers(
         title="Five sets of weights for the same scores",
         caption="0 is exactly 0: softmax gives every key some weight, sparsemax and entmax give "
         "low scores none; a small temperature τ brings softmax close to hardmax.",
-        controls=Controls(
-            formula="normalizers",
-            sliders=[
-                *(Slider.of("scores", score, np.linspace(-3, 3, 61), k, f"score {k + 1}")
-                  for k, score in enumerate(scores)),
-                Slider.of("temperature", temperature, geometric(0.02, 10), label="τ of softmax"),
-                Slider.of("alpha", alpha, np.linspace(1, 4, 61), label="α of entmax"),
-            ],
-        ),
     )  # fmt: skip
 
 
@@ -344,7 +315,7 @@ def noam(
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"d = {size}, warm-up {warmup}: peak {rate(int(warmup)):.5f}"] = rate
+        rates[f"d = {size}, warmup {warmup}: {rate(int(warmup)):.5f}"] = rate
     drawn = schedule(rates, steps, title="Learning rates with warm-up")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
     return drawn.model_copy(update={"caption": caption})

@@ -1,8 +1,7 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, alike, sheet
+from foveate.look.draw.sheets import SHARES, SheetGrid, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
@@ -18,21 +17,19 @@ from foveate.nn.feed_forward import GELU, FeedForward, ReLU
 from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
 from foveate.nn.spec import Pixels
 
-WORDS, NO = ("the", "cat", "sat"), tuple[str, ...]()
+WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
-Part = Literal["norm", "feed-forward", "dropout", "attention", "order"]
+Part = Literal[
+    "norm", "feed-forward", "dropout", "attention", "projections", "order", "line", "mask", "layers"
+]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
-Piece = tuple[str, Tensor | None, int]  # a matrix under its name, in a colour; or a sign
+Piece = tuple[str, Tensor | None, int | None]  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
+Layer = TypeVar("Layer", bound=nn.Module)
 ARROW: Piece = ("→", None, 0)
 EQUALS: Piece = ("=", None, 0)
-
-
-def numbers(
-    name: str, values: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()
-) -> SheetDrawing:
-    """Draw a matrix with its numbers; `alike` gives several the same colours."""
-    return sheet(name, values.numpy(), rows, columns, scale=ColorScale(label=" "), written=True)
+TIMES: Piece = ("×", None, 0)
+PLUS: Piece = ("+", None, 0)
 
 
 def short(*shape: int) -> Tensor:
@@ -43,33 +40,43 @@ def short(*shape: int) -> Tensor:
 class Chalkboard(SceneMaker):
     """Lines of matrices with their numbers, as written on a board."""
 
+    pitch = 290.0  # from line to line
+
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
 
-        The first rows are words.
+        The first rows are words. What is 0 or −∞ is white.
         """
-        first, high, sign, number = 92.0, 44.0, 46.0, len(self.stops)
+        first, sign, number = 78.0, 40.0, len(self.stops)
+        high = min(60.0, (self.pitch - 10) / 4)
         columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
         signs = sign * sum(x is None for _, x, _ in pieces)
-        wide = min(90.0, (WIDE - first - signs - 4) / columns)
-        y, left = 290.0 * number, first
+        wide = min(112.0, (WIDE - first - signs - 4) / columns)
+        top, left = self.pitch * number + 44, first
         for row, word in enumerate(WORDS):
-            box = (0.0, y + high * (row + 1), first - 8, high)
+            box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
         for place, (name, x, hue) in enumerate(pieces):
             own, across = f"line {number} {place}", sign if x is None else wide * x.shape[1]
-            middle, top = left + across / 2, y if x is not None else y + 2 * high
-            room = max(across, 17.0 * len(name))
-            self.node(f"{own} name", name, (middle - room / 2, top, room, high), form="label")
+            down = top + high * (len(WORDS) - (1 if x is None else len(x))) / 2
+            room, over = max(across, 17.0 * len(name)), 44.0 * (x is not None)
+            box = (left + (across - room) / 2, down - over, room, over or high)
+            self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate([[]] if x is None else x.numpy()):
-                box = (left + wide * column, y + high * (row + 1), wide, high)
-                by_place = {ROWS: row, COLUMNS: column}.get(hue, hue)
-                text = "" if value == 0 and "LU" in name else f"{value:.{_digits(x)}f}"
-                texts = [text.replace("-", "−")]
-                self.node(f"{own} {row} {column}", "", box, texts=texts, hue=by_place, level=0.25)
+                box = (left + wide * column, down + high * row, wide, high)
+                fill = {"hue": {ROWS: row, COLUMNS: column}.get(hue or 0, hue)}
+                fill |= {"level": 0.25 * bool(np.isfinite(value) and value)}
+                text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
+                texts = [text.replace("-", "−").replace("inf", "∞")]
+                self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
             left += across
         lit = [f"line {k}" for k in range(number + 1)]
         self.stop(f"line {number + 1}", caption, [], lit=lit)
+
+    def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
+        """Write x W + b = y."""
+        weight, bias = (f"W_{of}", by.weight.T, hue), (f"b_{of}", by.bias[None], hue)
+        self.line(text, x, TIMES, weight, PLUS, bias, EQUALS, y)
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
@@ -93,7 +100,16 @@ class Chalkboard(SceneMaker):
 
 def _digits(x: Tensor | None) -> int:
     """Return how many digits after the point the numbers of a matrix need, 2 at most."""
-    return 2 if x is None or not torch.allclose(x, x.mul(10).round() / 10, atol=1e-6) else 1
+    x = torch.zeros(1) if x is None else x.nan_to_num(posinf=0, neginf=0)
+    exact = (k for k in (0, 1) if torch.allclose(x, x.mul(10**k).round() / 10**k, atol=1e-6))
+    return next(exact, 2)
+
+
+def filled(module: Layer) -> Layer:
+    """Return a module with random numbers of one decimal place."""
+    for weight in module.parameters():
+        weight.copy_(short(*weight.shape))
+    return module
 
 
 @demo
@@ -102,24 +118,36 @@ def block(
     part: Annotated[Part, Field(description="part of the layer")] = "feed-forward",
     activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
-    seed: Seed = 98,
+    seed: Seed = 2893,
 ) -> SceneDrawing:
     """Draw a part of a layer for three words, every number of it; or where its norm is."""
     torch.manual_seed(seed)
     made, x = Chalkboard(), short(3, 3)
     if part == "feed-forward":
-        _feed_forward(made, x, ACTIVATIONS[activation])
+        _feed_forward(made, torch.randn(3, 2).round() + 0.0, ACTIVATIONS[activation])
     elif part == "norm":
         _norms(made, x)
     elif part == "dropout":
         changed = short(3, 3)
         dropped, name = Dropout(drop)(changed), "dropout(f(x))"
-        text = f"Some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
+        text = (
+            f"p = {drop:g}: some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
+        )
         made.line(text, ("f(x)", changed, 1), ARROW, (name, dropped, 1))
-        pieces: list[Piece] = [("x", x, 0), ("+", None, 0), (name, dropped, 1), EQUALS]
+        pieces: list[Piece] = [("x", x, 0), PLUS, (name, dropped, 1), EQUALS]
         made.line(f"{text} x is not changed.", *pieces, (f"x + {name}", x + dropped, 2))
     elif part == "attention":
         _attention(made)
+    elif part in ("line", "mask"):
+        _attend(made, part == "mask")
+    elif part == "layers":
+        _layers(made, torch.randn(3, 2).round() + 0.0)
+    elif part == "projections":
+        made.pitch = 186.0
+        text = "Each row is a word: the same x, times three matrices."
+        for letter, hue in (("Q", 1), ("K", 0), ("V", 2)):
+            affine = filled(nn.Linear(3, 2))
+            made.product(text, ("x", x, 3), letter, affine, (letter.lower(), affine(x), hue))
     else:
         made.branch(60, "pre-norm", "x + f(norm(x))", True)
         made.branch(700, "post-norm", "norm(x + f(x))", False)
@@ -132,49 +160,69 @@ def block(
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
     for dim, name, y, hue, text in (
-        (1, "Layer norm", layer, ROWS, "each row, the numbers of one word"),
-        (0, "Batch norm", batch, COLUMNS, "each column, one number of all words of a batch"),
+        (1, "Layer norm", layer, ROWS, "each row: of one word"),
+        (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
     ):
         mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), (",", None, 0)]
+        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), ("", None, 0)]
         pieces += [("σ²", variance, hue), ARROW, (name.lower(), y, hue)]
         made.line(f"{name}: μ and σ² of {text}.", *pieces)
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
-    forward, name = kind(kind.Config(), 3, 4), kind.__name__
-    for weight in forward.parameters():
-        weight.copy_(short(*weight.shape))
-    z = forward.inner(x)
-    text = f"Each row is a word, with the same matrices: z = x W_1 + b_1; a = {name}(z)"
-    steps: list[tuple[str, str, Tensor, nn.Linear, str, Tensor]] = [
-        (f"{text}.", "x", x, forward.inner, "z", z),
-        (f"{text}; y = a W_2 + b_2.", f"a = {name}(z)", forward.activate(z), forward.outer, "y",
-         forward(x)),
-    ]  # fmt: skip
-    for number, (caption, of, read, part, to, y) in enumerate(steps, start=1):
-        pieces: list[Piece] = [(of, read, number - 1), ("·", None, 0)]
-        pieces += [(f"W_{number}", part.weight.T, 5), ("+", None, 0)]
-        pieces += [(f"b_{number}", part.bias[None], 5), EQUALS, (to, y, number)]
-        made.line(caption, *pieces)
+    forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
+    z, text = forward.inner(x), "Each row is a word, with the same matrices: z = x W_1 + b_1"
+    made.product(f"{text}.", ("x", x, 0), "1", forward.inner, ("z", z, 1))
+    read: Piece = (f"a = {name}(z)", forward.activate(z), 1)
+    made.product(f"{text}, a = {name}(z).", read, "2", forward.outer, ("FFN(x)", forward(x), 2))
+
+
+def _layers(made: Chalkboard, x: Tensor) -> None:
+    """Write x W_1 + b_1 of two layers; the second reads what the first returns."""
+    for layer, hue in enumerate((5, 3)):
+        forward = filled(ReLU(ReLU.Config(), 2, 3))
+        text = "Layer 0: the same W_1 and b_1 for all words."
+        text += " Layer 1 reads its output, with a W_1 and b_1 of its own." * layer
+        name, z = f", layer {layer}", forward.inner(x)
+        made.product(text, (f"x{name}", x, 0), f"1{name}", forward.inner, (f"z{name}", z, 1), hue)
+        x = forward(x)
+
+
+def _attend(made: Chalkboard, masked: bool) -> None:
+    """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
+    q, k, v = torch.randn(3, 3, 2).round() + 0.0
+    score = q @ k.T / 2**0.5
+    if not masked:
+        text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
+        made.line(text, ("Q", q, 1), TIMES, ("Kᵀ", k.T, 0), ARROW, ("E = Q Kᵀ / √2", score, 5))
+        text = f"{text} 2. A = softmax(E), row by row. 3. Times V."
+        weights = score.softmax(dim=-1)
+        to = "Attention(Q, K, V)", weights @ v, 3
+        made.line(text, ("A", weights, 5), TIMES, ("V", v, 2), EQUALS, to)
+        return
+    later = torch.full((3, 3), -torch.inf).triu(1)
+    text, hidden = "Added to the scores: −∞ where j > i.", score + later
+    made.line(text, ("E", score, 5), PLUS, ("mask", later, None), EQUALS, ("e_ij", hidden, 5))
+    text += " α = softmax(e): exp(−∞) = 0, and each row still sums to 1."
+    made.line(text, ("e_ij", hidden, 5), ARROW, ("α_ij", hidden.softmax(dim=-1), 5))
 
 
 def _attention(made: Chalkboard) -> None:
     """Write e_i = s · h_i, α = softmax(e), a = Σ_i α_i h_i and [a; s] for three states."""
     state, memory = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    score, times = memory @ state.T, ("·", None, 0)
+    score = memory @ state.T
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
     text = "1. Scores: e_i = s · h_i."
-    made.line(text, ("h_i", memory, 0), times, ("s", state, 1), EQUALS, ("e_i", score, 5))
+    made.line(text, ("h_i", memory, 0), TIMES, ("s", state, 1), EQUALS, ("e_i", score, 5))
     text += " 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. The output reads [a; s]."
-    pieces: list[Piece] = [("α_i", weights, 5), times, ("h_i", memory, 0), ARROW, ("a", mean, 2)]
+    pieces: list[Piece] = [("α_i", weights, 5), TIMES, ("h_i", memory, 0), ARROW, ("a", mean, 2)]
     made.line(text, *pieces, ARROW, ("[a; s]", torch.cat((mean, state), dim=1), 3))
 
 
 @demo
 @torch.no_grad()
-def mixing(seed: Seed = 2) -> SheetGrid:
+def mixing(seed: Seed = 2) -> SceneDrawing:
     """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
 
     The states H of three words have two numbers each, as have s and x. No key is read: row i of
@@ -190,20 +238,31 @@ def mixing(seed: Seed = 2) -> SheetGrid:
     weights = affine.softmax(dim=1)
     context = weights @ memory
     both = torch.cat((x, context), dim=1)
-    made: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
-        ("h′ = [s; x]", read, NO, ("s", "s", "x", "x")),
-        ("→ W_a h′ + b_a", affine, NO, WORDS),
-        ("→ α = softmax(…)", weights, NO, WORDS),
-        ("H, the encoder's states", memory, WORDS, NO),
-        ("→ c = Hᵀ α", context, NO, NO),
-        ("→ z = ReLU(W_c [x; c] + b_c)", of_context(both).relu(), NO, NO),
-    ]
-    return SheetGrid(
-        sheets=alike([numbers(*each) for each in made]), across=3,
-        title="Attention as layers: affine scores by position, and a ReLU mix",
-        caption="The scores depend only on the decoder's state and the previous word; no key is "
-        "read. An affine layer with a ReLU mixes the word and the context.",
-    )  # fmt: skip
+    made, written = SceneMaker(), np.vectorize("{:.2f}".format)
+    columns: list[tuple[str, str, Tensor, int | None]] = [
+        ("h′", "h′ = [s; x]", read, 1), ("e", "W_a h′ + b_a", affine, None),
+        ("α", "α = softmax", weights, 5), ("h", "h_i", memory, 2),
+        ("c", "c = Hᵀ α", context, 3), ("[x; c]", "[x; c]", both, 3),
+        ("z", "z = ReLU(…)", of_context(both).relu(), 0),
+    ]  # fmt: skip
+    for number, (name, head, x, hue) in enumerate(columns):
+        cells = written(x.T if len(x) == 1 else x).tolist()
+        texts = ["\n".join(cell).replace("-", "−") for cell in cells]
+        box = 14.0 + 178 * number, 60.0, 112.0, 500.0
+        made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
+    for start, end in (("h′", "e"), ("[x; c]", "z")):  # a layer: all numbers of one from all others
+        for i, k in np.ndindex(4, of_places.out_features if end == "e" else len(columns[-1][2][0])):
+            made.link(f"{start} {i}", f"{end} {k}")
+    for k, alpha in enumerate(weights[0].tolist()):
+        made.link(f"e {k}", f"α {k}")
+        made.link(f"α {k}", f"h {k}")
+        for i in range(2):
+            made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
+    for i in range(2):
+        made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
+    caption = "The scores come from s and x alone: no key is read."
+    made.stop("layers", caption, ["stream"])
+    return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3
@@ -241,9 +300,8 @@ def pixels(
             sheets=[whole.model_copy(update={"dots": [middle], "outlines": frames}), *patches],
             across=4,
             title=f"One glimpse at ({x:g}, {y:g})",
-            caption="The patches in the frames have equally many numbers, but each is twice as "
-            "wide as the one before: sharp in the middle, coarse around it. The next location is "
-            "chosen from what was seen (Mnih et al., 2014).",
+            caption="Equally many numbers for frames twice as wide: sharp in the middle, coarse "
+            "around it. The next location is chosen from what was seen (Mnih et al., 2014).",
         )  # fmt: skip
     stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
     rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
@@ -255,12 +313,15 @@ def pixels(
     title = f"{len(rows)} patches p_i, as rows"
     patches_of = grey(title, rows.numpy(), down="patch i", across="pixel")
     tokens = sheet(
-        f"x_i = E p_i + b, {FEATURES} numbers", stem(picture[None, None])[0].numpy(), aspect=0.5
+        f"x_i = E p_i + b, {FEATURES} numbers",
+        stem(picture[None, None])[0].numpy(),
+        down="patch i",
+        across="number",
+        aspect=0.5,
     )
     return SheetGrid(
         sheets=[whole, patches_of, tokens], across=3,
         title="A picture as a sequence of patches",
-        caption="The picture is cut into patches, row by row; each is a row of numbers, which E "
-        "maps to a token. The encoder reads these tokens with positions (Dosovitskiy et al., "
-        "2020). Here E is random.",
+        caption="E, random here, maps each patch to a token; the encoder reads the tokens with "
+        "positions (Dosovitskiy et al., 2020).",
     )  # fmt: skip

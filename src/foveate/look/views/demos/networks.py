@@ -14,8 +14,7 @@ from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.look.draw.interactive import Controls, Slider
-from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.flow import by_distance, influence
@@ -34,7 +33,6 @@ from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
-SCALES, BIASES = np.linspace(0.5, 3, 6), np.arange(-2.0, 5)  # stops of sliders
 Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, before the sigmoid")]
 
 
@@ -179,29 +177,16 @@ def vanishing(
         norms = by_distance(influence(run, model.get_submodule("stem"), draws=1))[:last]
         return norms / norms[0]
 
-    scales = np.union1d(SCALES, np.round(recurrence, 6))
-    biases = np.union1d(BIASES, np.round(forget, 6))
-    by_scale = {scale: fall(recurrent("rnn", scale=scale)) for scale in scales.tolist()}
-    by_bias = {bias: fall(recurrent("lstm", bias)) for bias in biases.tolist()}
-    curves = {f"Elman, U × {recurrence:g}": by_scale[round(recurrence, 6)]}
+    curves = {f"Elman, U × {recurrence:g}": fall(recurrent("rnn", scale=recurrence))}
     for bias in forget:
-        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = by_bias[round(bias, 6)]
+        gate = 1 / (1 + np.exp(-bias))
+        curves[f"LSTM, forget gate {gate:.2f}"] = fall(recurrent("lstm", bias))
     curves["Transformer"] = fall(transformer())
-    tables = {"scales": scales, "biases": biases}
-    tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
         "The gradient against distance, before training", "y",
-        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
-        "large. An open forget gate keeps it, and attention is one step from every position.",
-    ).model_copy(update={"controls": Controls(
-        formula="vanishing", data={name: Numbers.exact(table) for name, table in tables.items()},
-        sliders=[
-            Slider.of("recurrence", recurrence, scales, label="factor on Elman's U"),
-            *(Slider.of("forget", bias, biases, k, f"bias of forget gate {k + 1}")
-              for k, bias in enumerate(forget)),
-        ],
-    )})  # fmt: skip
+        caption="Each step multiplies Elman's gradient; an open forget gate keeps it.",
+    )  # fmt: skip
 
 
 @demo
@@ -222,8 +207,7 @@ def residual(
     return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from first to last",
         "gradient norm relative to the last", "Deep networks before training", log="y",
-        caption="x + f(x) carries the gradient past each layer; without the sum, the first layers "
-        "receive almost none.",
+        caption="x + f(x) carries the gradient past each layer; without it, almost none arrives.",
     )  # fmt: skip
 
 
@@ -279,7 +263,7 @@ def memory(
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
-        "Transformer: keys and values, 2 n D": TransformerDecoder.Config.parse(
+        f"Transformer: keys and values, 2 n D, D = {hidden_size}": TransformerDecoder.Config.parse(
             {"num_heads": 4, **shape}
         ),
         "Mamba: a constant state": MambaDecoder.Config.parse(shape),
@@ -298,8 +282,7 @@ def memory(
     return line_chart(
         lengths, curves, "tokens read, n", "numbers stored",
         f"Size of the state; D = {hidden_size}, {layers} layer{'s' * (layers > 1)}",
-        caption="In generation, keys and values grow with every token; the state of a recurrent "
-        "network or of Mamba has a constant size.",
+        caption="Keys and values grow with every token; the state of an LSTM or of Mamba does not.",
     )  # fmt: skip
 
 
@@ -329,41 +312,39 @@ def rnn(
     """
     if len(w) != len(u):
         raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
-    xs, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()
+    values, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()
     texts: dict[str, list[str]] = {"x_t": ["x_t"]}
-    values = xs
     for layer, (of_input, of_state) in enumerate(zip(w, u, strict=True), start=1):
         cell = ElmanCell(ElmanCell.Config(), 1, 1)
         weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
         for parameter, value in (*weights, (cell.bias_hh, 0.0)):
             parameter.fill_(value)
         values, _ = cell.run(values, cell.start(values[:, 0]))
-        name = f"h_t^{layer}" if len(w) > 1 else "h_t"
-        written = f"W = {of_input:g}" + f", U = {of_state:g}" * (of_state != 0)
-        rows[name], texts[name] = values.flatten().tolist(), [name, written, f"b = {b:g}, tanh"]
+        own = f"^{layer}" * (len(w) > 1)
+        name, written = f"h_t{own}", [f"W{own} = {of_input:g}", f"U{own} = {of_state:g}"]
+        rows[name] = values.flatten().tolist()
+        texts[name] = [name, ", ".join(written[: 1 + any(u)]), f"b = {b:g}, tanh"]
     outputs = OUTPUTS[output](v * values + c)
     rows["o_t"] = outputs.flatten().tolist()
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
     if head is not None:
         rows["y_t"] = (head * outputs).flatten().tolist()
-        texts["y_t"] = ["y_t"]
+        texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
-    if head is not None:
-        under = max(node.box[1] + node.box[3] for node in made.nodes if node.name.endswith(" y_t"))
-        box = (ASIDE, under + 18, WIDE - ASIDE - 4, 34)
-        made.node("head", f"linear head: × {head:g}", box, hue=5, level=0.25)
-    caption = (
-        "The same weights at every step. A state depends on all inputs so far: each reaches later "
-        "steps through U h_{t−1}, and counts less each time." if any(u) else "No arrow from state "
-        "to state: each depends on its own input only. Equal inputs, equal states (same colour)."
-    )  # fmt: skip
+    captions = {
+        "A linear head turns each output into any real number: y_t = W_yo o_t.": head is not None,
+        "Each layer has its own W and U; the second reads the states of the first.": len(w) > 1,
+        f"Each output depends on its state: V h_t + c, then {output}.": output != "linear",
+        "The same W and U at every step: an input reaches all later states through U.": any(u),
+        "Each state has its own input alone. Equal inputs, equal states (same colour).": True,
+    }  # fmt: skip
+    caption = next(text for text, holds in captions.items() if holds)
     made.stop("whole", caption, ["stream"])
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
         made.stop(f"step {step}", text, ["stream"], lit=[f"step {k}" for k in range(1, step + 1)])
-    where = "Inputs are below, states in the middle, outputs above; weights are written once."
-    return made.drawing("A recurrent network, unrolled", caption=where)
+    return made.drawing("A recurrent network, unrolled", caption="Inputs below, outputs above.")
 
 
 def _unrolled(
@@ -371,26 +352,30 @@ def _unrolled(
 ) -> SceneMaker:
     """Draw rows of numbers, a column for each step: arrows go up, and from state to state."""
     made, across = SceneMaker(), (WIDE - ASIDE) / len(rows["x_t"])
-    wide, apart = min(120.0, across - 40), (HIGH - 16) / len(rows)
+    wide, apart = min(116.0, across - 44), (HIGH - 16) / len(rows)
     high = min(64.0, apart - 40)
     alike: dict[float, int] = {}  # by state
+    letters = {name: lines[1].split(" = ")[0] for name, lines in texts.items() if lines[1:]}
     for level, (name, values) in enumerate(rows.items()):
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
         made.node(name, "", (0, y + high / 2 - 48, ASIDE - 30, 96), form="label", texts=texts[name])
         for step, value in enumerate(values, start=1):
-            x, hue = ASIDE + across * (step - 0.5) - wide / 2, 2 if is_state else None
+            x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if is_state and not recurs:
                 hue = alike.setdefault(value, len(alike))
             box, own = (x, y, wide, high), f"step {step} {name}"
-            number = f"{value:.3f}".rstrip("0").rstrip(".") if name == "x_t" else f"{value:.3f}"
+            number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
             texts_of = [number.replace("-", "−")]
-            made.node(own, "", box, hue=hue, level=0.3 * is_state, texts=texts_of, tag="stream")
+            made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
             if level:
-                middle = x + wide / 2
+                middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
+                right = middle + 6, below - 20, 60.0, 40.0
+                made.node(f"{own} W", letters[name], right, form="label", tag="stream")
             if is_state and recurs and step > 1:
                 beside = x - across + wide, x
                 made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=2)
                 between = (beside[0], y + high / 2 - 44, x - beside[0], 40)
-                made.node(f"{own} U", "U", between, form="label", tag="stream")
+                loop = letters[name].replace("W", "U")
+                made.node(f"{own} U", loop, between, form="label", tag="stream")
     return made

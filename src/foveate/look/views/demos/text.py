@@ -27,6 +27,7 @@ from foveate.files import split_lines
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.parts import Floats
+from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.views.demos import demo
@@ -231,7 +232,7 @@ def em(
     file: Annotated[Path | None, Field(description="pairs, one SOURCE ||| TARGET per line")] = None,
     iterations: Annotated[int, Field(ge=1, le=1000, description="iterations of EM")] = 20,
     hard: Annotated[bool, Field(description="show the links with the highest t")] = False,
-) -> SheetGrid:
+) -> SheetGrid | SceneDrawing:
     """Draw t(f|e) for all word pairs after some iterations of IBM Model 1 (Brown et al., 1993)."""
     default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
     lines = [line.partition("|||") for line in lines_of(file, default)]
@@ -254,29 +255,30 @@ def em(
             )  # fmt: skip
         corpus.step(model)
     if hard:
-        first, second = ("German", "English") if file is None else ("target", "source")
-        return SheetGrid(
-            sheets=[linked(drawn[-1], source, target) for source, target in pairs], across=3,
-            title=f"Hard links after {iterations} iterations: each {first} word is linked to "
-            f"exactly one {second} word",
-            caption="Each target word is linked to the source word with the highest t(f|e), the "
-            "number in the cell; soft weights would give shares instead.",
-        )  # fmt: skip
+        return linked(drawn[-1], pairs)
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
         caption="At first every word of a pair can be linked to every other; words that occur "
-        "together in several pairs explain each other, and the rest follows. NULL can produce "
-        "any word.",
+        "together in several pairs explain each other. NULL can produce any word.",
     )  # fmt: skip
 
 
-def linked(table: SheetDrawing, source: Sequence[str], target: Sequence[str]) -> SheetDrawing:
-    """Draw the word e with the highest t(f|e) for each word f of a pair."""
-    rows = [table.rows.index(word) for word in source]
-    columns = [table.columns.index(word) for word in target]
-    t = np.nan_to_num(table.values.array[np.ix_(rows, columns)])
-    values = np.where(t == t.max(axis=0), t, np.nan)
-    return sheet(" ".join(target), values, source, target, scale=SHARES, written=True)
+def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) -> SceneDrawing:
+    """Draw t(f|e) of each pair as lines; each f is linked to the word e with the highest t."""
+    made, wide, t = SceneMaker(), WIDE / len(pairs), np.nan_to_num(table.values.array)
+    for number, (source, target) in enumerate(pairs):
+        left, own = wide * number, t[np.ix_([*map(table.rows.index, source)],
+                                            [*map(table.columns.index, target)])]  # fmt: skip
+        room = min(130.0, wide / 2 - 60), 440.0
+        made.column(f"f {number}", "f", (left + 10, 60, *room), target, hue=1)
+        made.column(f"e {number}", "e", (left + wide - room[0] - 40, 60, *room), source, hue=0)
+        for i, j in np.ndindex(*own.shape):
+            best = own[i, j] == own[:, j].max()
+            line = {"weight": max(0.02, own[i, j]), "hue": 2 if best else None}
+            made.link(f"f {number} {j}", f"e {number} {i}", **line)
+    caption = "Width of a line: t(f|e), learned by EM. Green: the link of each f."
+    made.stop("links", caption, ["stream"])
+    return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 
 TEXT = "the old woman closes the window and she sings in the garden ."
@@ -303,27 +305,23 @@ def targets(
         nothing, after = [""] * len(source), [""] * (len(target) + 1)
         rows["encoder reads"] = [*source, *after]
         rows["decoder reads"] = [*nothing, "<s>", *target]
-        rows["predicted"] = [*nothing, *target, "</s>"]
+        rows["predicted"] = [*["no loss"] * len(source), *target, "</s>"]
         caption = "Source and target are read; only the target words are predicted."
     else:
         columns = ["day", "month", "year", "value", "→ next value"]
-        values = [*(row[-1] for row in TABLE[1:]), NEXT]
+        after_it = [*(row[-1] for row in TABLE[1:]), NEXT]
         rows = {f"x{'₀₁₂₃₄'[k]}": [*row, v] for k, (*row, v) in enumerate(
-            ((*row, v) for row, v in zip(TABLE, values, strict=True)), start=1)}  # fmt: skip
+            ((*row, v) for row, v in zip(TABLE, after_it, strict=True)), start=1)}  # fmt: skip
         caption = "Rows are read in order; the next value is predicted from the rows so far."
     wide = max(map(len, rows.values()))
     cells = [row + [""] * (wide - len(row)) for row in rows.values()]
     learnt = [
         ["predicted" in name or (of == "table" and k == 4) for k in range(wide)] for name in rows
     ]
-    return SheetGrid(
-        sheets=[
-            sheet("", np.where(np.array(cells) == "", np.nan, np.array(learnt, float)), [*rows],
-                  columns, cells=cells,
-                  scale=ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss"))
-        ],
-        across=1, title="Inputs and targets in training", caption=caption,
-    )  # fmt: skip
+    values = np.where(np.isin(cells, ["", "no loss"]), np.nan, np.array(learnt, float))
+    scale = ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss")
+    drawn = sheet("", values, [*rows], columns, cells=cells, scale=scale)
+    return SheetGrid(sheets=[drawn], across=1, title="Inputs and targets", caption=caption)
 
 
 @demo

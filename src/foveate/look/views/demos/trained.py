@@ -163,7 +163,7 @@ def landscape(anew: Anew = False) -> SheetGrid:
 
 TRAINED = {  # a norm and a rate by the name of its curve
     "no norm, rate 0.003": ("none", 0.003), "no norm, rate 0.0003": ("none", 0.0003),
-    "norm after the sum, 0.03": ("post", 0.03), "norm before f, 0.03": ("pre", 0.03),
+    "norm after the sum, rate 0.03": ("post", 0.03), "norm before f, rate 0.03": ("pre", 0.03),
 }  # fmt: skip
 
 

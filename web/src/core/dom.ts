@@ -5,13 +5,16 @@ import { indexed } from "./text";
 type Attributes = Record<string, string | number | boolean | undefined | ((event: never) => void)>;
 type Child = Node | string | undefined | false;
 
+/** How texts are written: a page in another language writes other words. */
+export const writing = { word: (text: string): string => text };
+
 function dress(made: Element, attributes: Attributes, children: Child[]): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) continue;
     if (typeof value === "function") made.addEventListener(name, value as unknown as EventListener);
-    else made.setAttribute(name, value === true ? "" : String(value));
+    else made.setAttribute(name, value === true ? "" : writing.word(String(value)));
   }
-  made.append(...children.filter((child): child is Node | string => child !== undefined && child !== false));
+  for (const child of children) if (child !== undefined && child !== false) made.append(typeof child === "string" ? writing.word(child) : child);
 }
 
 /** An HTML element; functions are listeners of the event that their name says. */

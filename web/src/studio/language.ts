@@ -1,96 +1,23 @@
-// The words of the studio: English in the sources, another language text by English text in the folder `languages/CODE`:
-// `studio.json`, `drawings.json`, and for the lecture NAME `NAME.json`. A text that has no translation stays English.
+// The words of the page in its language: texts by the English of the sources. `languages.ts` brings them.
 import { SvelteMap } from "svelte/reactivity";
-import type { AnyDrawing } from "../core";
-import { writing } from "../core/dom";
-import type { Lecture } from "./api";
 
-type Words = Readonly<Record<string, string>>;
-const FILES = import.meta.glob<Words>("./languages/*/*.json", { import: "default" });
-const ENGLISH = "en";
-const fileOf = (code: string, name: string) => FILES[`./languages/${code}/${name}.json`];
-
-/** The codes of all languages, English first. */
-export const LANGUAGES: readonly string[] = [ENGLISH, ...new Set(Object.keys(FILES).map((path) => path.split("/")[2]!))];
-const words = new SvelteMap<string, string>(), chosen = new SvelteMap([["code", ENGLISH]]);
+export const ENGLISH = "en";
+export const words = new SvelteMap<string, string>();
+const chosen = new SvelteMap([["code", ENGLISH]]);
 
 /** The code of the language of the page. */
 export const language = (): string => chosen.get("code")!;
 
-/** The name of a language in itself: français. */
-export const nameOf = (code: string): string => new Intl.DisplayNames([code], { type: "language" }).of(code) ?? code;
-
-/** The first language of the browser's reader that there is. */
-export const preferred = (): string => navigator.languages.map((one) => one.split("-")[0]!).find((one) => LANGUAGES.includes(one)) ?? ENGLISH;
-
-let wanted = ENGLISH; // the language that was asked for last
-
-/** Show the page in a language, once its words are here; in English where there is none of this code. */
-export async function speak(asked: string): Promise<void> {
-  const code = (wanted = LANGUAGES.includes(asked) ? asked : ENGLISH);
-  const files = await Promise.all(["studio", "drawings"].map((name) => fileOf(code, name)?.()));
-  if (code !== wanted) return;
+/** Take other words from now on. */
+export function speakWith(code: string, own: Readonly<Record<string, string>>): void {
   words.clear();
-  for (const [text, other] of files.flatMap((file) => Object.entries(file ?? {}))) words.set(text, other);
-  writing.word = code === ENGLISH ? (text) => text : pattern;
+  for (const [text, other] of Object.entries(own)) words.set(text, other);
   chosen.set("code", code);
-  document.documentElement.lang = code;
 }
 
 /** A text in the language of the page, with values at its names: `t("step {n}", { n: 3 })`. */
 export const t = (text: string, values: Readonly<Record<string, string | number>> = {}): string =>
   (words.get(text) ?? text).replace(/\{(\w+)\}/g, (name, key: string) => String(values[key] ?? name));
 
-const VALUE = /“[^”]*”|(?<![\p{L}\p{N}_^{.])[−-]?\d[\d,.]*(?<=\d)/gu; // quoted words, and numbers that are no indices
-const LONGEST = 400; // letters of a text of a drawing
-
-/** A text of a drawing whose quoted words and numbers are {0}, {1}, … in the catalogue. One word may be the model's own: it stays. */
-export function pattern(text: string): string {
-  const values: string[] = [], plain = text.trim();
-  if (plain.length > LONGEST || !plain.includes(" ")) return text;
-  const key = plain.replace(VALUE, (value) => `{${values.push(value) - 1}}`);
-  return words.has(key) ? text.replace(plain, () => t(key, Object.fromEntries(values.entries()))) : text;
-}
-
-const JOINTS = [" · ", ". ", ": ", "; ", " → "];
-
-/** A text of foveate in a drawing: as a whole, or else its parts. */
-export function phrase(text: string): string {
-  const made = words.get(text) ?? pattern(text), joint = JOINTS.find((each) => text.includes(each));
-  if (made !== text || !joint) return made;
-  const [head, ...rest] = text.split(joint), tail = rest.join(joint), parts = [phrase(head!), phrase(tail)];
-  return parts[0] === head && parts[1] === tail ? text : parts.join(/^[:;]/.test(joint) ? `\u00a0${joint}` : joint);
-}
-
-const OURS = new Set(["title", "caption", "notes", "across", "down", "up", "told", "label", "detail", "scored", "note"]); // fields of drawings that foveate writes
-const AXES = new Set(["rows", "columns", "labels"]); // words of foveate where it knows all of them, else the model's
-const isNamed = (part: object) => "y" in part || "values" in part || "caption" in part; // curves, bars and stops; other names are keys
-
-/** A drawing in the language of the page. */
-export function inLanguage<D extends AnyDrawing>(drawing: D): D {
-  if (language() === ENGLISH) return drawing;
-  const visit = (value: unknown, key: string): unknown => {
-    if (typeof value === "string") return OURS.has(key) ? phrase(value) : value;
-    if (Array.isArray(value)) return value.map((part) => visit(part, AXES.has(key) && value.every((word) => typeof word === "string" && (words.has(word) || phrase(word) !== word)) ? "label" : key));
-    if (value === null || typeof value !== "object" || "codec" in value) return value;
-    const isWord = "form" in value && value.form === "word"; // of the sentence
-    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, isWord ? part : visit(part, name === "name" && isNamed(value) ? "label" : name)]));
-  };
-  return visit(drawing, "") as D;
-}
-
 /** The code of the language of a lecture, by its name. */
 export const langOf = (lecture: string): string => lecture.split(".")[1] ?? ENGLISH;
-
-/** A lecture in the languages in which it is told besides English, called `romac.fr` and the like. */
-export async function translations(lecture: Lecture): Promise<Lecture[]> {
-  const codes = LANGUAGES.filter((code) => fileOf(code, lecture.name));
-  return Promise.all(codes.map(async (code) => told(lecture, code, await fileOf(code, lecture.name)!())));
-}
-
-/** A lecture in a language; what its words lack stays English. */
-export function told(lecture: Lecture, code: string, own: Words): Lecture {
-  const other = (text = "") => own[text.trim().replace(/\s+/g, " ")] ?? text;
-  const steps = lecture.steps.map((step) => ({ ...step, title: other(step.title), equation: other(step.equation), notes: other(step.notes), slip: other(step.slip) }));
-  return { ...lecture, name: `${lecture.name}.${code}`, title: other(lecture.title), after: other(lecture.after), about: other(lecture.about), steps };
-}

@@ -1,7 +1,7 @@
 // The lectures of the server, and the one that this browser keeps while it is edited.
 import type { Lecture, LectureList, LectureStep } from "./api";
 import { get, said } from "./client";
-import { translations } from "./language";
+import { translations } from "./languages";
 import { remember, remembered } from "./studio.svelte";
 
 export const MINE = "mine"; // in addresses

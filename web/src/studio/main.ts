@@ -1,7 +1,7 @@
 // The studio's page: one application in the body.
 import { mount } from "svelte";
 import App from "./App.svelte";
-import { speak } from "./language";
+import { speak } from "./languages";
 import { studio } from "./studio.svelte";
 import "./studio.css";
 

@@ -3,7 +3,7 @@ import { untrack } from "svelte";
 import type { Choice, Mounted } from "../core";
 import type { ExampleList, RunDetail, RunInfo, RunList } from "./api";
 import { get, said } from "./client";
-import { preferred, speak } from "./language";
+import { preferred, speak } from "./languages";
 import { FREE, read, written, type Page, type Place } from "./place";
 import { selection } from "./selection";
 

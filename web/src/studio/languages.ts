@@ -25,7 +25,7 @@ export async function speak(asked: string): Promise<void> {
   const code = (wanted = LANGUAGES.includes(asked) ? asked : ENGLISH);
   const files = await Promise.all(["studio", "drawings"].map((name) => fileOf(code, name)?.()));
   if (code !== wanted) return;
-  writing.word = code === ENGLISH ? (text) => text : pattern;
+  writing.word = code === ENGLISH ? (text) => text : written;
   speakWith(code, Object.assign({}, ...files) as Words);
   document.documentElement.lang = code;
 }
@@ -33,7 +33,7 @@ export async function speak(asked: string): Promise<void> {
 const VALUE = /“[^”]*”|(?<![\p{L}\p{N}_^{.])[−-]?\d[\d,.]*(?<=\d)/gu; // quoted words, and numbers that are no indices
 const LONGEST = 400; // letters of a text of a drawing
 
-/** A text of a drawing whose quoted words and numbers are {0}, {1}, … in the catalogue. One word may be the model's own: it stays. */
+/** A text whose quoted words and numbers are {0}, {1}, … in the catalogue. One word may be the model's own: it stays. */
 export function pattern(text: string): string {
   const values: string[] = [], plain = text.trim();
   if (plain.length > LONGEST || !plain.includes(" ")) return text;
@@ -41,14 +41,20 @@ export function pattern(text: string): string {
   return words.has(key) ? text.replace(plain, () => t(key, Object.fromEntries(values.entries()))) : text;
 }
 
-const JOINTS = [" · ", ". ", ": ", "; ", " → ", ", "];
+/** What a drawing writes itself: as a whole, or before a colon: "head 0: The ← woman". */
+export function written(text: string): string {
+  const made = pattern(text), [head = "", ...rest] = text.split(": "), tail = rest.join(": ");
+  return made === text && pattern(head) !== head ? `${pattern(head)}\u00a0: ${words.get(tail) ?? tail}` : made;
+}
+
+const JOINTS = [/ · /, /(?<=\.) /, /: /, /; /, / → /, /, /];
 
 /** A text of foveate in a drawing: as a whole, or else its parts. */
 export function phrase(text: string): string {
-  const made = words.get(text) ?? pattern(text), joint = JOINTS.find((each) => text.includes(each));
+  const made = words.get(text) ?? pattern(text), joint = JOINTS.map((each) => each.exec(text)).find((found) => found);
   if (made !== text || !joint) return made;
-  const [head, ...rest] = text.split(joint), tail = rest.join(joint), parts = [phrase(head!), phrase(tail)];
-  return parts[0] === head && parts[1] === tail ? text : parts.join(/^[:;]/.test(joint) ? `\u00a0${joint}` : joint);
+  const parts = [text.slice(0, joint.index), text.slice(joint.index + joint[0].length)], [head, tail] = parts.map(phrase);
+  return head === parts[0] && tail === parts[1] ? text : head + joint[0].replace(/^[:;]/, "\u00a0$&") + tail;
 }
 
 const OURS = new Set(["title", "caption", "notes", "across", "down", "up", "told", "label", "detail", "scored", "note"]); // fields of drawings that foveate writes
@@ -76,7 +82,7 @@ export async function translations(lecture: Lecture): Promise<Lecture[]> {
 
 /** A lecture in a language; what its words lack stays English. */
 export function told(lecture: Lecture, code: string, own: Words): Lecture {
-  const other = (text = "") => own[text.trim().replace(/\s+/g, " ")] ?? text;
+  const other = (text = "") => own[text.trim().replace(/\s+/g, " ")] ?? text; // wherever its lines are broken
   const steps = lecture.steps.map((step) => ({ ...step, title: other(step.title), equation: other(step.equation), notes: other(step.notes), slip: other(step.slip) }));
   return { ...lecture, name: `${lecture.name}.${code}`, title: other(lecture.title), after: other(lecture.after), about: other(lecture.about), steps };
 }

@@ -1,7 +1,7 @@
 // The words of the studio: English in the sources, another language text by English text in the folder `languages/CODE`:
 // `studio.json`, `drawings.json`, and for the lecture NAME `NAME.json`. A text that has no translation stays English.
 import type { AnyDrawing } from "../core";
-import { writing } from "../core/dom";
+import { language as drawn } from "../core/dom";
 import type { Lecture } from "./api";
 import { ENGLISH, language, speakWith, t, words } from "./language";
 
@@ -25,7 +25,7 @@ export async function speak(asked: string): Promise<void> {
   const code = (wanted = LANGUAGES.includes(asked) ? asked : ENGLISH);
   const files = await Promise.all(["studio", "drawings"].map((name) => fileOf(code, name)?.()));
   if (code !== wanted) return;
-  writing.word = code === ENGLISH ? (text) => text : written;
+  drawn.of = code === ENGLISH ? (shown) => shown : other;
   speakWith(code, Object.assign({}, ...files) as Words);
   document.documentElement.lang = code;
 }
@@ -33,18 +33,22 @@ export async function speak(asked: string): Promise<void> {
 const VALUE = /“[^”]*”|(?<![\p{L}\p{N}_^{.])[−-]?\d[\d,.]*(?<=\d)/gu; // quoted words, and numbers that are no indices
 const LONGEST = 400; // letters of a text of a drawing
 
-/** A text whose quoted words and numbers are {0}, {1}, … in the catalogue. One word may be the model's own: it stays. */
+/** A text whose quoted words and numbers are {0}, {1}, … in the catalogue. One word alone may be the model's own: it stays. */
 export function pattern(text: string): string {
   const values: string[] = [], plain = text.trim();
-  if (plain.length > LONGEST || !plain.includes(" ")) return text;
+  if (!/\S\s/.test(text)) return text;
   const key = plain.replace(VALUE, (value) => `{${values.push(value) - 1}}`);
   return words.has(key) ? text.replace(plain, () => t(key, Object.fromEntries(values.entries()))) : text;
 }
 
 /** What a drawing writes itself: as a whole, or before a colon: "head 0: The ← woman". */
 export function written(text: string): string {
-  const made = pattern(text), [head = "", ...rest] = text.split(": "), tail = rest.join(": ");
-  return made === text && pattern(head) !== head ? `${pattern(head)}\u00a0: ${words.get(tail) ?? tail}` : made;
+  if (text.length > LONGEST) return text;
+  const whole = pattern(text);
+  return whole !== text ? whole : text.split(" · ").map((part) => {
+    const made = pattern(part), [head = "", ...rest] = part.split(": "), tail = rest.join(": ");
+    return made === part && pattern(head) !== head ? `${pattern(head)}\u00a0: ${words.get(tail) ?? tail}` : made;
+  }).join(" · ");
 }
 
 const JOINTS = [/ · /, /(?<=\.) /, /: /, /; /, / → /, /, /];
@@ -65,7 +69,7 @@ const isNamed = (part: object) => "y" in part || "values" in part || "caption" i
 export function inLanguage<D extends AnyDrawing>(drawing: D): D {
   if (language() === ENGLISH) return drawing;
   const visit = (value: unknown, key: string): unknown => {
-    if (typeof value === "string") return OURS.has(key) ? phrase(value) : value;
+    if (typeof value === "string") return OURS.has(key) || (drawing.kind === "table" && AXES.has(key)) ? phrase(value) : value;
     if (Array.isArray(value)) return value.map((part) => visit(part, AXES.has(key) && value.every((word) => typeof word === "string" && (words.has(word) || phrase(word) !== word)) ? "label" : key));
     if (value === null || typeof value !== "object" || "codec" in value) return value;
     const isWord = "form" in value && value.form === "word"; // of the sentence
@@ -73,6 +77,9 @@ export function inLanguage<D extends AnyDrawing>(drawing: D): D {
   };
   return visit(drawing, "") as D;
 }
+
+/** A text or a drawing that is shown, in the language of the page. */
+const other = <T>(shown: T): T => (typeof shown === "string" ? written(shown) : shown !== null && typeof shown === "object" && "kind" in shown ? inLanguage(shown as unknown as AnyDrawing) : shown) as T;
 
 /** A lecture in the languages in which it is told besides English, called `romac.fr` and the like. */
 export async function translations(lecture: Lecture): Promise<Lecture[]> {
@@ -82,7 +89,7 @@ export async function translations(lecture: Lecture): Promise<Lecture[]> {
 
 /** A lecture in a language; what its words lack stays English. */
 export function told(lecture: Lecture, code: string, own: Words): Lecture {
-  const other = (text = "") => own[text.trim().replace(/\s+/g, " ")] ?? text; // wherever its lines are broken
-  const steps = lecture.steps.map((step) => ({ ...step, title: other(step.title), equation: other(step.equation), notes: other(step.notes), slip: other(step.slip) }));
-  return { ...lecture, name: `${lecture.name}.${code}`, title: other(lecture.title), after: other(lecture.after), about: other(lecture.about), steps };
+  const to = (text = "") => own[text.trim().replace(/\s+/g, " ")] ?? text; // wherever its lines are broken
+  const steps = lecture.steps.map((step) => ({ ...step, title: to(step.title), equation: to(step.equation), notes: to(step.notes), slip: to(step.slip) }));
+  return { ...lecture, name: `${lecture.name}.${code}`, title: to(lecture.title), after: to(lecture.after), about: to(lecture.about), steps };
 }

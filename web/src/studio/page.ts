@@ -4,14 +4,14 @@ import { whole } from "../core/save";
 import { pageText, type Group } from "../embed/text";
 import type { Lecture, LectureStep } from "./api";
 import { said } from "./client";
-import { t } from "./language";
+import { language, t } from "./language";
 
 async function pageWith(title: string, groups: Group[], notes: string[] = []): Promise<string> {
   const { default: script } = await import("../../../src/foveate/look/draw/embed.js?raw");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(script)));
   const hash = btoa(String.fromCharCode(...digest));
   const policy = `default-src 'none'; script-src 'sha256-${hash}'; img-src data:; base-uri 'none'; form-action 'none'`;
-  return pageText({ policy, script, page: { title, notes, groups: groups.map(({ title }) => title), leftOut: 0 }, groups });
+  return pageText({ policy, script, lang: language(), page: { title, notes, groups: groups.map(({ title }) => title), leftOut: 0 }, groups });
 }
 
 export const pageOf = (drawing: AnyDrawing): Promise<string> => {

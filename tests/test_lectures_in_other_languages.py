@@ -17,7 +17,7 @@ TOLD = [path for path in sorted(LANGUAGES.glob("*/*.json")) if path.stem not in 
 SOURCES = [
     *(ROOT / "src" / "foveate").rglob("*.py"),
     *(ROOT / "src" / "foveate").rglob("*.toml"),
-    *(ROOT / "web" / "src" / "core").glob("*.ts"),
+    *(ROOT / "web" / "src").glob("*/*.ts"),
 ]
 
 

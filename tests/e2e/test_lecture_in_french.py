@@ -15,7 +15,7 @@ WORDS = Path(__file__).parents[2] / "web" / "src" / "studio" / "languages" / "fr
 FRENCH: dict[str, str] = json.loads(WORDS.read_text("utf-8"))
 TITLE = "title => document.querySelector('h1')?.innerText === title"
 LANGUAGE = "code => document.documentElement.lang === code"
-SEEN = "() => document.querySelector('.stage').innerText + document.querySelector('.stage').innerHTML"
+SEEN = "() => document.querySelector('.stage').textContent"
 FIRST = [  # of each slide: its English title, and a word of its drawing
     ("Sequential data", "valeur suivante"),
     ("A forecast", "prévision"),

@@ -48,9 +48,10 @@ describe("a text", () => {
     expect([t("step {n}", { n: 3 }), t("stage {n}", { n: 1 })]).toEqual(["étape 3", "stage 1"]);
   });
   it("of a drawing is found whatever its numbers and its quoted words are, as a whole or by its parts", () => {
-    speakWith("fr", { "the query of {0} and {1} keys": "la requête de {0} et {1} clés", Framed: "Encadré", "head {0}": "tête {0}", broad: "diffuse", "Of h_1.": "De h_1.", reads: "lit" });
+    speakWith("fr", { "the query of {0} and {1} keys": "la requête de {0} et {1} clés", Framed: "Encadré", "head {0}": "tête {0}", broad: "diffuse", "Of h_1": "De h_1", "as {0}": "comme {0}", reads: "lit" });
     expect(pattern("the query of “a key” and 1,024 keys")).toBe("la requête de “a key” et 1,024 clés");
     expect(phrase("Of h_1. Framed: “old”.")).toBe("De h_1. Encadré\u00a0: “old”.");
+    expect(phrase("Framed; as 8e-07.")).toBe("Encadré\u00a0; comme 8e-07.");
     expect(phrase("the query of “old” and 0.5 keys · W_1")).toBe("la requête de “old” et 0.5 clés · W_1");
     expect(written("head 2: broad")).toBe("tête 2\u00a0: diffuse");
     for (const token of ["reads", " reads", "Framed", "She reads. He reads.", "x: reads"]) expect(written(token)).toBe(token); // words of a model

@@ -30,7 +30,7 @@ export async function speak(asked: string): Promise<void> {
   document.documentElement.lang = code;
 }
 
-const VALUE = /“[^”]*”|(?<![\p{L}\p{N}_^{.])[−-]?\d[\d,.]*(?<=\d)/gu; // quoted words, and numbers that are no indices
+const VALUE = /“[^”]*”|(?<![\p{L}\p{N}_^{.])[−-]?\d(?:[\d,.]*\d)?(?:e[−-]?\d+)?/gu; // quoted words, and numbers that are no indices
 const LONGEST = 400; // letters of a text of a drawing
 
 /** A text whose quoted words and numbers are {0}, {1}, … in the catalogue. One word alone may be the model's own: it stays. */
@@ -51,7 +51,7 @@ export function written(text: string): string {
   }).join(" · ");
 }
 
-const JOINTS = [/ · /, /(?<=\.) /, /: /, /; /, / → /, /, /];
+const JOINTS = [/ · /, /(?<=\.) /, /\.$/, /: /, /; /, / → /, /, /];
 
 /** A text of foveate in a drawing: as a whole, or else its parts. */
 export function phrase(text: string): string {

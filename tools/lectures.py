@@ -39,6 +39,9 @@ The lectures are TOML files in `src/foveate/studio/lectures`, which the studio p
 `make lectures` generates these pages from them. If a slide of the original lecture differs from
 the literature, the step says so.
 
+The lecture based on Romac's is also told in French, `#/lecture/romac.fr/1`: the studio's guide says
+[how to add a language](../guide/studio.md#in-other-languages).
+
 Each page starts from an empty folder, after `pip install '.[studio]'` in a checkout of foveate: it
 lists the command for each run that its steps need, and how long it takes. `benchmarks/lectures.py`
 runs every command; `tools/slides.py` takes pictures of all slides, and

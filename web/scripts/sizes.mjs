@@ -3,12 +3,13 @@ import { readdirSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 const draw = "../src/foveate/look/draw", assets = "../src/foveate/studio/static";
+const isLanguage = (file) => /\/language-[^/]*$/.test(file);
 const under = (folder) => readdirSync(folder, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile()).map((entry) => `${entry.parentPath}/${entry.name}`);
 const isLearn = (file) => /\/learn-[^/]*$/.test(file);
 const limits = [["embed", [`${draw}/embed.js`], 44], ["widget", [`${draw}/widget.js`], 44], ["engine", [`${draw}/engine.js`], 22], ["publish", [`${draw}/publish.js`, `${draw}/publish.css`], 94],
   ["train", [`${draw}/publish.train.js`, `${draw}/publish.train.css`], 141], // with 31 of the C that learns
-  ["studio", under(assets).filter((file) => !isLearn(file)), 180], ["learn", under(assets).filter(isLearn), 45]]; // loaded by the slide of a training
+  ["studio", under(assets).filter((file) => !isLearn(file) && !isLanguage(file)), 180], ["learn", under(assets).filter(isLearn), 45], ["language", under(assets).filter(isLanguage), 36]]; // loaded by the slide of a training
 for (const [name, files, most] of limits) {
   const size = files.reduce((sum, file) => sum + gzipSync(readFileSync(file), { level: 9 }).length, 0) / 1000;
   console.log(`${name.padEnd(8)} ${size.toFixed(1)} kB packed of ${most}`);

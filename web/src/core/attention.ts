@@ -1,6 +1,6 @@
 // Attention between words: sentences, links, matrix and heads, all of one map that is chosen.
 import { Grid, LABELS, WRITTEN } from "./cells";
-import { choices, h, tallOf } from "./dom";
+import { choices, fill, h, tallOf } from "./dom";
 import { heads } from "./heads";
 import { legend } from "./legend";
 import { largest, levelsOf, rowOf, sequential, strongest, type Matrix, type Scale } from "./levels";
@@ -98,9 +98,9 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     if (parts.has("links")) joined.select(looking);
     if (!reads) return;
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
-    reading.replaceChildren("“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
+    fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
       "”: weight ", h("b", {}, value.toFixed(4)));
-    others.replaceChildren(silence(layer, head), `${name} · strongest: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
+    fill(others, silence(layer, head), `${name} · strongest: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : "", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
   }

@@ -1,6 +1,6 @@
 // Bars for labels, several beside each other where there are several series.
 import { along, boxOf, endsOf, highOf, upward } from "./axes";
-import { fitted, h, s, tallOf, widthOf } from "./dom";
+import { fill, fitted, h, s, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
 import { every, figure, tick } from "./text";
@@ -41,7 +41,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
   const read = () => {
     groups.forEach((group, k) => group.classList.toggle("fv-chosen", k === place));
     if (!labels.length) return;
-    reading.replaceChildren(h("bdi", {}, labels[place]!), ...series.flatMap(({ name, values, low, high }) => [
+    fill(reading, h("bdi", {}, labels[place]!), ...series.flatMap(({ name, values, low, high }) => [
       " · ", ...(series.length > 1 || name ? [h("bdi", {}, name), " "] : []), h("b", {}, figure(values[place])),
       ...(low.length ? [` (${figure(low[place])} … ${figure(high[place])})`] : []),
     ]));

@@ -5,13 +5,21 @@ import { indexed } from "./text";
 type Attributes = Record<string, string | number | boolean | undefined | ((event: never) => void)>;
 type Child = Node | string | undefined | false;
 
+/** How texts and drawings are shown: a page in another language shows other words. */
+export const language = { of: <T>(shown: T): T => shown };
+
 function dress(made: Element, attributes: Attributes, children: Child[]): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) continue;
     if (typeof value === "function") made.addEventListener(name, value as unknown as EventListener);
-    else made.setAttribute(name, value === true ? "" : String(value));
+    else made.setAttribute(name, value === true ? "" : language.of(String(value)));
   }
-  made.append(...children.filter((child): child is Node | string => child !== undefined && child !== false));
+  fill(made, ...children);
+}
+
+/** Put these into an element in place of what it holds. */
+export function fill(made: Element, ...children: Child[]): void {
+  made.replaceChildren(...children.filter((child): child is Node | string => child !== undefined && child !== false).map(language.of));
 }
 
 /** An HTML element; functions are listeners of the event that their name says. */

@@ -1,5 +1,5 @@
 // A beam as it went: a column for each step, the best beginning on top, what was cut off dashed.
-import { fitted, h, s, tallOf, widthOf } from "./dom";
+import { fill, fitted, h, s, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
@@ -77,7 +77,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     for (const [id, group] of boxes) group.classList.toggle("fv-on", on.has(id));
     for (const [id, edge] of edges) edge.classList.toggle("fv-on", on.has(id));
     boxes.forEach((group, id) => group.classList.toggle("fv-chosen", id === node.id));
-    reading.replaceChildren(h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), node.score > 0 ? " · p " : " · score ", h("b", {}, figure(node.score)),
+    fill(reading, h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), node.score > 0 ? " · p " : " · score ", h("b", {}, figure(node.score)),
       node.state === "pruned" ? " · cut off" : node.state === "done" ? " · finished" : "");
     box.setAttribute("aria-label", reading.textContent ?? "");
   };

@@ -1,6 +1,6 @@
 // Lines over one axis: curves of training, errors against distance, a forecast with its fan.
 import { across, along, boxOf, endsOf, highOf, marksOf, upward, type Box, type Map1 } from "./axes";
-import { h, s, tallOf, widthOf, zoomOf } from "./dom";
+import { fill, h, s, tallOf, widthOf, zoomOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
 import { figure, marked } from "./text";
@@ -146,7 +146,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   const read = () => {
     if (!xs.length) return;
     const parts = curves.filter(({ name }) => !hidden.has(name)).flatMap((curve) => [" · ", h("bdi", {}, curve.name.split(": ")[0]!), " ", h("b", {}, figure(curve.y[place]))]);
-    reading.replaceChildren(h("bdi", {}, nameOf(place)), ...parts);
+    fill(reading, h("bdi", {}, nameOf(place)), ...parts);
     cross.setAttribute("d", `M${x(xs[place]!).toFixed(1)} 10V${cross.dataset.bottom ?? 0}`);
   };
 

@@ -1,7 +1,7 @@
 // One drawing in an element: its frame, and inside it what its kind draws.
 import { attention } from "./attention";
 import { bars } from "./bars";
-import { h } from "./dom";
+import { h, language } from "./dom";
 import { film } from "./film";
 import { interactive } from "./interactive";
 import { lanes } from "./lanes";
@@ -56,8 +56,8 @@ export function mount(host: Element, drawing: AnyDrawing, options: Options = {})
 
   const memory = new Map<string, unknown>();
   const stage: Stage = { body, selection, options, memory, mount, changed: () => twin.refresh() };
-  const show = (next: AnyDrawing) => {
-    const grows = next.kind === current.kind ? drawn?.grow : undefined;
+  const show = (given: AnyDrawing) => {
+    const next = language.of(given), grows = next.kind === current.kind ? drawn?.grow : undefined;
     if (!grows) {
       drawn?.destroy?.();
       drawn = undefined;

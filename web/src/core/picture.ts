@@ -1,5 +1,5 @@
 // A picture, and what was looked at in it: weights as a tint over grey, or the path of glimpses.
-import { h, s } from "./dom";
+import { fill, h, s } from "./dom";
 import { sequential, colourOf, isLight, strongest } from "./levels";
 import { decode, floats } from "./numbers";
 import { palette } from "./palette";
@@ -58,7 +58,7 @@ export const picture: Draw<PictureDrawing> = (stage, drawing) => {
     if (!overlay || !grid) return;
     large.getContext("2d")!.drawImage(panels[k]!.canvas, 0, 0);
     const across = overlay.weights.shape[1]!, best = strongest(grid, 3, 1e-9);
-    reading.replaceChildren(h("bdi", {}, overlay.title), " · most: ", ...best.flatMap((cell, i) =>
+    fill(reading, h("bdi", {}, overlay.title), " · most: ", ...best.flatMap((cell, i) =>
       [i ? ", " : "", `row ${Math.floor(cell / across)}, column ${cell % across} `, h("b", {}, figure(grid[cell]))]),
       overlay.note ? ` · ${overlay.note}` : "");
   };
@@ -82,7 +82,7 @@ export const picture: Draw<PictureDrawing> = (stage, drawing) => {
     side.append(h("p", { class: "fv-quiet" }, `tint: ${palette.overlays[drawing.scale]}`));
   } else if (path.length) {
     box.append(glimpses(drawing));
-    reading.replaceChildren(`${path.length} glimpses in order, dark to bright; each sees ${drawing.sides.join(", ")} pixels across`);
+    fill(reading, `${path.length} glimpses in order, dark to bright; each sees ${drawing.sides.join(", ")} pixels across`);
   }
   const quiet = selection.on(() => {
     const k = selection.placeOf(titles);

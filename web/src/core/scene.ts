@@ -1,5 +1,5 @@
 // One scene and its camera stops: boxes keep their place and colour while the camera moves.
-import { fitted, h, s, tallOf, widthOf } from "./dom";
+import { fill, fitted, h, s, tallOf, widthOf } from "./dom";
 import { HIGH, insideOf, WIDE, type Inner } from "./insides";
 import { decode, type Values } from "./numbers";
 import type { Draw, Twin } from "./stage";
@@ -37,7 +37,7 @@ const pathOf = ({ points, weight }: SceneEdge) => points.map(([x, y], k) => `${k
 /** Writes a label, its indices low: h_t. */
 const write = (element: SVGTextElement, text: string, isPlain = false) => {
   let low = 0;
-  element.replaceChildren(...(isPlain ? [text] : indexed(text).map(({ text: part, tag }) => {
+  fill(element, ...(isPlain ? [text] : indexed(text).map(({ text: part, tag }) => {
     const was = low;
     low = tag === "sub" ? 1 : tag === "sup" ? -1 : 0;
     return s("tspan", { dy: low === was ? undefined : `${(low - was) * (low ? 0.37 : 0.26)}em`, class: low ? "fv-low" : undefined }, part);

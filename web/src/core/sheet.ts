@@ -1,6 +1,6 @@
 // A sheet of numbers as colours, with a reading of the cell that is pointed at.
 import { Grid } from "./cells";
-import { h, tallOf } from "./dom";
+import { fill, h, tallOf } from "./dom";
 import { legend } from "./legend";
 import { ends, levelsBetween } from "./levels";
 import { decode, floats, type Values } from "./numbers";
@@ -34,7 +34,7 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     if (!values) return;
     const [row, column] = cell, text = drawing.cells[row]?.[column];
     grid.select(row, column);
-    reading.replaceChildren(name(rows, drawing.down || "row", row), " · ", name(columns, drawing.across || "column", column), ": ",
+    fill(reading, name(rows, drawing.down || "row", row), " · ", name(columns, drawing.across || "column", column), ": ",
       ...(text && !Number.isFinite(Number(text.replace("−", "-"))) ? [h("bdi", {}, text), " "] : []), h("b", {}, figure(values[row * width + column])));
     grid.box.setAttribute("aria-label", `${drawing.title}: ${reading.textContent}`);
   };

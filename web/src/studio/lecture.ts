@@ -1,6 +1,7 @@
 // Steps of lectures: their sentences, and where their drawings are. Pure functions.
 import type { LectureList } from "./api";
 import { quoted } from "./forms";
+import { t } from "./language";
 
 const TEXT = / --text (?:'((?:[^']|'\\'')*)'|"([^"]*)"|(\S+))/;
 
@@ -27,14 +28,14 @@ export function standing(command: string, runs: LectureList["runs"], has: (name:
   const wanted = [...small, ...others, ...missing].filter((name) => runs[name]), isMade = has(GRAMMAR)?.packaged === false || wanted.includes(GRAMMAR);
   const absent = !isMade && wanted.some((name) => runs[name]!.command.includes("runs/grammar/")) ? [GRAMMAR, ...wanted] : wanted;
   const minutes = absent.reduce((sum, name) => sum + runs[name]!.minutes, 0), made = others.map((name) => `runs/${name}`).join(", ");
-  const away = others.map((name) => `runs/${name} was not found; this is runs/${runs[name]!.instead}, ${runs[runs[name]!.instead]?.about ?? "another run"}`);
-  const first = away.join("; ") || `Drawn with the bundled ${small.length > 1 ? "models" : "model"} ${small.join(", ")}`, isOther = made || small.length;
-  const line = isOther ? `${first}.` : "", offer = isOther ? `Train ${made || "your own"} in ${lasting(minutes)}:` : "";
+  const away = others.map((name) => t("runs/{name} was not found; this is runs/{other}, {about}", { name, other: runs[name]!.instead, about: t(runs[runs[name]!.instead]?.about ?? "another run") }));
+  const first = away.join("; ") || t(small.length > 1 ? "Drawn with the bundled models {names}" : "Drawn with the bundled model {names}", { names: small.join(", ") }), isOther = made || small.length;
+  const line = isOther ? `${first}.` : "", offer = isOther ? (made ? t("Train {names} in {time}:", { names: made, time: lasting(minutes) }) : t("Train your own in {time}:", { time: lasting(minutes) })) : "";
   return { missing, line, offer, makes: absent.map((name) => runs[name]!.command), minutes, others: others.map((name) => runs[name]!.command) };
 }
 
 /** So many minutes in words. */
-export const lasting = (minutes: number): string => `${minutes} ${minutes === 1 ? "minute" : "minutes"}`;
+export const lasting = (minutes: number): string => t(minutes === 1 ? "{n} minute" : "{n} minutes", { n: minutes });
 
 /** The sentence that a command reads; absent where it reads none. */
 export function sentenceOf(command: string): string | undefined {

@@ -1,6 +1,7 @@
 // The lectures of the server, and the one that this browser keeps while it is edited.
 import type { Lecture, LectureList, LectureStep } from "./api";
 import { get, said } from "./client";
+import { translations } from "./languages";
 import { remember, remembered } from "./studio.svelte";
 
 export const MINE = "mine"; // in addresses
@@ -15,7 +16,11 @@ class Lectures {
 
   /** Ask the server; a page that shows lectures does it once. */
   load(): void {
-    get<LectureList>("lectures").then((list) => { this.list = list; }, (error: unknown) => { this.trouble = said(error); });
+    const told = async (list: LectureList) => {
+      const all = await Promise.all(list.lectures.map(async (one) => [one, ...(one.own ? [] : await translations(one))]));
+      this.list = { ...list, lectures: all.flat() };
+    };
+    get<LectureList>("lectures").then(told).catch((error: unknown) => { this.trouble = said(error); });
   }
 
   find(name: string): Lecture | undefined {

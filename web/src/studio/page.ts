@@ -4,13 +4,14 @@ import { whole } from "../core/save";
 import { pageText, type Group } from "../embed/text";
 import type { Lecture, LectureStep } from "./api";
 import { said } from "./client";
+import { language, t } from "./language";
 
 async function pageWith(title: string, groups: Group[], notes: string[] = []): Promise<string> {
   const { default: script } = await import("../../../src/foveate/look/draw/embed.js?raw");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(script)));
   const hash = btoa(String.fromCharCode(...digest));
   const policy = `default-src 'none'; script-src 'sha256-${hash}'; img-src data:; base-uri 'none'; form-action 'none'`;
-  return pageText({ policy, script, page: { title, notes, groups: groups.map(({ title }) => title), leftOut: 0 }, groups });
+  return pageText({ policy, script, lang: language(), page: { title, notes, groups: groups.map(({ title }) => title), leftOut: 0 }, groups });
 }
 
 export const pageOf = (drawing: AnyDrawing): Promise<string> => {
@@ -24,7 +25,7 @@ export async function lecturePage(
 ): Promise<{ text: string; failed: number[] }> {
   const groups: Group[] = [], failed: number[] = [];
   for (const [k, step] of steps.entries()) {
-    const { title, equation, command, notes, slip } = step, texts = [notes.trim(), slip && `Corrected: ${slip}`];
+    const { title, equation, command, notes, slip } = step, texts = [notes.trim(), slip && `${t("Corrected:")} ${slip}`];
     let drawings: AnyDrawing[] = [];
     try {
       const drawn = await draw(step, k);
@@ -32,9 +33,9 @@ export async function lecturePage(
       texts.push(drawn.stands);
     } catch (error) {
       failed.push(k + 1);
-      texts.push(`This step could not be drawn: ${said(error)}`);
+      texts.push(t("This step could not be drawn: {why}", { why: said(error) }));
     }
     groups.push({ title, notes: texts.filter(Boolean), drawings, equation, command });
   }
-  return { text: await pageWith(title, groups, after ? [`After ${after}`] : []), failed };
+  return { text: await pageWith(title, groups, after ? [t("After {whose}", { whose: after })] : []), failed };
 }

@@ -3,12 +3,14 @@ import { untrack } from "svelte";
 import type { Choice, Mounted } from "../core";
 import type { ExampleList, RunDetail, RunInfo, RunList } from "./api";
 import { get, said } from "./client";
+import { preferred, speak } from "./languages";
 import { FREE, read, written, type Page, type Place } from "./place";
 import { selection } from "./selection";
 
 const PATIENCE = 200; // milliseconds from a change to the address that says it
 const SHARED = ["block", "layer", "head", "row", "column", "side"] as const;
 export const THEMES = ["auto", "light", "dark"] as const;
+const SHOWING: readonly Page[] = ["lecture", "presenter", "sheets"]; // pages of a lecture
 export type Theme = (typeof THEMES)[number];
 
 const choiceOf = (place: Place): Choice => ({
@@ -21,6 +23,8 @@ class Studio {
   listed = $state(false);
   failure = $state("");
   theme = $state<Theme>(remembered<Theme>("theme") ?? "auto");
+  /** The language that was chosen by hand; none: that of the lecture, else the browser's. */
+  tongue = $state(remembered<string>("language") ?? "");
   /** Counts the questions that were asked: who answers listens to it. */
   asked = $state(0);
   /** Whether what might have stood in each place stands under it. */
@@ -74,6 +78,11 @@ class Studio {
 
   get run(): RunInfo | undefined {
     return this.runs.find(({ id }) => id === this.place.runs[0]);
+  }
+
+  /** The code of the language that the page should have. A lecture in another language is called `romac.fr` and the like. */
+  get language(): string {
+    return this.tongue || (SHOWING.includes(this.place.page) && this.place.lecture.split(".")[1]) || preferred();
   }
 
   /** Whether a training that can be repeated is repeated here; on paper and beside the slides its film is shown. */
@@ -182,6 +191,10 @@ class Studio {
       $effect(() => {
         document.documentElement.dataset.theme = this.theme;
         remember("theme", this.theme);
+      });
+      $effect(() => {
+        remember("language", this.tongue);
+        void speak(this.language);
       });
       $effect(() => { if (this.open !== undefined) remember("alternatives", this.open); });
     });

@@ -11,6 +11,7 @@ from torch.nn.functional import cosine_similarity
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.tokenizer import BOS, EOS, UNK
+from foveate.errors import UserError
 from foveate.look.edits import edit, silence
 from foveate.look.hooks import ForcedPass, calls_of
 from foveate.look.relevance import (
@@ -200,6 +201,9 @@ def test_rather_than_another_word(runs: Trained) -> None:
     np.testing.assert_allclose(other.scores(), expected, atol=1e-5)
     rows = [by_occlusion(each)["encoder"] for each in (forced, other)]
     assert abs(rows[0] - rows[1]).max() > 1e-4
+    for word, why in ((" ", "' ' is blank"), ("zèbre", "'zèbre' is not in the model's vocabulary")):
+        with pytest.raises(UserError, match=f"{why}: give a word that the model can write"):
+            contrasted(forced, word)
     own: Any = contrasted(forced, "chien")
     assert abs(own.scores()[1]) < 1e-6 and abs(by_occlusion(own)["encoder"][1]).max() < 1e-6
 

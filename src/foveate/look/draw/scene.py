@@ -20,7 +20,7 @@ from pydantic import Field
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
+from foveate.look.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Text
 from foveate.look.draw.terminal import cut
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDE, HIGH, TYPE, LINE = 1240.0, 560.0, 28.0, 30.0  # of a stop, its letters, a line of numbers
+CELL = 50.0  # height of a box in a row
 INCHES = 6.2  # width of a stop in a figure
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -174,6 +175,32 @@ class SceneMaker:
     def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
         fields = {"name": name, "caption": caption, "shows": shows, **more}
         self.stops.append(SceneStop.model_validate(fields))
+
+    def words(self, name: str, words: Sequence[str], box: Box) -> Floats:
+        """Write words side by side, each as wide as its letters; return their middles."""
+        left, top, wide, high = box
+        ends = np.cumsum([0.0, *(1.4 + len(word) for word in words)])
+        ends = left + wide * ends / ends[-1]
+        for k, word in enumerate(words):
+            room = ends[k] + 2, top, ends[k + 1] - ends[k] - 4, high
+            self.node(f"{name} word {k}", word, room, form="word")
+        middles: Floats = (ends[:-1] + ends[1:]) / 2
+        return middles
+
+    def cells(self, name: str, middles: Floats, top: float, wide: float, texts: Sequence[str],
+              levels: Sequence[float] | Floats = (), **more: object) -> None:  # fmt: skip
+        """Draw a box with a text at each of some middles; ``levels`` fill them."""
+        for k, (x, text) in enumerate(zip(middles.tolist(), texts, strict=True)):
+            level = levels[k] if len(levels) else 0.0
+            box = x - wide / 2, top, wide, CELL
+            self.node(f"{name} {k}", "", box, texts=[text], level=level, **more)
+
+    def chain(self, name: str, middles: Floats, half: Floats | float, y: float, way: int = 1,
+              **more: object) -> None:  # fmt: skip
+        """Draw arrows from box to box, which extend ``half`` to each side; ``way`` is ±1."""
+        ends = zip((middles + half)[:-1].tolist(), (middles - half)[1:].tolist(), strict=True)
+        for k, pair in enumerate(ends):
+            self.edge(f"{name} {k}", *[(x, y) for x in pair][::way], tag="", **more)
 
     def drawing(
         self, title: str, stops: list[SceneStop] | None = None, caption: str = ""

@@ -20,6 +20,7 @@ from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
+from foveate.look.views.demos.networks import BESIDE
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
 from foveate.nn.normalizers import Hardmax, Sparsemax
@@ -105,29 +106,31 @@ def scores(
 
 
 def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[list[str]],
-           title: str, caption: str) -> SceneDrawing:  # fmt: skip
-    """Draw q (blue) and k (orange, ``length`` times as long) at angles in degrees, side by side.
+           title: str, caption: str, names: tuple[str, str] = ("q", "k")) -> SceneDrawing:  # fmt: skip
+    """Draw q (orange) and k (blue, ``length`` times as long) at angles in degrees, side by side.
 
     ``below`` are the lines under each pair.
     """
     made, wide = SceneMaker(), WIDE / len(pairs)
-    unit = min(0.9 * wide / (1 + length), 0.32 * HIGH / max(1.0, length))
+    unit = min(0.9 * wide / (1 + length), 0.3 * HIGH / max(1.0, length))
     for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
         left, turns = wide * (number - 1), np.radians(angles)
         ends = unit * np.stack([np.cos(turns), -np.sin(turns)], axis=1) * [[1], [length]]
         low, high = ends.min(axis=0).clip(max=0), ends.max(axis=0).clip(min=0)
-        origin = np.array([left + wide / 2, 0.4 * HIGH]) - (low + high) / 2
-        for name, end, across in zip("kq", ends[::-1], (-1, 1), strict=True):
+        origin = np.array([left + wide / 2, 0.3 * HIGH]) - (low + high) / 2
+        turn = np.sign(ends[0, 0] * ends[1, 1] - ends[0, 1] * ends[1, 0]) or -1
+        for name, label, end, across in zip("qk", names, ends, (-turn, turn), strict=True):
             points = origin.tolist(), (origin + end).tolist()
-            made.edge(f"{name} {number}", *points, hue=int(name == "k"), tag="")
-            x, y = origin + 0.7 * end + 24 * across * np.array([-end[1], end[0]]) / np.hypot(*end)
-            made.node(f"{name} {number}", name, (x - 20, y - 20, 40.0, 40.0), form="word")
+            made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
+            aside = (20 + 6 * len(label)) * across * np.array([-end[1], end[0]]) / np.hypot(*end)
+            x, y = origin + 0.7 * end + aside
+            made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
-            box, facts = (left, 0.74 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
-            made.node(f"pair {number}, {row}", line, box, form="word", detail=facts)
-    made.stop("vectors", "blue: q, orange: k", [])
-    return made.drawing(title, caption=caption)
+            box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
+            made.node(f"pair {number}, {row}", line, box, form="label", detail=facts)
+    made.stop("vectors", caption, [])
+    return made.drawing(title)
 
 
 @demo
@@ -291,24 +294,28 @@ def sinusoids(
 
 
 @demo
-def rotary(distance: Annotated[int, Field(ge=0, le=64, description="s − t")] = 1) -> SceneDrawing:
+def rotary(
+    distances: Annotated[tuple[int, ...], Field(min_length=1, description="s − t; repeat")]
+    = (1, 2),
+) -> SceneDrawing:  # fmt: skip
     """Draw a pair of numbers of q at position t and of k at s = t + distance, as RoPE turns them.
 
     It is the fastest pair, turned by 1 radian from position to position.
     """
-    both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 5 + distance, 2)
-    q, k = Rotary(Rotary.Config(), 2, 1).rotate(both, torch.arange(5 + distance))[0]
-    turned = torch.stack([q[:5], k[distance:]]).double()
-    degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().T.tolist()
-    products = (turned[0] * turned[1]).sum(dim=-1).tolist()
-    below = [
-        [f"t = {t}, s = {t + distance}", f"s − t = {distance}", f"q · k = {product:.2f}"]
-        for t, product in enumerate(products)
-    ]
+    both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 70, 2)
+    q, k = Rotary(Rotary.Config(), 2, 1).rotate(both, torch.arange(70))[0].double()
+    pairs, below = list[tuple[float, float]](), list[list[str]]()
+    for distance in distances:
+        for t in (0, 2):
+            x, y = q[t], k[t + distance]
+            a, b = torch.atan2(*torch.stack([x, y]).T.flip(0)).rad2deg().tolist()
+            pairs.append((a, b))
+            s, product = t + distance, float(x @ y)
+            below.append([f"t = {t}, s = {s}", f"s − t = {distance}", f"(R_t q)ᵀ R_s k = {product:.2f}"])
     return arrows(
-        [(a, b) for a, b in degrees], 1.0, below, "A pair of numbers, rotated by its position",
-        "Both vectors turn by the same angle from position to position: the angle between them, "
-        "and so their product, depends only on the distance s − t.",
+        pairs, 1.0, below, "A pair of numbers, rotated by its position",
+        "Equal distances s − t give equal angles, and so equal products.",
+        ("R_t q", "R_s k"),
     )  # fmt: skip
 
 
@@ -412,35 +419,76 @@ def averaging(
 def paths(
     hidden_size: Size = 512,
     length: Annotated[int, Field(ge=2, description="maximum length")] = 1024,
-    of: Annotated[
-        tuple[Literal["path", "steps", "operations"], ...],
-        Field(min_length=1, strict=False, description="path, serial steps, operations; repeat"),
-    ] = ("path", "steps", "operations"),
+    of: Annotated[Literal["path", "steps", "operations"], Field(description="what to compare")]
+    = "path",
+    text: Annotated[str, Field(description="words of a path or steps, three or more")]
+    = "the chef who ran to the store was",
     projections: Annotated[bool, Field(description="the operations of q, k, v, o too")] = False,
-) -> PanelGrid:
-    """Draw path length, serial steps and operations per layer (Vaswani et al., 2017, table 1)."""
+) -> LinesDrawing | SceneDrawing:  # fmt: skip
+    """Draw path length, serial steps or operations per layer (Vaswani et al., 2017, table 1)."""
+    if of != "operations":
+        if len(words := text.split()) < 3:
+            raise UserError(f"{text!r} has too few words: give 3 or more, separated by spaces")
+        return _path(words, length) if of == "path" else _steps(words, length)
     n = np.unique(np.linspace(1, length, 65).round())
-    ones, last = np.ones_like(n), f"at n = {length:,}"
-    drawn = {
-        "path": ("steps between the first and the last word",
-                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": ones}),
-        "steps": ("serial steps of a layer",
-                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": ones}),
-        "operations": ("multiplications in a layer",
-                       {"recurrent: 2nD²": 2 * n * hidden_size**2,
-                        "self-attention: 2n²D": 2 * n**2 * hidden_size}),
-    }  # fmt: skip
+    curves = {"recurrent: 2nD²": 2 * n * hidden_size**2, "scores and sums: 2n²D":
+              2 * n**2 * hidden_size}  # fmt: skip
     if projections:
-        drawn["operations"][1]["projections: 4nD²"] = 4 * n * hidden_size**2
+        curves["projections: 4nD²"] = 4 * n * hidden_size**2
     mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
-    panels = [
-        line_chart(n, curves, "length n", up, marks=mark if part == "operations" else None)
-        for part, (up, curves) in drawn.items()
-        if part in of
-    ]
-    return PanelGrid(
-        panels=panels, across=1, title=f"Cost against length n, D = {hidden_size}",
-        caption="Self-attention connects any two positions in one step, but its scores and sums "
-        "take 2 n² D multiplications, more than a recurrent layer above n = D. Its projections of "
-        "queries, keys, values and outputs, 4 n D², grow with n only.",
+    return line_chart(
+        n, curves, "length n", "multiplications in a layer",
+        f"Cost against length n, D = {hidden_size}", marks=mark,
+        caption="The scores and sums of self-attention take 2 n² D multiplications, more than a "
+        "recurrent layer above n = D. Its projections of queries, keys, values and outputs, "
+        "4 n D², grow with n only.",
     )  # fmt: skip
+
+
+def _path(words: list[str], length: int) -> SceneDrawing:
+    """Draw the way from the second word to the last: through all states, or by one weight."""
+    made, away = SceneMaker(), len(words) - 2
+    counts = {"recurrent": [*map(str, range(away + 1))], "attention": ["0", *[""] * away]}
+    counts["attention"][-1] = "1"
+    for number, (kind, texts) in enumerate(counts.items()):
+        end, steps = 220 + 290.0 * number, f"{texts[-1]} step{'s' * (texts[-1] != '1')}"
+        box = (0, end - 132, BESIDE - 10, 96)
+        made.node(kind, "", box, form="label", texts=[f"{kind}:", steps])
+        middles, top = made.words(kind, words, (BESIDE, end - 44, WIDE - BESIDE, 40)), end - 106
+        levels = [0.0, *(0.5 * bool(text) for text in texts)]
+        made.cells(kind, middles, top, 60, ["", *texts], levels, hue=1)
+        if kind == "recurrent":
+            made.chain("before", middles[:2], 30, top + 25)
+            made.chain("path", middles[1:], 30, top + 25, hue=1)
+        else:
+            x, u = middles[[1, -1]].tolist()
+            bends = (x, top), (x, top - 150), (u, top - 150), (u, top)
+            made.edge("path", *bends, weight=0.4, hue=1, tag="")
+    text = f"From “{words[1]}” to “{words[-1]}”: {away} steps, or 1."
+    made.stop("path", f"{text} Among {length:,} words: up to {length - 1:,}, or 1.", [])
+    return made.drawing("The path between two words")
+
+
+def _steps(words: list[str], length: int) -> SceneDrawing:
+    """Draw two layers over words, with the earliest serial step in which each box is ready."""
+    made, count = SceneMaker(), len(words)
+    for number, (kind, steps) in enumerate({"recurrent": f"n = {count}", "attention": "1"}.items()):
+        end, sides = HIGH / 2 * (number + 1), ("s" * (steps != "1"), WIDE - BESIDE)
+        box = (0, end - 186, BESIDE - 10, 96)
+        made.node(kind, "", box, form="label", texts=[f"{kind}:", f"{steps} step{sides[0]}", "per layer"])
+        middles = made.words(kind, words, (BESIDE, end - 44, sides[1], 40))
+        for layer in (0, 1):
+            top, ready = end - 140 - 110 * layer, [layer + 1 + k * (not number) for k in range(count)]
+            levels = [0.8 * k / (count + 1) for k in ready]
+            made.cells(f"{kind} {layer}", middles, top, 60, [*map(str, ready)], levels, hue=2)
+            low = top + (110 if layer else 98)
+            for t, x in enumerate(middles.tolist()):
+                for s, u in enumerate(middles.tolist()):
+                    if number or s == t:
+                        name, weight = f"{kind} {layer} {s} {t}", 0.0 if number else None
+                        made.edge(name, (u, low), (x, top + 50), weight=weight, tag="")
+            if not number:
+                made.chain(f"{kind} {layer} on", middles, 30, top + 25, hue=2)
+    text = f"Over {length:,} words, a layer takes {length:,} steps, or 1."
+    made.stop("steps", f"Numbers: the step in which a box can be computed. {text}", [])
+    return made.drawing("Serial steps")

@@ -1,7 +1,9 @@
 """Demos of untrained networks: the effects of their structure alone."""
 
+import textwrap
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -35,6 +37,7 @@ from foveate.nn.spec import Tokens
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
 SCALES, BIASES = np.linspace(0.5, 3, 6), np.arange(-2.0, 5)  # stops of sliders
+BESIDE = 240.0  # width of a title beside a row of words
 Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, before the sigmoid")]
 
 
@@ -105,6 +108,10 @@ READ = {
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
+CHAINED: dict[Family, dict[int, float]] = {  # from state to state: each way, its height
+    "elman": {1: 25.0}, "lstm": {1: 25.0}, "mamba": {1: 25.0}, "bi-gru": {1: 15.0, -1: 35.0},
+    "seq2seq": {1: 25.0}, "attention": {1: 25.0},
+}  # fmt: skip
 ALONE = tuple(family for family in FAMILIES if family not in TRANSLATORS)
 
 
@@ -146,22 +153,66 @@ def reach(
     families: Annotated[
         tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
     ] = ALONE,
-) -> SheetGrid:  # fmt: skip
-    """Draw how strongly each output depends on each input, in families of untrained models."""
+    query: Annotated[int, Field(ge=-1, description="output to draw, with words; −1: last")] = -1,
+) -> SheetGrid | SceneDrawing:  # fmt: skip
+    """Draw how strongly each output depends on each input, in families of untrained models.
+
+    With words and at most three families, it draws one output and the way to it from each word.
+    """
     drawn, words = [], text.split()
-    for family in families:
-        norm = reached(family, ids(len(words) or length), forget)
+    norms = {family: reached(family, ids(len(words) or length), forget) for family in families}
+    if words and len(families) <= 3:
+        return _routes(norms, words, query)
+    for family, norm in norms.items():
         with np.errstate(divide="ignore"):
             s = np.log10(norm / norm.max())
-        rows = [f"output {k + 1}" for k in range(len(words))] if family in TRANSLATORS else words
         s = np.where(np.isfinite(s), s, np.nan)
         scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence")
-        drawn.append(sheet(FAMILIES[family], s, rows, words, "output", "input", scale))
+        drawn.append(sheet(FAMILIES[family], s, words, words, "output", "input", scale))
     return SheetGrid(
         sheets=drawn, across=3, title="Which inputs an output depends on, before training",
         caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
         "with distance; attention reads every position that its mask permits.",
     )  # fmt: skip
+
+
+def _routes(
+    norms: dict[Family, NDArray[np.float64]], words: list[str], query: int
+) -> SceneDrawing:
+    """Draw the dependence of one output on each word: through states in a row, or directly."""
+    if query >= (count := len(words)):
+        raise ConfigError(f"--query {query}: there are {count}, from 0 to {count - 1}")
+    made, band, at = SceneMaker(), HIGH / len(norms), range(count)[query]
+    for number, (family, norm) in enumerate(norms.items()):
+        y, end, shares = band * number, band * (number + 1), norm[at] / norm[at].max()
+        titles = textwrap.wrap(FAMILIES[family], 14)
+        made.node(family, "", (0, end - 132, BESIDE - 10, 96), form="label", texts=titles)
+        room = (WIDE - BESIDE) * (0.6 if family in TRANSLATORS else 1)
+        middles = made.words(family, words, (BESIDE, end - 44, room, 40))
+        wide, top, x = min(78.0, np.diff(middles).min() - 16), end - 106, float(middles[at])
+        texts = [f"{share:.2f}" if share else "0" for share in shares]
+        made.cells(family, middles, top, wide, texts, shares, hue=2)
+        chained, half = middles, np.full(count, wide / 2)
+        if family in TRANSLATORS:
+            states = np.linspace(BESIDE + room + 44, WIDE - 44, count)
+            letters = [f"s_{k}" for k in range(1, count + 1)]
+            made.cells(f"{family} s", states, top, 46, letters, hue=3)
+            chained, x = np.append(middles, states), float(states[at])
+            half = np.append(half, np.full(count, 23.0))
+        for way, off in CHAINED.get(family, {}).items():
+            made.chain(f"{family} {way}", chained, half, top + off, way, hue=2)
+        if family in CHAINED:
+            made.edge(f"{family} out", (x, top), (x, y + 50), hue=2, tag="")
+        for k, (left, share) in enumerate(zip(middles.tolist(), shares.tolist(), strict=True)):
+            if share and (family not in CHAINED or family == "attention"):
+                ends = (left, top), (x, y + 50)
+                made.edge(f"{family} direct {k}", *ends, weight=share / 5, hue=0, tag="")
+        made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
+    text = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
+    made.stop("dependence", text, [])
+    title = "Which words an output depends on, before training"
+    where = "Green arrows lead from state to state; blue lines lead from a word to the output."
+    return made.drawing(title, caption=where)
 
 
 @demo

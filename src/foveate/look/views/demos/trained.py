@@ -21,6 +21,7 @@ from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
+from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
@@ -134,10 +135,10 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Pl
 
 
 def minima(values: Floats) -> NDArray[np.intp]:
-    """Return the inner cells (N, 2) of a grid that are lower than their four neighbours."""
-    inner = values[1:-1, 1:-1]
-    beside = values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]
-    return 1 + np.argwhere(np.all([inner < other for other in beside], axis=0))
+    """Return the inner cells (N, 2) of a grid that are lower than the eight cells around them."""
+    around = np.lib.stride_tricks.sliding_window_view(values, (3, 3)).reshape(-1, 9)
+    lowest = np.delete(around, 4, axis=1).min(axis=1).reshape(np.array(values.shape) - 2)
+    return 1 + np.argwhere(values[1:-1, 1:-1] < lowest)
 
 
 @demo
@@ -279,24 +280,36 @@ def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
 
 
 @demo
-def coreference(anew: Anew = False) -> SheetGrid:
+def coreference(anew: Anew = False) -> SceneDrawing:
     """Draw what "it" attends to in a small Transformer that has learned what it refers to."""
-    result = stored("coreference", anew, train_coreference)
-    drawn = []
-    for text, heads in result["maps"].items():
-        words, noun = text.split(), result["nouns"][text]
-        last = {name: weights for name, weights in heads.items() if name[0] == max(heads)[0]}
-        title = f"too {words[-1]}: it → {noun}"
-        rows = [f"head {name[-1]}" for name in last]
-        values = np.array([*last.values()], float)
-        cells = [[f"{w:.2f}" if w >= 0.005 else "" for w in row] for row in values]
-        drawn.append(sheet(title, values, rows, words, scale=SHARES, cells=cells))
-    return SheetGrid(
-        sheets=drawn, across=1, title='Weights of the query at "it" in the last layer',
+    result, made = stored("coreference", anew, train_coreference), SceneMaker()
+    for number, (text, heads) in enumerate(result["maps"].items()):
+        words, noun, end = text.split(), result["nouns"][text], HIGH / 2 * (number + 1)
+        middles = made.words(text, words, (0, end - 54, WIDE, 40)).tolist()
+        title = f"too {words[-1]}: “it” is the {noun}"
+        made.node(f"{text} title", title, (0, end - 264, 480, 40), form="label")
+        for framed in (IT, words.index(noun)):
+            wide = 40 + 16.0 * len(words[framed])
+            box = middles[framed] - wide / 2, end - 57, wide, 46
+            made.node(f"{text} frame {framed}", "", box, form="frame", hue=5)
+        last = [weights for name, weights in heads.items() if name[0] == max(heads)[0]]
+        drawn = [(h, s, w) for h, row in enumerate(last) for s, w in enumerate(row) if w]
+        for head, s, weight in drawn:
+            name, x, u, high = f"{text} head {head} {s}", middles[IT], middles[s], 90 + 50 * head
+            if weight >= 0.05:
+                low, top = end - 60, end - 60 - high
+                bends = (x, low), (x, top), (u, top), (u, low)
+                made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
+                box = ((x + u) / 2 - 150, low - 0.75 * high - 50, 300, 40)
+                made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
+    text = "Framed: “it” and the noun that the model takes it for. Arcs: α from “it”"
+    made.stop("it", f"{text} in the last layer.", [])
+    return made.drawing(
+        'Weights of the query at "it" in the last layer',
         caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
         'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
         f"{result['right']:.0%} of {result['held']} are correct.",
-    )  # fmt: skip
+    )
 
 
 @demo
@@ -310,7 +323,7 @@ def sampling(
     seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
     network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]
     = "transformer",
-) -> SheetGrid:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Draw scheduled sampling, by steps (Bengio et al., 2015) or two passes (Mihaylova, 2019)."""
     run = load("packaged/en-fr" if network == "transformer" else "packaged/rnn")
     task, model = run.need(Translation, "mix two passes"), run.model
@@ -321,40 +334,54 @@ def sampling(
     gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
-    rows = {"true": (gold[:, :-1], torch.zeros_like(true))}
+    rows = {"true y": gold[:, :-1]}
     if own.each is None:
-        title = "Scheduled sampling in a recurrent network"
-        caption = "Each step reads, at random, the true word or the model's own last word."
         mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
+        text = "Orange arrows: the model reads its own last word."
     else:
-        title = "Two passes for scheduled sampling in a Transformer"
-        caption = (
-            "A recurrent network can read its own last word directly. A Transformer reads all "
-            "positions in parallel: the first pass makes predictions, the second reads a mixture "
-            "of these and the true words. The loss is that of the second pass."
-        )
-        first, mixed = own.each(gold[:, :-1], "greedy"), second_pass(own, gold, shown, "greedy")
-        mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
-        rows["pass 1 predicts"] = first, first != true
-    which = "" if own.each is None else "pass 2 "
-    outputs = model.predict(mixed, memory).argmax(-1)
-    rows["read next"] = shown[:, 1:], torch.zeros_like(true)
-    rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
-    rows[f"{which}predicts"] = outputs, outputs != true
-    rows["in the loss"] = true, torch.zeros_like(true)
-    cells = [
-        [("own", "true")[i] if ids.dtype == torch.bool else writes.name(i).replace("▁", "")
-         for i in ids[0].tolist()]
-        for ids, _ in rows.values()
-    ]  # fmt: skip
-    count, differs = len(cells[0]), torch.cat([row.float() for _, row in rows.values()]).numpy()
-    passes = [(first, 0, 2, count) for first in ([2] if own.each is None else [0, 3])]
-    drawn = sheet(
-        "", np.where(differs == 1, 1.0, np.nan), [*rows], cells=cells,
-        scale=ColorScale(0.0, 1.0, "yellow: differs from the true word; framed: a pass"),
-    ).model_copy(update={"outlines": passes})  # fmt: skip
-    caption = f"{caption} A word is true with ε = {keep:g}."
-    return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)
+        rows["pass 1: ŷ"] = own.each(gold[:, :-1], "greedy")
+        mixed = second_pass(own, gold, shown, "greedy")[:, :-1]
+        text = "Pass 1 predicts all words at once; pass 2 reads some of them."
+    rows["reads y′"], rows["predicts ŷ"] = mixed, model.predict(mixed, memory).argmax(-1)
+    rows["loss: y"] = true
+    words = {
+        name: [writes.name(i).replace("▁", "") for i in ids[0].tolist()]
+        for name, ids in rows.items()
+    }
+    made = _mixed(words, shown[0, 1:].tolist())
+    made.stop("passes", f"{text} Filled: not the true word.", [])
+    return made.drawing("Scheduled sampling", caption=f"A word is true with ε = {keep:g}.")
+
+
+def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
+    """Draw rows of words, from below, with arrows to each word that is read from its origin."""
+    made, count, names = SceneMaker(), len(shown), [*rows]
+    true, mixed, left = rows["loss: y"], names.index("reads y′"), 190.0
+    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / (len(rows) - 1)
+    tops = {name: HIGH - CELL - 4 - apart * row for row, name in enumerate(names)}
+    middles = left + pitch * (np.arange(count) + 0.5)
+    for name, words in rows.items():
+        made.node(name, name, (0, tops[name], left - 20, CELL), form="label")
+        given = [rows["true y"], true][name not in ("true y", "reads y′")]
+        wrong = [0.5 * (word != right) for word, right in zip(words, given, strict=True)]
+        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=1 if name[0] in "pr" else None)
+    passes, read = mixed == 2, tops["reads y′"]
+    before, into = (tops["pass 1: ŷ"], read + CELL) if passes else (read - apart + CELL, read)
+    for k, x in enumerate(middles.tolist()):
+        made.edge(f"predict {k}", (x, read), (x, read - apart + CELL), tag="")
+        if passes:
+            made.edge(f"pass 1 {k}", (x, tops["true y"]), (x, before + CELL), tag="")
+        if k and not shown[k - 1]:
+            ends = (x - pitch, before), (x - 16, into)
+            made.edge(f"own {k}", *ends, hue=1, tag="")
+        elif passes:
+            beside = x - pitch / 2
+            low = tops["true y"]
+            bends = (x - 30, low), (beside, low - 24), (beside, read + 70), (x - 30, read + CELL)
+            made.edge(f"true {k}", *bends, tag="")
+        else:
+            made.edge(f"true {k}", (x, tops["true y"]), (x, read + CELL), tag="")
+    return made
 
 
 @demo

@@ -120,9 +120,10 @@ class _Scene(SceneMaker):
         last = [b for part in self.parts if part not in sides for b in part.blocks]
         wide = SIDE if len(sides) > 1 else ALONE
         for number, part in enumerate(sides):
+            rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
+            wide = 0.88 * WIDE if cells and len(sides) == 1 else wide
             left = 20 + (SIDE + 60) * number if len(sides) > 1 else (WIDE - wide) / 2
             self._words(part.name, left, wide)
-            rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
             if cells:
                 self._unrolled(part, cells[:ROWS], rest, left, wide)
             else:

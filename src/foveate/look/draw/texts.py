@@ -98,7 +98,7 @@ def total_of(log_p: float) -> str:
     """Return a product of probabilities, and its logarithm, as written behind its factors."""
     digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"= {digits} · 10{raised}; Σ log p = {log_p:.1f}".replace("-", "−")
+    return f"= {digits} · 10{raised}; −Σ log p = {-log_p:.1f}".replace("-", "−")
 
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:

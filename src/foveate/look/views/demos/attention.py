@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -12,11 +13,12 @@ from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Numbers
+from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.layer import numbers
-from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
+from foveate.look.views.demos.networks import BESIDE, attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.feed_forward import ReLU
@@ -170,34 +172,62 @@ def masks(
     source: Words = "the sun rises", target: Words = "le soleil se lève",
     families: Annotated[Families, Field(min_length=1, strict=False, description="which; repeat")]
     = ("encoder", "decoder", "encoder-decoder"),
-) -> SheetGrid:  # fmt: skip
-    """Draw which position may attend to which, in the three families, for one sentence."""
+) -> SheetGrid | SceneDrawing:  # fmt: skip
+    """Draw which position may attend to which, in the three families, for one sentence.
+
+    One family is drawn as a matrix.
+    """
     read, written = words_of(source), words_of(target)
     both, split = [*read, *written], len(read)
-    within, after = both, [*both[1:], "</s>"]
-    if families == ("decoder",):
-        within = [f"{'xy'[t >= split]}: {word} → {after[t]}" for t, word in enumerate(both)]
     places = range(len(both))
     causal = Mask(causal=True).dense(places, places)
     assert causal is not None
     seen = {"encoder": np.ones((len(both),) * 2, bool), "decoder": causal[0, 0].numpy()}
     seen["encoder-decoder"] = seen["decoder"].copy()
     seen["encoder-decoder"][:split, :split] = True
-    names = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
-             "encoder-decoder": "encoder–decoder: T5"}  # fmt: skip
-    down = "reads" if within is both else "reads → writes"
+    if len(families) > 1:
+        return _attended(both, split, {name: seen[name] for name in families})
+    [family], after = families, [*both[1:], "</s>"]
+    within = [f"{'xy'[t >= split]}: {word} → {after[t]}" for t, word in enumerate(both)]
     parts = np.array([["E" if s < split else "D" for s in places] for _ in places])
     parts[split:, :split] = "C"
-    drawn = [
-        sheet(names[each], np.where(seen[each], 1.0, np.nan), within, both, down, scale=SHARES,
-              cells=np.where(seen[each], parts if "-" in each else "0", "−∞").tolist())
-        for each in families
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, across=3, title="Filled: a word (down) may attend to a word (across)",
-        caption=f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0. "
-        "E, C, D: the softmax of the encoder, the cross-attention, the decoder.",
+    letters = parts if family == "encoder-decoder" else "0"
+    drawn = sheet(
+        NAMES[family], np.where(seen[family], 1.0, np.nan), within, both, "reads → writes",
+        scale=SHARES, cells=np.where(seen[family], letters, "−∞").tolist(),
     )  # fmt: skip
+    return SheetGrid(
+        sheets=[drawn], across=1, title="Filled: a word (down) may attend to a word (across)",
+        caption=f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0.",
+    )  # fmt: skip
+
+
+NAMES = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
+         "encoder-decoder": "encoder– decoder: T5"}  # fmt: skip
+
+
+def _attended(words: list[str], split: int, seen: dict[str, NDArray[np.bool_]]) -> SceneDrawing:
+    """Draw a line from each word to each position that may attend to it, by family."""
+    made, band = SceneMaker(), HIGH / len(seen)
+    for number, (family, allowed) in enumerate(seen.items()):
+        end, pair = band * (number + 1), family == "encoder-decoder"
+        made.node(family, "", (0, end - 140, BESIDE - 10, 96), form="label",
+                  texts=NAMES[family].split(" "))  # fmt: skip
+        middles = made.words(family, words, (BESIDE, end - 44, WIDE - BESIDE, 40))
+        first, top = split if pair else len(words), end - 134  # of a decoder with an encoder
+        letters = [f"h_{t + 1}" for t in range(first)]
+        letters += [f"s_{t + 1}" for t in range(len(words) - first)]
+        made.cells(family, middles, top, 64, letters, hue=5)
+        for t, s in np.argwhere(allowed).tolist():
+            x, u, crosses = middles[t], middles[s], s < first <= t
+            hue = 0 if crosses else 1 if family == "decoder" or t >= first else 2
+            ends = (u, end - 44), (x, top + CELL)
+            if crosses:
+                ends = (u, top), (u, top - 46), (x, top - 46), (x, top)
+            made.edge(f"{family} {t} {s}", *ends, weight=0.1, hue=hue, tag="")
+    text = "Lines: what a position may attend to. Blue: cross-attention."
+    made.stop("families", text, [])
+    return made.drawing("What a position may attend to")
 
 
 @demo
@@ -355,14 +385,14 @@ def heads(
         whole = torch.arange(20.0).view(5, 4)
         split = whole.view(5, 2, 2).transpose(0, 1)
         matrices = {"n × d": (whole, range(4))}
-        matrices |= {f"{name}: d/h": (split[h], range(2 * h, 2 * h + 2))
+        matrices |= {name: (split[h], range(2 * h, 2 * h + 2))
                      for h, name in enumerate(halves)}  # fmt: skip
         return SheetGrid(
-            sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)],
-                          scale=ColorScale(0.0, 19.0, " "),
+            sheets=[sheet(name, 0.2 + 0.75 * (matrix.numpy() % 4 // 2), words, [*map(str, columns)],
+                          scale=ColorScale(0.0, 1.0, " "),
                           cells=[[f"{x:.0f}" for x in row] for row in matrix])
                     for name, (matrix, columns) in matrices.items()],
-            across=3, title="Each head takes d/h columns",
+            across=3, title="A colour for each head: d/h columns of each word",
             caption="No number changes: each head takes d/h columns of the whole matrix.",
         )  # fmt: skip
     query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)

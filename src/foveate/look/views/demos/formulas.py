@@ -175,8 +175,12 @@ def activations(
         [slope] = torch.autograd.grad(y.sum(), x)
         values[name], slopes[name] = y.detach().double().numpy(), slope.double().numpy()
     places = x.detach().double().numpy()
+    most = ", ".join(f"{max(slope):.3g}" for slope in slopes.values())
     return PanelGrid(
-        panels=[line_chart(places, values, "x", "f(x)"), line_chart(places, slopes, "x", "slope")],
+        panels=[
+            line_chart(places, values, "x", f"{names[0] if len(names) == 1 else 'f'}(x)"),
+            line_chart(places, slopes, "x", f"slope, at most {most}"),
+        ],
         title=f"Activations and their slopes: {', '.join(names)}",
         caption="No gradient passes where the slope is near 0: sigmoid and tanh saturate on both "
         "sides, ReLU is 0 on one side; GELU, x Φ(x), has no corner.",
@@ -311,7 +315,9 @@ def rotary(
             a, b = torch.atan2(*torch.stack([x, y]).T.flip(0)).rad2deg().tolist()
             pairs.append((a, b))
             s, product = t + distance, float(x @ y)
-            below.append([f"t = {t}, s = {s}", f"s − t = {distance}", f"(R_t q)ᵀ R_s k = {product:.2f}"])
+            below.append(
+                [f"t = {t}, s = {s}", f"s − t = {distance}", f"(R_t q)ᵀ R_s k = {product:.2f}"]
+            )
     return arrows(
         pairs, 1.0, below, "A pair of numbers, rotated by its position",
         "Equal distances s − t give equal angles, and so equal products.",
@@ -475,10 +481,15 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
     for number, (kind, steps) in enumerate({"recurrent": f"n = {count}", "attention": "1"}.items()):
         end, sides = HIGH / 2 * (number + 1), ("s" * (steps != "1"), WIDE - BESIDE)
         box = (0, end - 186, BESIDE - 10, 96)
-        made.node(kind, "", box, form="label", texts=[f"{kind}:", f"{steps} step{sides[0]}", "per layer"])
+        made.node(
+            kind, "", box, form="label", texts=[f"{kind}:", f"{steps} step{sides[0]}", "per layer"]
+        )
         middles = made.words(kind, words, (BESIDE, end - 44, sides[1], 40))
         for layer in (0, 1):
-            top, ready = end - 140 - 110 * layer, [layer + 1 + k * (not number) for k in range(count)]
+            top, ready = (
+                end - 140 - 110 * layer,
+                [layer + 1 + k * (not number) for k in range(count)],
+            )
             levels = [0.8 * k / (count + 1) for k in ready]
             made.cells(f"{kind} {layer}", middles, top, 60, [*map(str, ready)], levels, hue=2)
             low = top + (110 if layer else 98)

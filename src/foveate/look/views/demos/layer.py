@@ -51,7 +51,7 @@ class Chalkboard(SceneMaker):
         first, high, sign, number = 92.0, 44.0, 46.0, len(self.stops)
         columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
         signs = sign * sum(x is None for _, x, _ in pieces)
-        wide = min(90.0, (WIDE - first - signs - 4) / columns)
+        wide = min(110.0, (WIDE - first - signs - 4) / columns)
         y, left = 290.0 * number, first
         for row, word in enumerate(WORDS):
             box = (0.0, y + high * (row + 1), first - 8, high)
@@ -64,7 +64,7 @@ class Chalkboard(SceneMaker):
             for (row, column), value in np.ndenumerate([[]] if x is None else x.numpy()):
                 box = (left + wide * column, y + high * (row + 1), wide, high)
                 by_place = {ROWS: row, COLUMNS: column}.get(hue, hue)
-                text = "" if value == 0 and "LU" in name else f"{value:.{_digits(x)}f}"
+                text = "0" if value == 0 and "LU" in name else f"{value:.{_digits(x)}f}"
                 texts = [text.replace("-", "−")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, hue=by_place, level=0.25)
             left += across
@@ -142,14 +142,14 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
-    forward, name = kind(kind.Config(), 3, 4), kind.__name__
+    x, forward, name = x[:, :2], kind(kind.Config(), 2, 3), kind.__name__
     for weight in forward.parameters():
         weight.copy_(short(*weight.shape))
     z = forward.inner(x)
-    text = f"Each row is a word, with the same matrices: z = x W_1 + b_1; a = {name}(z)"
+    text = "Rows are words, all with the same matrices."
     steps: list[tuple[str, str, Tensor, nn.Linear, str, Tensor]] = [
-        (f"{text}.", "x", x, forward.inner, "z", z),
-        (f"{text}; y = a W_2 + b_2.", f"a = {name}(z)", forward.activate(z), forward.outer, "y",
+        (text, "x", x, forward.inner, "z", z),
+        (text, f"a = {name}(z)", forward.activate(z), forward.outer, "y",
          forward(x)),
     ]  # fmt: skip
     for number, (caption, of, read, part, to, y) in enumerate(steps, start=1):
@@ -165,11 +165,13 @@ def _attention(made: Chalkboard) -> None:
     score, times = memory @ state.T, ("·", None, 0)
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
-    text = "1. Scores: e_i = s · h_i."
-    made.line(text, ("h_i", memory, 0), times, ("s", state, 1), EQUALS, ("e_i", score, 5))
-    text += " 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. The output reads [a; s]."
-    pieces: list[Piece] = [("α_i", weights, 5), times, ("h_i", memory, 0), ARROW, ("a", mean, 2)]
-    made.line(text, *pieces, ARROW, ("[a; s]", torch.cat((mean, state), dim=1), 3))
+    text = "1. Scores, 2. weights: a decoder's state s asks the encoder's states h_i"
+    pieces: list[Piece] = [("h_i", memory, 0), times, ("s", state, 1), EQUALS]
+    pieces += [("1. e_i", score, 5), ARROW]
+    made.line(f"{text}.", *pieces, ("2. α_i", weights, 5))
+    text = "Softmax turns the scores e_i into weights α_i; the output reads [a; s]."
+    pieces = [("α_i", weights, 5), times, ("h_i", memory, 0), EQUALS, ("3. a", mean, 2)]
+    made.line(text, *pieces, ARROW, ("4. [a; s]", torch.cat((mean, state), dim=1), 3))
 
 
 @demo

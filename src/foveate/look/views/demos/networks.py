@@ -176,9 +176,7 @@ def reach(
     )  # fmt: skip
 
 
-def _routes(
-    norms: dict[Family, NDArray[np.float64]], words: list[str], query: int
-) -> SceneDrawing:
+def _routes(norms: dict[Family, NDArray[np.float64]], words: list[str], query: int) -> SceneDrawing:
     """Draw the dependence of one output on each word: through states in a row, or directly."""
     if query >= (count := len(words)):
         raise ConfigError(f"--query {query}: there are {count}, from 0 to {count - 1}")

@@ -364,7 +364,9 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
         made.node(name, name, (0, tops[name], left - 20, CELL), form="label")
         given = [rows["true y"], true][name not in ("true y", "reads y′")]
         wrong = [0.5 * (word != right) for word, right in zip(words, given, strict=True)]
-        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=1 if name[0] in "pr" else None)
+        made.cells(
+            name, middles, tops[name], pitch - 14, words, wrong, hue=1 if name[0] in "pr" else None
+        )
     passes, read = mixed == 2, tops["reads y′"]
     before, into = (tops["pass 1: ŷ"], read + CELL) if passes else (read - apart + CELL, read)
     for k, x in enumerate(middles.tolist()):

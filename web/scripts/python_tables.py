@@ -49,7 +49,6 @@ DRAGGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "scaling": ({"num_keys": 4}, {"size": 512}),
     "local": ({}, {"position": 14.25, "window": 9.0}),
     "sinusoids": ({"length": 8, "hidden_size": 6}, {"length": 12, "hidden_size": 8, "base": 50.0}),
-    "vanishing": ({"length": 8}, {"recurrence": 2.5, "forget": (1.0, -2.0)}),
 }
 
 

@@ -1,6 +1,5 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, cosine, dot, entmax, gaussian, general, hardmax, logistic, range, scaledDot, sinusoid, softmax } from "./equations";
-import { nearest } from "./lines";
+import { additive, cosine, dot, entmax, gaussian, general, hardmax, range, scaledDot, sinusoid, softmax } from "./equations";
 import { base64Of } from "./numbers";
 import type { BarsDrawing, InteractiveDrawing, LinesDrawing, Numbers, SheetDrawing } from "./types";
 
@@ -101,12 +100,4 @@ function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
   return [...halves, products(parts[2]!, vectors)];
 }
 
-function vanishing(dragged: Dragged, { scales = [], biases = [], elman = [], lstm = [] }: Data, [part]: readonly Part[]): Part[] {
-  const chart = part as LinesDrawing, u = dragged.recurrence as number, forget = dragged.forget as number[], count = chart.x.length;
-  const row = (table: readonly number[], place: number) => table.slice(place * count, (place + 1) * count);
-  const turned = [[`Elman, U × ${plain(u)}`, row(elman, nearest(scales, u))] as const,
-    ...forget.map((bias) => [`LSTM, forget gate ${logistic(bias).toFixed(2)}`, row(lstm, nearest(biases, bias))] as const)];
-  return [{ ...chart, curves: chart.curves.map((curve, k) => (turned[k] ? { ...curve, name: turned[k]![0], y: turned[k]![1] } : curve)) }];
-}
-
-export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids, vanishing };
+export const FORMULAS: Readonly<Record<string, Formula>> = { lookup, normalizers, scores, scaling, local, sinusoids };

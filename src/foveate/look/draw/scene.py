@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDE, HIGH, TYPE, LINE = 1240.0, 560.0, 28.0, 30.0  # of a stop, its letters, a line of numbers
-CELL = 50.0  # height of a box in a row
+CELL, BESIDE = 50.0, 236.0  # height of a box in a row, width of a title beside it
 INCHES = 6.2  # width of a stop in a figure
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -176,31 +176,39 @@ class SceneMaker:
         fields = {"name": name, "caption": caption, "shows": shows, **more}
         self.stops.append(SceneStop.model_validate(fields))
 
-    def words(self, name: str, words: Sequence[str], box: Box) -> Floats:
-        """Write words side by side, each as wide as its letters; return their middles."""
-        left, top, wide, high = box
+    def row(
+        self, name: str, titles: Sequence[str], words: Sequence[str], end: float, wide: float = WIDE
+    ) -> Floats:
+        """Write words right of a title, each as wide as its letters; return their middles."""
+        left = BESIDE if titles else 0.0
         ends = np.cumsum([0.0, *(1.4 + len(word) for word in words)])
-        ends = left + wide * ends / ends[-1]
+        ends = left + (wide - left) * ends / ends[-1]
+        self.node(name, "", (0, end - 132, left, 96), form="label", texts=titles)
         for k, word in enumerate(words):
-            room = ends[k] + 2, top, ends[k + 1] - ends[k] - 4, high
-            self.node(f"{name} word {k}", word, room, form="word")
+            box = ends[k] + 2, end - 44, ends[k + 1] - ends[k] - 4, 40.0
+            self.node(f"{name} word {k}", word, box, form="word")
         middles: Floats = (ends[:-1] + ends[1:]) / 2
         return middles
 
     def cells(self, name: str, middles: Floats, top: float, wide: float, texts: Sequence[str],
-              levels: Sequence[float] | Floats = (), **more: object) -> None:  # fmt: skip
-        """Draw a box with a text at each of some middles; ``levels`` fill them."""
-        for k, (x, text) in enumerate(zip(middles.tolist(), texts, strict=True)):
-            level = levels[k] if len(levels) else 0.0
+              levels: Sequence[float] | Floats, **more: object) -> None:  # fmt: skip
+        """Draw a box with a text at each of some middles, filled by its level."""
+        for k, (x, text, level) in enumerate(zip(middles, texts, levels, strict=True)):
             box = x - wide / 2, top, wide, CELL
             self.node(f"{name} {k}", "", box, texts=[text], level=level, **more)
 
     def chain(self, name: str, middles: Floats, half: Floats | float, y: float, way: int = 1,
               **more: object) -> None:  # fmt: skip
         """Draw arrows from box to box, which extend ``half`` to each side; ``way`` is ±1."""
-        ends = zip((middles + half)[:-1].tolist(), (middles - half)[1:].tolist(), strict=True)
-        for k, pair in enumerate(ends):
+        for k, pair in enumerate(zip((middles + half)[:-1], (middles - half)[1:], strict=True)):
             self.edge(f"{name} {k}", *[(x, y) for x in pair][::way], tag="", **more)
+
+    def fan(self, name: str, middles: Floats, ends: tuple[float, float], weights: Floats,
+            **more: object) -> None:  # fmt: skip
+        """Draw a line from each middle s up to each t, as wide as its weight (T, S), if any."""
+        for t, s in np.argwhere(weights).tolist():
+            points = zip(middles[[s, t]], ends, strict=True)
+            self.edge(f"{name} {s} {t}", *points, tag="", weight=weights[t, s], **more)
 
     def drawing(
         self, title: str, stops: list[SceneStop] | None = None, caption: str = ""

@@ -13,12 +13,12 @@ from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Numbers
-from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.layer import numbers
-from foveate.look.views.demos.networks import BESIDE, attends, bidirectional, ids, transformer
+from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.feed_forward import ReLU
@@ -179,22 +179,18 @@ def masks(
     """
     read, written = words_of(source), words_of(target)
     both, split = [*read, *written], len(read)
-    places = range(len(both))
-    causal = Mask(causal=True).dense(places, places)
+    causal = Mask(causal=True).dense(range(len(both)), range(len(both)))
     assert causal is not None
     seen = {"encoder": np.ones((len(both),) * 2, bool), "decoder": causal[0, 0].numpy()}
     seen["encoder-decoder"] = seen["decoder"].copy()
     seen["encoder-decoder"][:split, :split] = True
     if len(families) > 1:
         return _attended(both, split, {name: seen[name] for name in families})
-    [family], after = families, [*both[1:], "</s>"]
+    [allowed], after = [seen[name] for name in families], [*both[1:], "</s>"]
     within = [f"{'xy'[t >= split]}: {word} → {after[t]}" for t, word in enumerate(both)]
-    parts = np.array([["E" if s < split else "D" for s in places] for _ in places])
-    parts[split:, :split] = "C"
-    letters = parts if family == "encoder-decoder" else "0"
     drawn = sheet(
-        NAMES[family], np.where(seen[family], 1.0, np.nan), within, both, "reads → writes",
-        scale=SHARES, cells=np.where(seen[family], letters, "−∞").tolist(),
+        NAMES[families[0]], np.where(allowed, 1.0, np.nan), within, both, "reads → writes",
+        scale=SHARES, cells=np.where(allowed, "0", "−∞").tolist(),
     )  # fmt: skip
     return SheetGrid(
         sheets=[drawn], across=1, title="Filled: a word (down) may attend to a word (across)",
@@ -208,25 +204,22 @@ NAMES = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
 
 def _attended(words: list[str], split: int, seen: dict[str, NDArray[np.bool_]]) -> SceneDrawing:
     """Draw a line from each word to each position that may attend to it, by family."""
-    made, band = SceneMaker(), HIGH / len(seen)
-    for number, (family, allowed) in enumerate(seen.items()):
-        end, pair = band * (number + 1), family == "encoder-decoder"
-        made.node(family, "", (0, end - 140, BESIDE - 10, 96), form="label",
-                  texts=NAMES[family].split(" "))  # fmt: skip
-        middles = made.words(family, words, (BESIDE, end - 44, WIDE - BESIDE, 40))
-        first, top = split if pair else len(words), end - 134  # of a decoder with an encoder
-        letters = [f"h_{t + 1}" for t in range(first)]
-        letters += [f"s_{t + 1}" for t in range(len(words) - first)]
-        made.cells(family, middles, top, 64, letters, hue=5)
-        for t, s in np.argwhere(allowed).tolist():
-            x, u, crosses = middles[t], middles[s], s < first <= t
-            hue = 0 if crosses else 1 if family == "decoder" or t >= first else 2
-            ends = (u, end - 44), (x, top + CELL)
-            if crosses:
-                ends = (u, top), (u, top - 46), (x, top - 46), (x, top)
-            made.edge(f"{family} {t} {s}", *ends, weight=0.1, hue=hue, tag="")
-    text = "Lines: what a position may attend to. Blue: cross-attention."
-    made.stop("families", text, [])
+    made, count = SceneMaker(), len(words)
+    for number, (family, allowed) in enumerate(seen.items(), start=1):
+        end = HIGH / len(seen) * number
+        middles, top = made.row(family, NAMES[family].split(" "), words, end), end - 134
+        first = {"encoder": count, "decoder": 0}.get(family, split)  # of a decoder
+        letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
+        made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)
+        decodes = np.arange(count) >= first
+        for hue, part in ((2, ~decodes[:, None]), (1, decodes[:, None] & decodes)):
+            ends = end - 44, top + CELL
+            made.fan(f"{family} {hue}", middles, ends, 0.1 * (allowed & part), hue=hue)
+        for t, s in np.argwhere(allowed & decodes[:, None] & ~decodes).tolist():
+            x, u = middles[[t, s]]
+            bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
+            made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
+    made.stop("families", "Lines: what a position may attend to. Blue: cross-attention.", [])
     return made.drawing("What a position may attend to")
 
 

@@ -16,11 +16,10 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
-from foveate.look.views.demos.networks import BESIDE
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
 from foveate.nn.normalizers import Hardmax, Sparsemax
@@ -105,8 +104,10 @@ def scores(
     )  # fmt: skip
 
 
-def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[list[str]],
-           title: str, caption: str, names: tuple[str, str] = ("q", "k")) -> SceneDrawing:  # fmt: skip
+def arrows(
+    pairs: Sequence[Sequence[float]], length: float, below: Sequence[list[str]], title: str,
+    caption: str, names: tuple[str, str] = ("q", "k"),
+) -> SceneDrawing:  # fmt: skip
     """Draw q (orange) and k (blue, ``length`` times as long) at angles in degrees, side by side.
 
     ``below`` are the lines under each pair.
@@ -122,8 +123,8 @@ def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[
         for name, label, end, across in zip("qk", names, ends, (-turn, turn), strict=True):
             points = origin.tolist(), (origin + end).tolist()
             made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
-            aside = (20 + 6 * len(label)) * across * np.array([-end[1], end[0]]) / np.hypot(*end)
-            x, y = origin + 0.7 * end + aside
+            aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
+            x, y = origin + 0.7 * end + (20 + 6 * len(label)) * aside
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
@@ -178,7 +179,7 @@ def activations(
     most = ", ".join(f"{max(slope):.3g}" for slope in slopes.values())
     return PanelGrid(
         panels=[
-            line_chart(places, values, "x", f"{names[0] if len(names) == 1 else 'f'}(x)"),
+            line_chart(places, values, "x", "f(x)"),
             line_chart(places, slopes, "x", f"slope, at most {most}"),
         ],
         title=f"Activations and their slopes: {', '.join(names)}",
@@ -308,20 +309,16 @@ def rotary(
     """
     both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 70, 2)
     q, k = Rotary(Rotary.Config(), 2, 1).rotate(both, torch.arange(70))[0].double()
-    pairs, below = list[tuple[float, float]](), list[list[str]]()
-    for distance in distances:
-        for t in (0, 2):
-            x, y = q[t], k[t + distance]
-            a, b = torch.atan2(*torch.stack([x, y]).T.flip(0)).rad2deg().tolist()
-            pairs.append((a, b))
-            s, product = t + distance, float(x @ y)
-            below.append(
-                [f"t = {t}, s = {s}", f"s − t = {distance}", f"(R_t q)ᵀ R_s k = {product:.2f}"]
-            )
+    places = [(t, t + distance) for distance in distances for t in (0, 2)]
+    turned = torch.stack([torch.stack((q[t], k[s])) for t, s in places])
+    degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().tolist()
+    below = [
+        [f"t = {t}, s = {s}", f"s − t = {s - t}", f"(R_t q)ᵀ R_s k = {float(q[t] @ k[s]):.2f}"]
+        for t, s in places
+    ]
     return arrows(
-        pairs, 1.0, below, "A pair of numbers, rotated by its position",
-        "Equal distances s − t give equal angles, and so equal products.",
-        ("R_t q", "R_s k"),
+        degrees, 1.0, below, "A pair of numbers, rotated by its position",
+        "Equal distances s − t give equal angles, and so equal products.", ("R_t q", "R_s k"),
     )  # fmt: skip
 
 
@@ -427,18 +424,15 @@ def paths(
     length: Annotated[int, Field(ge=2, description="maximum length")] = 1024,
     of: Annotated[Literal["path", "steps", "operations"], Field(description="what to compare")]
     = "path",
-    text: Annotated[str, Field(description="words of a path or steps, three or more")]
-    = "the chef who ran to the store was",
     projections: Annotated[bool, Field(description="the operations of q, k, v, o too")] = False,
 ) -> LinesDrawing | SceneDrawing:  # fmt: skip
     """Draw path length, serial steps or operations per layer (Vaswani et al., 2017, table 1)."""
+    words = "the chef who ran to the store was".split()
     if of != "operations":
-        if len(words := text.split()) < 3:
-            raise UserError(f"{text!r} has too few words: give 3 or more, separated by spaces")
         return _path(words, length) if of == "path" else _steps(words, length)
     n = np.unique(np.linspace(1, length, 65).round())
-    curves = {"recurrent: 2nD²": 2 * n * hidden_size**2, "scores and sums: 2n²D":
-              2 * n**2 * hidden_size}  # fmt: skip
+    curves = {"recurrent: 2nD²": 2 * n * hidden_size**2}
+    curves["scores and sums: 2n²D"] = 2 * n**2 * hidden_size
     if projections:
         curves["projections: 4nD²"] = 4 * n * hidden_size**2
     mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
@@ -454,22 +448,19 @@ def paths(
 def _path(words: list[str], length: int) -> SceneDrawing:
     """Draw the way from the second word to the last: through all states, or by one weight."""
     made, away = SceneMaker(), len(words) - 2
-    counts = {"recurrent": [*map(str, range(away + 1))], "attention": ["0", *[""] * away]}
-    counts["attention"][-1] = "1"
-    for number, (kind, texts) in enumerate(counts.items()):
-        end, steps = 220 + 290.0 * number, f"{texts[-1]} step{'s' * (texts[-1] != '1')}"
-        box = (0, end - 132, BESIDE - 10, 96)
-        made.node(kind, "", box, form="label", texts=[f"{kind}:", steps])
-        middles, top = made.words(kind, words, (BESIDE, end - 44, WIDE - BESIDE, 40)), end - 106
-        levels = [0.0, *(0.5 * bool(text) for text in texts)]
-        made.cells(kind, middles, top, 60, ["", *texts], levels, hue=1)
-        if kind == "recurrent":
-            made.chain("before", middles[:2], 30, top + 25)
-            made.chain("path", middles[1:], 30, top + 25, hue=1)
-        else:
-            x, u = middles[[1, -1]].tolist()
+    for number, steps in enumerate((away, 1)):
+        end, kind = 220 + 290.0 * number, ("recurrent", "attention")[number]
+        top, texts = end - 106, ["", "0", *[""] * (away - 1), str(steps)]
+        middles = made.row(kind, [f"{kind}:", f"{steps} step{'s' * (steps > 1)}"], words, end)
+        x, u = middles[[1, -1]]
+        if number:
             bends = (x, top), (x, top - 150), (u, top - 150), (u, top)
             made.edge("path", *bends, weight=0.4, hue=1, tag="")
+        else:
+            texts = ["", *map(str, range(away + 1))]
+            made.chain("before", middles[:2], 30, top + 25)
+            made.chain("path", middles[1:], 30, top + 25, hue=1)
+        made.cells(kind, middles, top, 60, texts, [0.5 * bool(text) for text in texts], hue=1)
     text = f"From “{words[1]}” to “{words[-1]}”: {away} steps, or 1."
     made.stop("path", f"{text} Among {length:,} words: up to {length - 1:,}, or 1.", [])
     return made.drawing("The path between two words")
@@ -478,28 +469,18 @@ def _path(words: list[str], length: int) -> SceneDrawing:
 def _steps(words: list[str], length: int) -> SceneDrawing:
     """Draw two layers over words, with the earliest serial step in which each box is ready."""
     made, count = SceneMaker(), len(words)
-    for number, (kind, steps) in enumerate({"recurrent": f"n = {count}", "attention": "1"}.items()):
-        end, sides = HIGH / 2 * (number + 1), ("s" * (steps != "1"), WIDE - BESIDE)
-        box = (0, end - 186, BESIDE - 10, 96)
-        made.node(
-            kind, "", box, form="label", texts=[f"{kind}:", f"{steps} step{sides[0]}", "per layer"]
-        )
-        middles = made.words(kind, words, (BESIDE, end - 44, sides[1], 40))
+    for number, steps in enumerate((f"n = {count} steps", "1 step")):
+        end, kind = HIGH / 2 * (number + 1), ("recurrent", "attention")[number]
+        middles = made.row(kind, [f"{kind}:", steps, "per layer"], words, end)
         for layer in (0, 1):
-            top, ready = (
-                end - 140 - 110 * layer,
-                [layer + 1 + k * (not number) for k in range(count)],
-            )
-            levels = [0.8 * k / (count + 1) for k in ready]
-            made.cells(f"{kind} {layer}", middles, top, 60, [*map(str, ready)], levels, hue=2)
-            low = top + (110 if layer else 98)
-            for t, x in enumerate(middles.tolist()):
-                for s, u in enumerate(middles.tolist()):
-                    if number or s == t:
-                        name, weight = f"{kind} {layer} {s} {t}", 0.0 if number else None
-                        made.edge(name, (u, low), (x, top + 50), weight=weight, tag="")
+            top, name = end - 140 - 110 * layer, f"{kind} {layer}"
+            ready = layer + 1 + np.arange(count) * (1 - number)
+            made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
+            ends = top + (110 if layer else 98), top + CELL
+            read = np.ones((count, count)) if number else np.eye(count)
+            made.fan(f"{name} from", middles, ends, 0.02 * read)
             if not number:
-                made.chain(f"{kind} {layer} on", middles, 30, top + 25, hue=2)
+                made.chain(f"{name} on", middles, 30, top + 25, hue=2)
     text = f"Over {length:,} words, a layer takes {length:,} steps, or 1."
     made.stop("steps", f"Numbers: the step in which a box can be computed. {text}", [])
     return made.drawing("Serial steps")

@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,10 +15,8 @@ from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
-from foveate.look.draw.interactive import Controls, Slider
-from foveate.look.draw.parts import Floats, Numbers
+from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.flow import by_distance, influence
 from foveate.look.views.demos import demo
 from foveate.models.classic import BagEncoder, WindowDecoder
@@ -36,8 +33,6 @@ from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
-SCALES, BIASES = np.linspace(0.5, 3, 6), np.arange(-2.0, 5)  # stops of sliders
-BESIDE = 240.0  # width of a title beside a row of words
 Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, before the sigmoid")]
 
 
@@ -112,7 +107,6 @@ CHAINED: dict[Family, dict[int, float]] = {  # from state to state: each way, it
     "elman": {1: 25.0}, "lstm": {1: 25.0}, "mamba": {1: 25.0}, "bi-gru": {1: 15.0, -1: 35.0},
     "seq2seq": {1: 25.0}, "attention": {1: 25.0},
 }  # fmt: skip
-ALONE = tuple(family for family in FAMILIES if family not in TRANSLATORS)
 
 
 def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
@@ -148,69 +142,51 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
 
 @demo
 def reach(
-    length: Annotated[int, Field(ge=2, le=64, description="positions")] = 16, forget: Forget = 3.0,
-    text: Annotated[str, Field(description="words to read, instead of a number of positions")] = "",
+    forget: Forget = 3.0,
+    text: Annotated[str, Field(description="words to read")] = "the movie was terribly exciting",
     families: Annotated[
-        tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
-    ] = ALONE,
-    query: Annotated[int, Field(ge=-1, description="output to draw, with words; −1: last")] = -1,
-) -> SheetGrid | SceneDrawing:  # fmt: skip
-    """Draw how strongly each output depends on each input, in families of untrained models.
+        tuple[Family, ...],
+        Field(min_length=1, max_length=3, strict=False, description="which; repeat"),
+    ] = ("elman", "bi-gru", "bert"),
+    query: Annotated[int, Field(ge=-1, description="the output; −1: the last")] = -1,
+) -> SceneDrawing:  # fmt: skip
+    """Draw how strongly an output depends on each input, through states in a row or directly.
 
-    With words and at most three families, it draws one output and the way to it from each word.
+    Networks are untrained. Raises `ConfigError` for an output that does not exist.
     """
-    drawn, words = [], text.split()
-    norms = {family: reached(family, ids(len(words) or length), forget) for family in families}
-    if words and len(families) <= 3:
-        return _routes(norms, words, query)
-    for family, norm in norms.items():
-        with np.errstate(divide="ignore"):
-            s = np.log10(norm / norm.max())
-        s = np.where(np.isfinite(s), s, np.nan)
-        scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence")
-        drawn.append(sheet(FAMILIES[family], s, words, words, "output", "input", scale))
-    return SheetGrid(
-        sheets=drawn, across=3, title="Which inputs an output depends on, before training",
-        caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
-        "with distance; attention reads every position that its mask permits.",
-    )  # fmt: skip
-
-
-def _routes(norms: dict[Family, NDArray[np.float64]], words: list[str], query: int) -> SceneDrawing:
-    """Draw the dependence of one output on each word: through states in a row, or directly."""
-    if query >= (count := len(words)):
-        raise ConfigError(f"--query {query}: there are {count}, from 0 to {count - 1}")
-    made, band, at = SceneMaker(), HIGH / len(norms), range(count)[query]
-    for number, (family, norm) in enumerate(norms.items()):
-        y, end, shares = band * number, band * (number + 1), norm[at] / norm[at].max()
-        titles = textwrap.wrap(FAMILIES[family], 14)
-        made.node(family, "", (0, end - 132, BESIDE - 10, 96), form="label", texts=titles)
-        room = (WIDE - BESIDE) * (0.6 if family in TRANSLATORS else 1)
-        middles = made.words(family, words, (BESIDE, end - 44, room, 40))
-        wide, top, x = min(78.0, np.diff(middles).min() - 16), end - 106, float(middles[at])
+    if query >= (count := len(words := text.split())) or not words:
+        raise ConfigError(f"--query {query}: there are {count} words, from 0")
+    made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
+    for number, family in enumerate(families):
+        norms, y, end = reached(family, ids(count), forget)[at], band * number, band * (number + 1)
+        room = WIDE - (400 if family in TRANSLATORS else 0)
+        middles = made.row(family, textwrap.wrap(FAMILIES[family], 14), words, end, room)
+        shares, top, x = norms / norms.max(), end - 106, middles[at]
+        wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, top, wide, texts, shares, hue=2)
-        chained, half = middles, np.full(count, wide / 2)
+        half = np.full(count, wide / 2)
         if family in TRANSLATORS:
-            states = np.linspace(BESIDE + room + 44, WIDE - 44, count)
+            states = np.linspace(room + 44, WIDE - 44, count)
             letters = [f"s_{k}" for k in range(1, count + 1)]
-            made.cells(f"{family} s", states, top, 46, letters, hue=3)
-            chained, x = np.append(middles, states), float(states[at])
-            half = np.append(half, np.full(count, 23.0))
+            made.cells(f"{family} s", states, top, 46, letters, 0 * shares, hue=3)
+            middles, half, x = (
+                np.append(middles, states),
+                np.append(half, 0 * half + 23),
+                states[at],
+            )
         for way, off in CHAINED.get(family, {}).items():
-            made.chain(f"{family} {way}", chained, half, top + off, way, hue=2)
+            made.chain(f"{family} {way}", middles, half, top + off, way, hue=2)
         if family in CHAINED:
             made.edge(f"{family} out", (x, top), (x, y + 50), hue=2, tag="")
-        for k, (left, share) in enumerate(zip(middles.tolist(), shares.tolist(), strict=True)):
-            if share and (family not in CHAINED or family == "attention"):
-                ends = (left, top), (x, y + 50)
-                made.edge(f"{family} direct {k}", *ends, weight=share / 5, hue=0, tag="")
+        if family not in CHAINED or family == "attention":
+            weights = np.zeros((len(middles), count))
+            weights[list(middles).index(x)] = shares / 5
+            made.fan(f"{family} direct", middles, (top, y + 50), weights, hue=0)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
     text = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
     made.stop("dependence", text, [])
-    title = "Which words an output depends on, before training"
-    where = "Green arrows lead from state to state; blue lines lead from a word to the output."
-    return made.drawing(title, caption=where)
+    return made.drawing("Which words an output depends on, before training")
 
 
 @demo
@@ -228,29 +204,16 @@ def vanishing(
         norms = by_distance(influence(run, model.get_submodule("stem"), draws=1))[:last]
         return norms / norms[0]
 
-    scales = np.union1d(SCALES, np.round(recurrence, 6))
-    biases = np.union1d(BIASES, np.round(forget, 6))
-    by_scale = {scale: fall(recurrent("rnn", scale=scale)) for scale in scales.tolist()}
-    by_bias = {bias: fall(recurrent("lstm", bias)) for bias in biases.tolist()}
-    curves = {f"Elman, U × {recurrence:g}": by_scale[round(recurrence, 6)]}
+    curves = {f"Elman, U × {recurrence:g}": fall(recurrent("rnn", scale=recurrence))}
     for bias in forget:
-        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = by_bias[round(bias, 6)]
+        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = fall(recurrent("lstm", bias))
     curves["Transformer"] = fall(transformer())
-    tables = {"scales": scales, "biases": biases}
-    tables |= {"elman": np.stack([*by_scale.values()]), "lstm": np.stack([*by_bias.values()])}
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
         "The gradient against distance, before training", "y",
         caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
         "large. An open forget gate keeps it, and attention is one step from every position.",
-    ).model_copy(update={"controls": Controls(
-        formula="vanishing", data={name: Numbers.exact(table) for name, table in tables.items()},
-        sliders=[
-            Slider.of("recurrence", recurrence, scales, label="factor on Elman's U"),
-            *(Slider.of("forget", bias, biases, k, f"bias of forget gate {k + 1}")
-              for k, bias in enumerate(forget)),
-        ],
-    )})  # fmt: skip
+    )  # fmt: skip
 
 
 @demo
@@ -319,12 +282,8 @@ def memory(
     hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
     layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 1,
     length: Annotated[int, Field(ge=1, le=4096, description="maximum length")] = 1024,
-    training: Annotated[bool, Field(description="the weights of one head in training")] = False,
 ) -> LinesDrawing:
-    """Draw how many numbers the state stores after each length of text.
-
-    With ``training`` also the attention weights of one head in a training pass, n².
-    """
+    """Draw how many numbers the state stores after each length of text."""
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
@@ -335,8 +294,7 @@ def memory(
         "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }
     lengths = np.unique(np.linspace(1, length, 17).round()).astype(int)
-    curves = {"attention weights of a head in training, n²": np.square(lengths, dtype=float)}
-    curves = curves if training else {}
+    curves = dict[str, Floats]()
     for name, config in models.items():
         model, stored = decoder(config), list[float]()
         for count in lengths.tolist():

@@ -22,7 +22,7 @@ from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
+from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
 from foveate.look.views.demos import demo
@@ -283,25 +283,22 @@ def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
 def coreference(anew: Anew = False) -> SceneDrawing:
     """Draw what "it" attends to in a small Transformer that has learned what it refers to."""
     result, made = stored("coreference", anew, train_coreference), SceneMaker()
-    for number, (text, heads) in enumerate(result["maps"].items()):
-        words, noun, end = text.split(), result["nouns"][text], HIGH / 2 * (number + 1)
-        middles = made.words(text, words, (0, end - 54, WIDE, 40)).tolist()
-        title = f"too {words[-1]}: “it” is the {noun}"
-        made.node(f"{text} title", title, (0, end - 264, 480, 40), form="label")
-        for framed in (IT, words.index(noun)):
-            wide = 40 + 16.0 * len(words[framed])
-            box = middles[framed] - wide / 2, end - 57, wide, 46
-            made.node(f"{text} frame {framed}", "", box, form="frame", hue=5)
+    for number, (text, heads) in enumerate(result["maps"].items(), start=1):
+        words, noun, low = text.split(), result["nouns"][text], HIGH / 2 * number - 50
+        middles, title = made.row(text, [], words, low + 40), f"too {words[-1]}: “it” is the {noun}"
+        made.node(f"{text} title", title, (0, low - 204, 480, 40), form="label")
+        for k in (IT, words.index(noun)):
+            wide = 40 + 16.0 * len(words[k])
+            box = middles[k] - wide / 2, low - 7, wide, 46.0
+            made.node(f"{text} frame {k}", "", box, form="frame", hue=5)
         last = [weights for name, weights in heads.items() if name[0] == max(heads)[0]]
-        drawn = [(h, s, w) for h, row in enumerate(last) for s, w in enumerate(row) if w]
-        for head, s, weight in drawn:
-            name, x, u, high = f"{text} head {head} {s}", middles[IT], middles[s], 90 + 50 * head
-            if weight >= 0.05:
-                low, top = end - 60, end - 60 - high
-                bends = (x, low), (x, top), (u, top), (u, low)
-                made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
-                box = ((x + u) / 2 - 150, low - 0.75 * high - 50, 300, 40)
-                made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
+        for head, s in np.argwhere(np.array(last) >= 0.05).tolist():
+            name, high = f"{text} head {head} {s}", low - 10 - 90 - 50 * head
+            (x, u), weight = middles[[IT, s]], last[head][s] or 0.0
+            bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
+            made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
+            box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
+            made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
     text = "Framed: “it” and the noun that the model takes it for. Arcs: α from “it”"
     made.stop("it", f"{text} in the last layer.", [])
     return made.drawing(
@@ -344,45 +341,35 @@ def sampling(
         text = "Pass 1 predicts all words at once; pass 2 reads some of them."
     rows["reads y′"], rows["predicts ŷ"] = mixed, model.predict(mixed, memory).argmax(-1)
     rows["loss: y"] = true
-    words = {
-        name: [writes.name(i).replace("▁", "") for i in ids[0].tolist()]
-        for name, ids in rows.items()
-    }
-    made = _mixed(words, shown[0, 1:].tolist())
+    words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
+    made = _mixed(words, shown[0, :-1].tolist())
     made.stop("passes", f"{text} Filled: not the true word.", [])
     return made.drawing("Scheduled sampling", caption=f"A word is true with ε = {keep:g}.")
 
 
 def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     """Draw rows of words, from below, with arrows to each word that is read from its origin."""
-    made, count, names = SceneMaker(), len(shown), [*rows]
-    true, mixed, left = rows["loss: y"], names.index("reads y′"), 190.0
+    made, count, left = SceneMaker(), len(shown), 190.0
     pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / (len(rows) - 1)
-    tops = {name: HIGH - CELL - 4 - apart * row for row, name in enumerate(names)}
-    middles = left + pitch * (np.arange(count) + 0.5)
+    tops = {name: HIGH - CELL - 4 - apart * row for row, name in enumerate(rows)}
+    middles, up = left + pitch * (np.arange(count) + 0.5), apart - CELL
     for name, words in rows.items():
         made.node(name, name, (0, tops[name], left - 20, CELL), form="label")
-        given = [rows["true y"], true][name not in ("true y", "reads y′")]
-        wrong = [0.5 * (word != right) for word, right in zip(words, given, strict=True)]
-        made.cells(
-            name, middles, tops[name], pitch - 14, words, wrong, hue=1 if name[0] in "pr" else None
-        )
-    passes, read = mixed == 2, tops["reads y′"]
-    before, into = (tops["pass 1: ŷ"], read + CELL) if passes else (read - apart + CELL, read)
-    for k, x in enumerate(middles.tolist()):
-        made.edge(f"predict {k}", (x, read), (x, read - apart + CELL), tag="")
-        if passes:
-            made.edge(f"pass 1 {k}", (x, tops["true y"]), (x, before + CELL), tag="")
-        if k and not shown[k - 1]:
-            ends = (x - pitch, before), (x - 16, into)
-            made.edge(f"own {k}", *ends, hue=1, tag="")
+        right = rows["true y" if name in ("true y", "reads y′") else "loss: y"]
+        wrong = [0.5 * (word != other) for word, other in zip(words, right, strict=True)]
+        hue = 1 if name[0] in "pr" else None
+        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=hue)
+    read, true, passes = tops["reads y′"], tops["true y"], "pass 1: ŷ" in rows
+    before, into = (read + apart, read + CELL) if passes else (read - up, read)
+    for k, x in enumerate(middles):
+        made.edge(f"predict {k}", (x, read), (x, read - up), tag="")
+        if passes or k == 0 or shown[k]:
+            made.edge(f"true {k}", (x, true), (x, true - up), tag="")
+        if k and not shown[k]:
+            made.edge(f"own {k}", (x - pitch, before), (x - 16, into), hue=1, tag="")
         elif passes:
-            beside = x - pitch / 2
-            low = tops["true y"]
-            bends = (x - 30, low), (beside, low - 24), (beside, read + 70), (x - 30, read + CELL)
-            made.edge(f"true {k}", *bends, tag="")
-        else:
-            made.edge(f"true {k}", (x, tops["true y"]), (x, read + CELL), tag="")
+            bends = (x - 30, true), (x - pitch / 2, true - 24), (x - pitch / 2, read + 70)
+            made.edge(f"true {k} again", *bends, (x - 30, into), tag="")
     return made
 
 

@@ -197,11 +197,11 @@ class SceneMaker:
             box = x - wide / 2, top, wide, CELL
             self.node(f"{name} {k}", "", box, texts=[text], level=level, **more)
 
-    def chain(self, name: str, middles: Floats, half: Floats | float, y: float, way: int = 1,
+    def chain(self, name: str, middles: Floats, half: Floats | float, y: float, sign: int = 1,
               **more: object) -> None:  # fmt: skip
-        """Draw arrows from box to box, which extend ``half`` to each side; ``way`` is ±1."""
+        """Draw arrows from box to box, which extend ``half`` to each side; ``sign`` is ±1."""
         for k, pair in enumerate(zip((middles + half)[:-1], (middles - half)[1:], strict=True)):
-            self.edge(f"{name} {k}", *[(x, y) for x in pair][::way], tag="", **more)
+            self.edge(f"{name} {k}", *[(x, y) for x in pair][::sign], tag="", **more)
 
     def fan(self, name: str, middles: Floats, ends: tuple[float, float], weights: Floats,
             **more: object) -> None:  # fmt: skip

@@ -219,8 +219,9 @@ def _attended(words: list[str], split: int, seen: dict[str, NDArray[np.bool_]]) 
             x, u = middles[[t, s]]
             bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
-    made.stop("families", "Lines: what a position may attend to. Blue: cross-attention.", [])
-    return made.drawing("What a position may attend to")
+    text = "Lines: what a position may attend to. Blue: cross-attention."
+    made.stop("families", text, [])
+    return made.drawing("Three families", caption=text)
 
 
 @demo

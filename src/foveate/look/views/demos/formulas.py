@@ -131,7 +131,7 @@ def arrows(
             box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
             made.node(f"pair {number}, {row}", line, box, form="label", detail=facts)
     made.stop("vectors", caption, [])
-    return made.drawing(title)
+    return made.drawing(title, caption=caption)
 
 
 @demo
@@ -176,11 +176,11 @@ def activations(
         [slope] = torch.autograd.grad(y.sum(), x)
         values[name], slopes[name] = y.detach().double().numpy(), slope.double().numpy()
     places = x.detach().double().numpy()
-    most = ", ".join(f"{max(slope):.3g}" for slope in slopes.values())
+    most = f", at most {slopes[names[0]].max():.3g}" * (len(names) == 1)
     return PanelGrid(
         panels=[
             line_chart(places, values, "x", "f(x)"),
-            line_chart(places, slopes, "x", f"slope, at most {most}"),
+            line_chart(places, slopes, "x", f"slope{most}"),
         ],
         title=f"Activations and their slopes: {', '.join(names)}",
         caption="No gradient passes where the slope is near 0: sigmoid and tanh saturate on both "
@@ -462,8 +462,9 @@ def _path(words: list[str], length: int) -> SceneDrawing:
             made.chain("path", middles[1:], 30, top + 25, hue=1)
         made.cells(kind, middles, top, 60, texts, [0.5 * bool(text) for text in texts], hue=1)
     text = f"From “{words[1]}” to “{words[-1]}”: {away} steps, or 1."
-    made.stop("path", f"{text} Among {length:,} words: up to {length - 1:,}, or 1.", [])
-    return made.drawing("The path between two words")
+    text = f"{text} Among {length:,} words: up to {length - 1:,}, or 1."
+    made.stop("path", text, [])
+    return made.drawing("The path between two words", caption=text)
 
 
 def _steps(words: list[str], length: int) -> SceneDrawing:
@@ -481,6 +482,6 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             made.fan(f"{name} from", middles, ends, 0.02 * read)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = f"Over {length:,} words, a layer takes {length:,} steps, or 1."
-    made.stop("steps", f"Numbers: the step in which a box can be computed. {text}", [])
-    return made.drawing("Serial steps")
+    text = f"When a box can be computed. Over {length:,} words: {length:,} steps a layer, or 1."
+    made.stop("steps", text, [])
+    return made.drawing("Serial steps", caption=text)

@@ -103,7 +103,7 @@ READ = {
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
-CHAINED: dict[Family, dict[int, float]] = {  # from state to state: each way, its height
+CHAINED: dict[Family, dict[int, float]] = {  # from state to state: each direction, its height
     "elman": {1: 25.0}, "lstm": {1: 25.0}, "mamba": {1: 25.0}, "bi-gru": {1: 15.0, -1: 35.0},
     "seq2seq": {1: 25.0}, "attention": {1: 25.0},
 }  # fmt: skip
@@ -175,8 +175,8 @@ def reach(
                 np.append(half, 0 * half + 23),
                 states[at],
             )
-        for way, off in CHAINED.get(family, {}).items():
-            made.chain(f"{family} {way}", middles, half, top + off, way, hue=2)
+        for sign, off in CHAINED.get(family, {}).items():
+            made.chain(f"{family} {sign}", middles, half, top + off, sign, hue=2)
         if family in CHAINED:
             made.edge(f"{family} out", (x, top), (x, y + 50), hue=2, tag="")
         if family not in CHAINED or family == "attention":
@@ -186,7 +186,7 @@ def reach(
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
     text = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
     made.stop("dependence", text, [])
-    return made.drawing("Which words an output depends on, before training")
+    return made.drawing("Which words an output depends on", caption=text)
 
 
 @demo

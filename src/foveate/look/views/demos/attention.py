@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -167,61 +166,40 @@ def local(
 Families = tuple[Literal["encoder", "decoder", "encoder-decoder"], ...]
 
 
+NAMES = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
+         "encoder-decoder": "encoder– decoder: T5"}  # fmt: skip
+
+
 @demo
 def masks(
     source: Words = "the sun rises", target: Words = "le soleil se lève",
     families: Annotated[Families, Field(min_length=1, strict=False, description="which; repeat")]
     = ("encoder", "decoder", "encoder-decoder"),
-) -> SheetGrid | SceneDrawing:  # fmt: skip
-    """Draw which position may attend to which, in the three families, for one sentence.
-
-    One family is drawn as a matrix.
-    """
+) -> SceneDrawing:  # fmt: skip
+    """Draw a line from each word to each position that may attend to it, in three families."""
     read, written = words_of(source), words_of(target)
-    both, split = [*read, *written], len(read)
-    causal = Mask(causal=True).dense(range(len(both)), range(len(both)))
+    words, count = [*read, *written], len(read) + len(written)
+    causal = Mask(causal=True).dense(range(count), range(count))
     assert causal is not None
-    seen = {"encoder": np.ones((len(both),) * 2, bool), "decoder": causal[0, 0].numpy()}
-    seen["encoder-decoder"] = seen["decoder"].copy()
-    seen["encoder-decoder"][:split, :split] = True
-    if len(families) > 1:
-        return _attended(both, split, {name: seen[name] for name in families})
-    [allowed], after = [seen[name] for name in families], [*both[1:], "</s>"]
-    within = [f"{'xy'[t >= split]}: {word} → {after[t]}" for t, word in enumerate(both)]
-    drawn = sheet(
-        NAMES[families[0]], np.where(allowed, 1.0, np.nan), within, both, "reads → writes",
-        scale=SHARES, cells=np.where(allowed, "0", "−∞").tolist(),
-    )  # fmt: skip
-    return SheetGrid(
-        sheets=[drawn], across=1, title="Filled: a word (down) may attend to a word (across)",
-        caption=f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0.",
-    )  # fmt: skip
-
-
-NAMES = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
-         "encoder-decoder": "encoder– decoder: T5"}  # fmt: skip
-
-
-def _attended(words: list[str], split: int, seen: dict[str, NDArray[np.bool_]]) -> SceneDrawing:
-    """Draw a line from each word to each position that may attend to it, by family."""
-    made, count = SceneMaker(), len(words)
-    for number, (family, allowed) in enumerate(seen.items(), start=1):
-        end = HIGH / len(seen) * number
-        middles, top = made.row(family, NAMES[family].split(" "), words, end), end - 134
-        first = {"encoder": count, "decoder": 0}.get(family, split)  # of a decoder
+    made, band = SceneMaker(), HIGH / len(families)
+    for number, family in enumerate(families, start=1):
+        end, top = band * number, band * (number - 1) + 52
+        middles = made.row(family, NAMES[family].split(" "), words, end)
+        first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)
         decodes = np.arange(count) >= first
-        for hue, part in ((2, ~decodes[:, None]), (1, decodes[:, None] & decodes)):
+        own = causal[0, 0].numpy() & decodes[:, None] & decodes
+        for hue, allowed in ((2, ~decodes[:, None] & ~decodes), (1, own)):
             ends = end - 44, top + CELL
-            made.fan(f"{family} {hue}", middles, ends, 0.1 * (allowed & part), hue=hue)
-        for t, s in np.argwhere(allowed & decodes[:, None] & ~decodes).tolist():
+            made.fan(f"{family} {hue}", middles, ends, 0.1 * allowed, hue=hue)
+        for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
             x, u = middles[[t, s]]
             bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
-    text = "Lines: what a position may attend to. Blue: cross-attention."
+    text = "Lines: what a position may attend to." + " Blue: cross-attention." * (len(families) > 1)
     made.stop("families", text, [])
-    return made.drawing("Three families", caption=text)
+    return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
 @demo

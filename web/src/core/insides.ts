@@ -173,14 +173,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     label("E", "name q", "Q", 130, down - 44, 80 * q);
     label("E", "name k", "Kᵀ", right - 80, 40 + 18 * q - 19, 60);
     label("E", "name e", "E", right, down - 44, e * count);
-    const v = few("value"), a = Math.min(82, (1234 - 130 - 2 * (80 * v + 40)) / count), high = Math.min(56, 480 / count), second = 130 + a * count + 40, third = second + 80 * v + 40;
+    const v = Math.min(2, few("value")), each = 98, a = Math.min(90, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(68, 490 / count), second = 130 + a * count + 40, third = second + each * v + 40;
     words("A", 60, high);
     grid("A", "a", "weights", 130, 60, a, high, [count, count], false, 5);
-    grid("A", "v", "value", second, 60, 80, high, [count, v], false, 2);
-    grid("A", "c", "context", third, 60, 80, high, [count, v], false, 3);
+    grid("A", "v", "value", second, 60, each, high, [count, v], false, 2);
+    grid("A", "c", "context", third, 60, each, high, [count, v], false, 3);
     if (row < count) frame("A", 130, 60, a * count, high);
-    if (row < count) frame("A", third, 60, 80 * v, high);
-    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, 80 * v], ["c", "C", third, 80 * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
+    if (row < count) frame("A", third, 60, each * v, high);
+    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C", third, each * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
       label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 60 + (high * count) / 2 - 19 : 14, wide);
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise, takewhile
 from math import hypot, log
 
@@ -382,6 +383,8 @@ class _Scene(SceneMaker):
             values["weights"] = values["weights"].swapaxes(1, 2)
             reads |= {"weights": ["value"], "context": ["weights"]}
             reads["logits"] = ["context"]
+            stages |= {"logits": replace(f, equation=f.equation.replace(" x", " c"))
+                       for n, f in stages.items() if n == "logits"}  # fmt: skip
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
@@ -389,6 +392,7 @@ class _Scene(SceneMaker):
         equations = self.panels[-1].equations
         text = " → ".join(equations[name] for name in own.values() if equations[name])
         text = text if len(text) < LONG else " → ".join(own.values())
+        text = "c is the mean of all v_i, by weight; from it come y and p" if pools else text
         block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
         layer = "" if block.layer is None else f", layer {block.layer}"
         text = f"{spoken.capitalize()}{layer}: {text}{', the same at each position' * (not pools)}."

@@ -383,8 +383,9 @@ class _Scene(SceneMaker):
             values["weights"] = values["weights"].swapaxes(1, 2)
             reads |= {"weights": ["value"], "context": ["weights"]}
             reads["logits"] = ["context"]
-            stages |= {"logits": replace(f, equation=f.equation.replace(" x", " c"))
-                       for n, f in stages.items() if n == "logits"}  # fmt: skip
+            stages = {
+                n: replace(f, equation=f.equation.replace("W x", "W c")) for n, f in stages.items()
+            }
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)

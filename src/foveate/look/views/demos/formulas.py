@@ -427,7 +427,7 @@ def paths(
     projections: Annotated[bool, Field(description="the operations of q, k, v, o too")] = False,
 ) -> LinesDrawing | SceneDrawing:  # fmt: skip
     """Draw path length, serial steps or operations per layer (Vaswani et al., 2017, table 1)."""
-    words = "the chef who ran to the store was".split()
+    words = ["the", "chef", "who", "ran", "to", "the", "store", "was"]
     if of != "operations":
         return _path(words, length) if of == "path" else _steps(words, length)
     n = np.unique(np.linspace(1, length, 65).round())

@@ -103,10 +103,7 @@ READ = {
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
-CHAINED: dict[Family, dict[int, float]] = {  # from state to state: each direction, its height
-    "elman": {1: 25.0}, "lstm": {1: 25.0}, "mamba": {1: 25.0}, "bi-gru": {1: 15.0, -1: 35.0},
-    "seq2seq": {1: 25.0}, "attention": {1: 25.0},
-}  # fmt: skip
+CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
 def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
@@ -158,10 +155,10 @@ def reach(
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
     made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
     for number, family in enumerate(families):
-        norms, y, end = reached(family, ids(count), forget)[at], band * number, band * (number + 1)
+        y, norms = band * number, reached(family, ids(count), forget)[at]
         room = WIDE - (400 if family in TRANSLATORS else 0)
-        middles = made.row(family, textwrap.wrap(FAMILIES[family], 14), words, end, room)
-        shares, top, x = norms / norms.max(), end - 106, middles[at]
+        middles = made.row(family, textwrap.wrap(FAMILIES[family], 14), words, y + band, room)
+        shares, top, x = norms / norms.max(), y + band - 106, middles[at]
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, top, wide, texts, shares, hue=2)
@@ -170,14 +167,13 @@ def reach(
             states = np.linspace(room + 44, WIDE - 44, count)
             letters = [f"s_{k}" for k in range(1, count + 1)]
             made.cells(f"{family} s", states, top, 46, letters, 0 * shares, hue=3)
-            middles, half, x = (
-                np.append(middles, states),
-                np.append(half, 0 * half + 23),
-                states[at],
-            )
-        for sign, off in CHAINED.get(family, {}).items():
-            made.chain(f"{family} {sign}", middles, half, top + off, sign, hue=2)
+            middles, half = np.append(middles, states), np.append(half, 0 * half + 23)
+            x = states[at]
         if family in CHAINED:
+            both = family == "bi-gru"
+            for sign in (1, -1)[: 1 + both]:
+                height = top + 25 - 10 * sign * both
+                made.chain(f"{family} {sign}", middles, half, height, sign, hue=2)
             made.edge(f"{family} out", (x, top), (x, y + 50), hue=2, tag="")
         if family not in CHAINED or family == "attention":
             weights = np.zeros((len(middles), count))

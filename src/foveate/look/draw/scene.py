@@ -213,7 +213,9 @@ class SceneMaker:
     def drawing(
         self, title: str, stops: list[SceneStop] | None = None, caption: str = ""
     ) -> SceneDrawing:
-        """Return the drawing, of some of the stops."""
+        """Return the drawing, of some of the stops; a scene without stops has one, its caption."""
+        if not self.stops:
+            self.stop("all", caption, [])
         return SceneDrawing(
             title=title, caption=caption, nodes=self.nodes, edges=self.edges, panels=self.panels,
             stops=self.stops if stops is None else stops, notes=self.notes,

@@ -198,7 +198,6 @@ def masks(
             bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
     text = "Lines: what a position may attend to." + " Blue: cross-attention." * (len(families) > 1)
-    made.stop("families", text, [])
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 

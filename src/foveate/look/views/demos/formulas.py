@@ -91,10 +91,8 @@ def scores(
     stops = np.linspace(-reach, reach, 121)
     return SheetGrid(
         sheets=drawn, across=3, title=f"The score of a key in the plane, query ({x:g}, {y:g})",
-        caption="One colour scale above, one below. A dot product grows with the length of the "
-        "key, a cosine depends only on its direction, and a location score does not read keys; "
-        "the dot is the query. Cosine: Graves et al. (2014); additive: Bahdanau et al. (2015); "
-        "location, general, dot: Luong et al. (2015); scaled: Vaswani et al. (2017).",
+        caption="The dot is the query. A dot product grows with the length of the key, a cosine "
+        "depends only on its direction, and a location score does not read keys.",
         controls=Controls(
             formula="scores", data=weights | {"reach": Numbers.exact(np.array([reach]))},
             sliders=[Slider.of("x", x, stops, label="query, x"),
@@ -130,7 +128,6 @@ def arrows(
         for row, line in enumerate(lines):
             box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
             made.node(f"pair {number}, {row}", line, box, form="label", detail=facts)
-    made.stop("vectors", caption, [])
     return made.drawing(title, caption=caption)
 
 
@@ -150,8 +147,7 @@ def angle(
         below.append([f"θ = {theta:g}°", f"cos θ = {turn.cos():.2f}", f"q · k = {score:.2f}"])
     return arrows(
         [(0.0, theta) for theta in degrees], length, below, f"|q| = 1, |k| = {length:g}",
-        "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle, negative "
-        "beyond it. It grows with the length of the key; the cosine does not.",
+        "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle.",
     )  # fmt: skip
 
 
@@ -183,8 +179,7 @@ def activations(
             line_chart(places, slopes, "x", f"slope{most}"),
         ],
         title=f"Activations and their slopes: {', '.join(names)}",
-        caption="No gradient passes where the slope is near 0: sigmoid and tanh saturate on both "
-        "sides, ReLU is 0 on one side; GELU, x Φ(x), has no corner.",
+        caption="No gradient passes where the slope is near 0.",
     )
 
 
@@ -222,8 +217,7 @@ def normalizers(
             first, {name: weight.numpy() for name, weight in made.items()},
             "difference of the scores, s₁ − s₂",
             "weight of key 1, of two", "A hard choice or a soft one",
-            caption="A small change in a score changes nothing in hardmax: its slope is 0, and "
-            "nothing is learned from it.",
+            caption="Hardmax has slope 0: nothing is learned from it.",
         )  # fmt: skip
     softmax, tau = kinds.Softmax.Config(), kinds.Softmax.Config(temperature=temperature)
     rows = {
@@ -244,8 +238,7 @@ def normalizers(
     return SheetGrid(
         sheets=[drawn], across=1,
         title="Five sets of weights for the same scores",
-        caption="0 is exactly 0: softmax gives every key some weight, sparsemax and entmax give "
-        "low scores none; a small temperature τ brings softmax close to hardmax.",
+        caption="0 is exactly 0. A small temperature τ brings softmax close to hardmax.",
         controls=Controls(
             formula="normalizers",
             sliders=[
@@ -285,8 +278,7 @@ def sinusoids(
     ]  # fmt: skip
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
-        caption="Waves become longer along i; the product of two positions depends only on their "
-        "distance.",
+        caption="Waves become longer along i; products depend only on the distance.",
         controls=Controls(
             formula="sinusoids",
             sliders=[
@@ -383,8 +375,7 @@ def smoothing(
     return bar_chart(
         words, {name: row.double().numpy() for name, row in rows.items()}, "target probability",
         f"The target distribution over K = {count} words",
-        "Label smoothing takes α from the correct word and gives every word α / K, so no score has "
-        "to grow without bound (Szegedy et al., 2016).",
+        "α is taken from the correct word, and every word gets α / K (Szegedy et al., 2016).",
     )  # fmt: skip
 
 
@@ -413,8 +404,7 @@ def averaging(
     return bar_chart(
         [*losses], {"loss": np.array([*losses.values()])}, "loss above the minimum",
         f"Checkpoints: {np.mean(each):.3f} on average; averaged weights: {mean:.3f}",
-        "Each checkpoint is somewhere around the minimum; their average is closer to it. Linear "
-        "regression with SGD; squared errors over all examples.", at=mean,
+        "Checkpoints lie around the minimum of a linear regression, their average closer.", at=mean,
     )  # fmt: skip
 
 
@@ -424,7 +414,6 @@ def paths(
     length: Annotated[int, Field(ge=2, description="maximum length")] = 1024,
     of: Annotated[Literal["path", "steps", "operations"], Field(description="what to compare")]
     = "path",
-    projections: Annotated[bool, Field(description="the operations of q, k, v, o too")] = False,
 ) -> LinesDrawing | SceneDrawing:  # fmt: skip
     """Draw path length, serial steps or operations per layer (Vaswani et al., 2017, table 1)."""
     words = ["the", "chef", "who", "ran", "to", "the", "store", "was"]
@@ -433,15 +422,12 @@ def paths(
     n = np.unique(np.linspace(1, length, 65).round())
     curves = {"recurrent: 2nD²": 2 * n * hidden_size**2}
     curves["scores and sums: 2n²D"] = 2 * n**2 * hidden_size
-    if projections:
-        curves["projections: 4nD²"] = 4 * n * hidden_size**2
+    curves["projections: 4nD²"] = 4 * n * hidden_size**2
     mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
     return line_chart(
         n, curves, "length n", "multiplications in a layer",
         f"Cost against length n, D = {hidden_size}", marks=mark,
-        caption="The scores and sums of self-attention take 2 n² D multiplications, more than a "
-        "recurrent layer above n = D. Its projections of queries, keys, values and outputs, "
-        "4 n D², grow with n only.",
+        caption="Scores and sums are quadratic in n; the projections of q, k, v, o are not.",
     )  # fmt: skip
 
 
@@ -463,7 +449,6 @@ def _path(words: list[str], length: int) -> SceneDrawing:
         made.cells(kind, middles, top, 60, texts, [0.5 * bool(text) for text in texts], hue=1)
     text = f"From “{words[1]}” to “{words[-1]}”: {away} steps, or 1."
     text = f"{text} Among {length:,} words: up to {length - 1:,}, or 1."
-    made.stop("path", text, [])
     return made.drawing("The path between two words", caption=text)
 
 
@@ -483,5 +468,4 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
     text = f"When a box can be computed. Over {length:,} words: {length:,} steps a layer, or 1."
-    made.stop("steps", text, [])
     return made.drawing("Serial steps", caption=text)

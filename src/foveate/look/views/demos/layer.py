@@ -243,9 +243,8 @@ def pixels(
             sheets=[whole.model_copy(update={"dots": [middle], "outlines": frames}), *patches],
             across=4,
             title=f"One glimpse at ({x:g}, {y:g})",
-            caption="The patches in the frames have equally many numbers, but each is twice as "
-            "wide as the one before: sharp in the middle, coarse around it. The next location is "
-            "chosen from what was seen (Mnih et al., 2014).",
+            caption="Equally many numbers in each frame: sharp in the middle, coarse around it. The "
+            "next location is chosen from what was seen (Mnih et al., 2014).",
         )  # fmt: skip
     stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
     rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
@@ -262,7 +261,6 @@ def pixels(
     return SheetGrid(
         sheets=[whole, patches_of, tokens], across=3,
         title="A picture as a sequence of patches",
-        caption="The picture is cut into patches, row by row; each is a row of numbers, which E "
-        "maps to a token. The encoder reads these tokens with positions (Dosovitskiy et al., "
-        "2020). Here E is random.",
+        caption="Each patch is a row of numbers, which E, random here, maps to a token. The "
+        "encoder reads these tokens with positions (Dosovitskiy et al., 2020).",
     )  # fmt: skip

@@ -181,7 +181,6 @@ def reach(
             made.fan(f"{family} direct", middles, (top, y + 50), weights, hue=0)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
     text = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
-    made.stop("dependence", text, [])
     return made.drawing("Which words an output depends on", caption=text)
 
 

@@ -166,9 +166,8 @@ def beam(
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
-        "Each entry shows a token and the product of probabilities so far. ° marks the greedy "
-        "path, the best token at each step; a beam also follows the second best, which may give a "
-        "better output. ■: finished; dashed: dropped."
+        "A token, and the product of probabilities so far. °: the greedy path; a beam also follows "
+        "the second best. ■: finished; dashed: dropped."
     )
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 
@@ -263,8 +262,7 @@ def em(
         )  # fmt: skip
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
-        caption="At first every word of a pair can be linked to every other; words that occur "
-        "together in several pairs explain each other, and the rest follows. NULL can produce "
+        caption="Words that occur together in several pairs explain each other. NULL can produce "
         "any word.",
     )  # fmt: skip
 
@@ -347,8 +345,7 @@ def bpe(
     times = [f"{word}, {' '.join(lines).split().count(word)} ×" for word in words]
     return TableDrawing(
         title="Byte pair encoding", columns=["merged", "times", *times], rows=rows,
-        caption="Brackets: the pair that was just merged. Frequent endings and words become "
-        "tokens first; a rare word stays split.",
+        caption="Brackets: the pair that was just merged; a rare word stays split.",
     )  # fmt: skip
 
 
@@ -357,7 +354,7 @@ def bag(
     file: File = None,
     texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
 ) -> SheetGrid:  # fmt: skip
-    """Draw how often each word occurs in each text; frames are around equal columns.
+    """Draw how often each word occurs in each text; frames are around equal rows.
 
     If all texts have the same words, it draws how far another order moves their vectors.
     """
@@ -392,10 +389,7 @@ def bag(
                   [" ".join(words) for words in documents], [*configs],
                   across="distance to the first",
                   scale=ColorScale(0.0, label=" "), written=True)  # fmt: skip
-    return SheetGrid(
-        sheets=[apart], across=1, caption="A bag of words, and attention alone, give the same "
-        "vector for each order; attention with positions does not.",
-    )  # fmt: skip
+    return SheetGrid(sheets=[apart], across=1, caption="Only positions tell orders apart.")
 
 
 @torch.no_grad()
@@ -426,7 +420,6 @@ def bottleneck() -> LinesDrawing:
         bleu["x"], curves, "source words", "BLEU; bands: 95 % intervals",
         "BLEU falls with length without attention", bands=bands,
         labels=[label.partition(" ")[0] for label in bleu["labels"]],
-        caption="Without attention, the decoder only has the encoder's last states; it also learns "
-        "more slowly, and is worse on short sentences too. Measured by "
-        f"`foveate compare lineage`: {tree['terms']['budget']}; bands: 95 % bootstrap intervals.",
+        caption="Without attention, the decoder only has the encoder's last states. Measured by "
+        f"`foveate compare lineage`: {tree['terms']['budget']}.",
     )  # fmt: skip

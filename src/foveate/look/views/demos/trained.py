@@ -155,9 +155,8 @@ def landscape(anew: Anew = False) -> SheetGrid:
         drawn.append(lowest.model_copy(update={"dots": [(y, x) for y, x in at.tolist()]}))
     return SheetGrid(
         sheets=drawn, title="The loss around a trained network with 20 layers",
-        caption="θ + α δ + β η, with the trained θ in the middle and α, β from −1 to 1; each row "
-        "of δ and η is random, scaled to the norm of that of θ. Both networks tell two spirals "
-        "apart; W of the residual one starts 1/√20 as large, so that its sums keep their size.",
+        caption="θ + α δ + β η around the trained θ; δ and η are random, each row scaled to the "
+        "norm of that of θ. Both networks tell two spirals apart.",
     )  # fmt: skip
 
 
@@ -193,9 +192,8 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
         steps, curves, "step", "loss", "Norms keep training stable", "y",
-        caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart, by SGD with "
-        "momentum 0.9 from the same weights. Without a norm the sums grow from layer to layer: the "
-        "loss starts above 100, and training needs a rate a hundred times smaller not to diverge.",
+        caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart. Without a norm "
+        "the sums grow, and only a rate a hundred times smaller does not diverge.",
     )  # fmt: skip
 
 
@@ -298,14 +296,10 @@ def coreference(anew: Anew = False) -> SceneDrawing:
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
             made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    text = "Framed: “it” and the noun that the model takes it for. Arcs: α from “it”"
-    made.stop("it", f"{text} in the last layer.", [])
-    return made.drawing(
-        'Weights of the query at "it" in the last layer',
-        caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
-        'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
-        f"{result['right']:.0%} of {result['held']} are correct.",
-    )
+    text = "Framed: “it” and the noun that the model takes it for; arcs: α in the last layer."
+    made.stop("it", text, [])
+    text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
+    return made.drawing("Weights of the query “it” in the last layer", caption=text)
 
 
 @demo
@@ -342,8 +336,7 @@ def sampling(
     rows["loss: y"] = true
     words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
     made = _mixed(words, shown[0, :-1].tolist())
-    made.stop("passes", f"{text} Filled: not the true word.", [])
-    return made.drawing("Scheduled sampling", caption=f"A word is true with ε = {keep:g}.")
+    return made.drawing("Scheduled sampling", caption=f"{text} Filled: not the true word.")
 
 
 def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
@@ -391,8 +384,7 @@ def signs(
         texts, {"p(?), a question": question, "p(.), a statement": statement},
         "p of the next token",
         "A label is a possible next token",
-        "The language model was never trained to tell questions from statements, but the mark "
-        "that it would write next does. Measured with packaged/lm.",
+        "The language model was trained only to write on; the mark that follows is the label.",
     )  # fmt: skip
 
 
@@ -420,26 +412,19 @@ GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
 }  # fmt: skip
 
 
+TOLD: dict[Growing, tuple[str, str, str]] = {  # titles, axes and captions
+    "models": ("Published language models", "parameters", "As published by the authors."),
+    "hardware": ("Speed of one NVIDIA data-centre processor", "10¹² operations per second",
+                 "Peak speed of dense matrix products in 16 bits, from data sheets."),
+}  # fmt: skip
+
+
 @demo
-def growth(
-    of: Annotated[Growing, Field(description="what to show")] = "models",
-) -> LinesDrawing:
+def growth(of: Annotated[Growing, Field(description="what to show")] = "models") -> LinesDrawing:
     """Draw published sizes of language models, or the published speed of one processor."""
     years, names, values = zip(*GROWTH[of], strict=True)
     times, span = values[-1] / values[0], years[-1] - years[0]
-    if of == "models":
-        title, up = "Parameters of published language models", "parameters"
-        caption = (
-            "Sutskever et al. (2014), Vaswani et al. (2017), Devlin et al. (2019), Radford et al. "
-            "(2019), Brown et al. (2020), Chowdhery et al. (2022), DeepSeek-AI (2024; 37 of the "
-            "671 billion are active per token)."
-        )
-    else:
-        title, up = "Speed of one NVIDIA data-centre processor", "10¹² operations per second"
-        caption = (
-            "Peak speed of dense matrix products in 16-bit precision, from the manufacturer's "
-            "data sheets; the K40 of 2013 had no 16-bit mode, and 4.29 in 32-bit precision."
-        )
+    title, up, caption = TOLD[of]
     chart = line_chart(
         years, {f"×{times:,.0f} in {span} years": values}, "year", up, title, "y",
         labels=names, caption=caption,

@@ -373,8 +373,10 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
     assert ready == [[*map(str, range(2, 10))], ["2"] * 8] and "16 words" in drawn.stops[0].caption
     away = DEMOS["paths"].draw({"length": 16})
     assert texts_of(away, "recurrent ")[-1] == "6" and texts_of(away, "attention ")[-1] == "1"
-    recurrent, attention = [*DEMOS["paths"].draw({"of": "operations"}).arrays().values()][1:]
+    _, *costs = DEMOS["paths"].draw({"of": "operations"}).arrays().values()
+    recurrent, attention, projections = costs
     assert recurrent[32] == pytest.approx(attention[32], rel=0.01)  # at n = D
+    np.testing.assert_array_equal(projections, 2 * recurrent)
     apart = DEMOS["rnn"].draw({"inputs": [1.0, 0.0, 1.0], "u": [0.0]})
     assert isinstance(apart, SceneDrawing) and not any(" on" in edge.name for edge in apart.edges)
     hues = [node.hue for node in apart.nodes if node.name.endswith("h_t") and node.texts]

@@ -243,8 +243,8 @@ def pixels(
             sheets=[whole.model_copy(update={"dots": [middle], "outlines": frames}), *patches],
             across=4,
             title=f"One glimpse at ({x:g}, {y:g})",
-            caption="Equally many numbers in each frame: sharp in the middle, coarse around it. The "
-            "next location is chosen from what was seen (Mnih et al., 2014).",
+            caption="Equally many numbers in each frame: sharp in the middle, coarse around it. "
+            "The next location is chosen from what was seen (Mnih et al., 2014).",
         )  # fmt: skip
     stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
     rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)

@@ -206,8 +206,7 @@ def vanishing(
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
         "The gradient against distance, before training", "y",
-        caption="Elman's gradient is multiplied at each step: it vanishes, or explodes if U is "
-        "large. An open forget gate keeps it, and attention is one step from every position.",
+        caption="Elman's gradient vanishes, or explodes if U is large; an open gate keeps it.",
     )  # fmt: skip
 
 

@@ -412,7 +412,7 @@ GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
 }  # fmt: skip
 
 
-TOLD: dict[Growing, tuple[str, str, str]] = {  # titles, axes and captions
+AXES: dict[Growing, tuple[str, str, str]] = {  # titles, axes and captions
     "models": ("Published language models", "parameters", "As published by the authors."),
     "hardware": ("Speed of one NVIDIA data-centre processor", "10¹² operations per second",
                  "Peak speed of dense matrix products in 16 bits, from data sheets."),
@@ -424,7 +424,7 @@ def growth(of: Annotated[Growing, Field(description="what to show")] = "models")
     """Draw published sizes of language models, or the published speed of one processor."""
     years, names, values = zip(*GROWTH[of], strict=True)
     times, span = values[-1] / values[0], years[-1] - years[0]
-    title, up, caption = TOLD[of]
+    title, up, caption = AXES[of]
     chart = line_chart(
         years, {f"×{times:,.0f} in {span} years": values}, "year", up, title, "y",
         labels=names, caption=caption,

@@ -123,8 +123,27 @@ def patterns(folder: Path) -> SheetGrid:
     )  # fmt: skip
 
 
+def heard(folder: Path) -> SheetGrid:
+    """How strongly each output depends on each of 16 inputs, in all families but translators."""
+    drawn = []
+    for family, title in networks.FAMILIES.items():
+        if family in networks.TRANSLATORS:
+            continue
+        norm = networks.reached(family, ids(16), 3.0)
+        with np.errstate(divide="ignore"):
+            s = np.log10(norm / norm.max())
+        scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence")
+        s = np.where(np.isfinite(s), s, np.nan)
+        drawn.append(sheet(title, s, down="output", across="input", scale=scale))
+    return SheetGrid(
+        sheets=drawn, across=3, title="Which inputs an output depends on, before training",
+        caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
+        "with distance; attention reads every position that its mask permits.",
+    )  # fmt: skip
+
+
 DRAWN: dict[str, Draw] = {
-    "who-hears-whom": lambda folder: networks.reach(),
+    "who-hears-whom": heard,
     "gradients": lambda folder: networks.vanishing(64),
     "norm-order": depth,
     "memory": lambda folder: networks.memory(),

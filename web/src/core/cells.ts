@@ -213,7 +213,7 @@ export class Grid {
     }
     [cells.rows, cells.columns].forEach((words, side) => {
       const index = this.chosen[side]!, node = this.current[side]!;
-      node.textContent = words.length ? fitted(words[index] ?? "", lies.limit) : "";
+      node.textContent = words.length && !isSparse(words) ? fitted(words[index] ?? "", lies.limit) : "";
       for (const name of ["transform", "x", "y"]) node.removeAttribute(name);
       for (const [name, value] of Object.entries(this.at(lies, side as 0 | 1, index))) node.setAttribute(name, String(value));
     });

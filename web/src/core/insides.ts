@@ -173,14 +173,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     label("E", "name q", "Q", 130, down - 44, 80 * q);
     label("E", "name k", "Kᵀ", right - 80, 40 + 18 * q - 19, 60);
     label("E", "name e", "E", right, down - 44, e * count);
-    const v = few("value"), a = Math.min(82, (1234 - 130 - 2 * (80 * v + 40)) / count), high = Math.min(56, 480 / count), second = 130 + a * count + 40, third = second + 80 * v + 40;
+    const v = Math.min(2, few("value")), each = 98, a = Math.min(90, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(68, 490 / count), second = 130 + a * count + 40, third = second + each * v + 40;
     words("A", 60, high);
     grid("A", "a", "weights", 130, 60, a, high, [count, count], false, 5);
-    grid("A", "v", "value", second, 60, 80, high, [count, v], false, 2);
-    grid("A", "c", "context", third, 60, 80, high, [count, v], false, 3);
+    grid("A", "v", "value", second, 60, each, high, [count, v], false, 2);
+    grid("A", "c", "context", third, 60, each, high, [count, v], false, 3);
     if (row < count) frame("A", 130, 60, a * count, high);
-    if (row < count) frame("A", third, 60, 80 * v, high);
-    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, 80 * v], ["c", "C", third, 80 * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
+    if (row < count) frame("A", third, 60, each * v, high);
+    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C", third, each * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
       label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 60 + (high * count) / 2 - 19 : 14, wide);
   }
 
@@ -235,13 +235,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from. */
   function cell() {
     const own = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
-    const columns = levelsOf(panel.reads), count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, boxes = new Map<string, Box>();
+    const columns = levelsOf(panel.reads), count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, boxes = new Map<string, Box>(), hues = new Map<string, number | null>(), rails = [0, 0];
     for (let level = 0; level < count; level++) {
       const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), down = HIGH / stages.length;
       stages.forEach((stage, k) => {
         const box = boxAt(12 + across * level, down * (k + 0.5) - 52, across - 46, 104), isGate = stage.endsWith(" gate");
-        boxes.set(stage, box);
         const hue = isGate ? 5 : stage === "state" || stage === "cell" ? 2 : level ? 1 : null;
+        boxes.set(stage, box);
+        hues.set(stage, hue);
         put(own(stage), "", box, own(stage), { texts: [panel.letters[stage] ?? stage, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
         const sign = stage === "kept" || stage === "added" || (stage === "state" && columns.has("cell")) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "";
         if (sign) put(`${own(stage)} sign`, sign, boxAt(12 + across * level - 19, down * (k + 0.5) - 19, 38, 38), own(stage), { form: "plus" });
@@ -250,9 +251,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const [stage, [x, y, , tall]] of boxes)
       for (const read of panel.reads[stage] ?? []) {
         const from = boxes.get(read)!;
-        const a = from[0] + from[2], b = from[1] + from[3] / 2, gap = 14 * unit, bus = b < top + (unit * HIGH) / 2 ? top + 5 * unit : top + (HIGH - 5) * unit;
-        const passes: Point[] = columns.get(stage)! - columns.get(read)! > 1 ? [[a + gap, b], [a + gap, bus], [x - gap, bus], [x - gap, y + tall / 2]] : []; // beside what is between
-        line(`${own(stage)} from ${read}`, [[a, b], ...passes, [x, y + tall / 2]], own(stage));
+        const a = from[0] + from[2], b = from[1] + from[3] / 2, low = Number(b >= top + (unit * HIGH) / 2);
+        const rail = columns.get(stage)! - columns.get(read)! > 1 ? rails[low]!++ : 0, gap = (12 + 8 * rail) * unit, bus = top + unit * (low ? HIGH - 5 - 20 * rail : 5 + 20 * rail);
+        const passes: Point[] = columns.get(stage)! - columns.get(read)! > 1 ? [[a + gap, b], [a + gap, bus], [x - gap, bus], [x - gap, y + tall / 2]] : []; // beside what is between, each on a rail of its own
+        line(`${own(stage)} from ${read}`, [[a, b], ...passes, [x, y + tall / 2]], own(stage), { hue: hues.get(read) ?? null });
       }
   }
 }

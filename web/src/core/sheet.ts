@@ -39,7 +39,8 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     grid.box.setAttribute("aria-label", `${drawing.title}: ${reading.textContent}`);
   };
   const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];
-  const marks = [[0, tick(how.least)] as const, ...middle, [1, tick(how.most)] as const];
+  const [low, high] = [how.least, how.most].map((end) => tick(Number(end.toPrecision(2)))) as [string, string];
+  const marks = [[0, low] as const, ...middle, [1, high] as const];
   const scale = legend(how.colours, marks, drawing.told);
   body.append(reading, grid.element, scale);
   const fitted = () => { // as wide as its map, and below it

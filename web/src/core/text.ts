@@ -29,7 +29,7 @@ export function clipped(text: string, count: number): string {
 export function ticks(least: number, most: number, count = 5): number[] {
   if (!(most > least)) return [least];
   const rough = (most - least) / count, unit = 10 ** Math.floor(Math.log10(rough));
-  const step = unit * ([1, 2, 2.5, 5, 10].find((n) => n * unit >= rough) ?? 10);
+  const step = unit * ([1, 2, 2.5, 5, 10].find((n) => n * unit >= rough && n * unit !== 2.5) ?? 10);
   const made = [];
   for (let k = Math.ceil(least / step - 1e-9); k * step <= most + step * 1e-9; k++) made.push(Number((k * step).toPrecision(12)));
   return made.length > 1 || count > 8 ? made : ticks(least, most, count + 1);

@@ -20,7 +20,7 @@ from pydantic import Field
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, Text
+from foveate.look.draw.parts import Arrays, DrawingPart, Floats, Label, Numbers, Text
 from foveate.look.draw.terminal import cut
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDE, HIGH, TYPE, LINE = 1240.0, 560.0, 28.0, 30.0  # of a stop, its letters, a line of numbers
+CELL, BESIDE = 50.0, 236.0  # height of a box in a row, width of a title beside it
 INCHES = 6.2  # width of a stop in a figure
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -198,10 +199,46 @@ class SceneMaker:
         fields = {"name": name, "caption": caption, "shows": shows, **more}
         self.stops.append(SceneStop.model_validate(fields))
 
+    def row(
+        self, name: str, titles: Sequence[str], words: Sequence[str], end: float, wide: float = WIDE
+    ) -> Floats:
+        """Write words right of a title, each as wide as its letters; return their middles."""
+        left = BESIDE if titles else 0.0
+        ends = np.cumsum([0.0, *(1.4 + len(word) for word in words)])
+        ends = left + (wide - left) * ends / ends[-1]
+        self.node(name, "", (0, end - 132, left, 96), form="label", texts=titles)
+        for k, word in enumerate(words):
+            box = ends[k] + 2, end - 44, ends[k + 1] - ends[k] - 4, 40.0
+            self.node(f"{name} word {k}", word, box, form="word")
+        middles: Floats = (ends[:-1] + ends[1:]) / 2
+        return middles
+
+    def cells(self, name: str, middles: Floats, top: float, wide: float, texts: Sequence[str],
+              levels: Sequence[float] | Floats, **more: object) -> None:  # fmt: skip
+        """Draw a box with a text at each of some middles, filled by its level."""
+        for k, (x, text, level) in enumerate(zip(middles, texts, levels, strict=True)):
+            box = x - wide / 2, top, wide, CELL
+            self.node(f"{name} {k}", "", box, texts=[text], level=level, **more)
+
+    def chain(self, name: str, middles: Floats, half: Floats | float, y: float, sign: int = 1,
+              **more: object) -> None:  # fmt: skip
+        """Draw arrows from box to box, which extend ``half`` to each side; ``sign`` is ±1."""
+        for k, pair in enumerate(zip((middles + half)[:-1], (middles - half)[1:], strict=True)):
+            self.edge(f"{name} {k}", *[(x, y) for x in pair][::sign], tag="", **more)
+
+    def fan(self, name: str, middles: Floats, ends: tuple[float, float], weights: Floats,
+            **more: object) -> None:  # fmt: skip
+        """Draw a line from each middle s up to each t, as wide as its weight (T, S), if any."""
+        for t, s in np.argwhere(weights).tolist():
+            points = zip(middles[[s, t]], ends, strict=True)
+            self.edge(f"{name} {s} {t}", *points, tag="", weight=weights[t, s], **more)
+
     def drawing(
         self, title: str, stops: list[SceneStop] | None = None, caption: str = ""
     ) -> SceneDrawing:
-        """Return the drawing, of some of the stops."""
+        """Return the drawing, of some of the stops; a scene without stops has one, its caption."""
+        if not self.stops:
+            self.stop("all", caption, [])
         return SceneDrawing(
             title=title, caption=caption, nodes=self.nodes, edges=self.edges, panels=self.panels,
             stops=self.stops if stops is None else stops, notes=self.notes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise, takewhile
 from math import hypot, log
 
@@ -109,9 +110,10 @@ class _Scene(SceneMaker):
         last = [b for part in self.parts if part not in sides for b in part.blocks]
         wide = SIDE if len(sides) > 1 else ALONE
         for number, part in enumerate(sides):
+            rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
+            wide = 0.88 * WIDE if cells and len(sides) == 1 else wide
             left = 20 + (SIDE + 60) * number if len(sides) > 1 else (WIDE - wide) / 2
             self._words(part.name, left, wide)
-            rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
             if cells:
                 self._unrolled(part, cells[:ROWS], rest, left, wide)
             else:
@@ -377,6 +379,9 @@ class _Scene(SceneMaker):
             values["weights"] = values["weights"].swapaxes(1, 2)
             reads |= {"weights": ["value"], "context": ["weights"]}
             reads["logits"] = ["context"]
+            stages = {
+                n: replace(f, equation=f.equation.replace("W x", "W c")) for n, f in stages.items()
+            }
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
@@ -384,6 +389,7 @@ class _Scene(SceneMaker):
         equations = self.panels[-1].equations
         text = " → ".join(equations[name] for name in own.values() if equations[name])
         text = text if len(text) < LONG else " → ".join(own.values())
+        text = "c is the mean of all v_i, by weight; from it come y and p" if pools else text
         block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
         layer = "" if block.layer is None else f", layer {block.layer}"
         same = ", the same at each position" * (not pools and "position" not in own.values())

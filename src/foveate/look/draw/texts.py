@@ -99,7 +99,7 @@ def total_of(log_p: float) -> str:
     digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     p = f"{np.exp(log_p):.2f}" if log_p > -3 else f"{digits} · 10{raised}"
-    return f"= {p}; Σ log p = {log_p:.1f}".replace("-", "−")
+    return f"= {p}; −Σ log p = {-log_p:.1f}".replace("-", "−")
 
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:

@@ -224,10 +224,11 @@ def growing(
     24 words. Raises `ConfigError` for a text without one.
     """
     source, reference = referenced(runs[0], text, target, split)
-    words, expected = source.split(), reference.split()
+    words, expected = source.split(), reference.replace("?", " ?").split()
     ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
     beginnings = [" ".join(words[:end]) for end in (ends if len(runs) == 1 else ends[-1:])]
-    outputs = [str(answer).split() for run in runs for answer in run.translate(beginnings)]
+    answers = [str(answer) for run in runs for answer in run.translate(beginnings)]
+    outputs = [answer.replace("?", " ?").split() for answer in answers]  # in French a word alone
     names = described(runs) if len(runs) > 1 else [f"… {words[end - 1]}" for end in ends]
     rows: list[list[Cell]] = [["source", source, ""], ["reference", reference, ""]]
     for name, output in zip(names, outputs, strict=True):

@@ -13,8 +13,8 @@ from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.scene import SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
+from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
+from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
@@ -160,39 +160,39 @@ def local(
 Families = tuple[Literal["encoder", "decoder", "encoder-decoder"], ...]
 
 
+NAMES = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
+         "encoder-decoder": "encoder– decoder: T5"}  # fmt: skip
+
+
 @demo
 def masks(
     source: Words = "the sun rises", target: Words = "le soleil se lève",
     families: Annotated[Families, Field(min_length=1, strict=False, description="which; repeat")]
     = ("encoder", "decoder", "encoder-decoder"),
-) -> SheetGrid:  # fmt: skip
-    """Draw which position may attend to which, in the three families, for one sentence."""
+) -> SceneDrawing:  # fmt: skip
+    """Draw a line from each word to each position that may attend to it, in three families."""
     read, written = words_of(source), words_of(target)
-    both, split = [*read, *written], len(read)
-    within, after = both, [*both[1:], "</s>"]
-    if families == ("decoder",):
-        within = [f"{'xy'[t >= split]}: {word} → {after[t]}" for t, word in enumerate(both)]
-    places = range(len(both))
-    causal = Mask(causal=True).dense(places, places)
+    words, count = [*read, *written], len(read) + len(written)
+    causal = Mask(causal=True).dense(range(count), range(count))
     assert causal is not None
-    seen = {"encoder": np.ones((len(both),) * 2, bool), "decoder": causal[0, 0].numpy()}
-    seen["encoder-decoder"] = seen["decoder"].copy()
-    seen["encoder-decoder"][:split, :split] = True
-    names = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
-             "encoder-decoder": "encoder–decoder: T5"}  # fmt: skip
-    down = "reads" if within is both else "reads → writes"
-    parts = np.array([["E" if s < split else "D" for s in places] for _ in places])
-    parts[split:, :split] = "C"
-    drawn = [
-        sheet(names[each], np.where(seen[each], 1.0, np.nan), within, both, down, scale=SHARES,
-              cells=np.where(seen[each], parts if "-" in each else "0", "−∞").tolist())
-        for each in families
-    ]  # fmt: skip
-    return SheetGrid(
-        sheets=drawn, across=3, title="Filled: a word (down) may attend to a word (across)",
-        caption=f"x = {source}; y = {target}. Masked positions have the score −∞ and the weight 0. "
-        "E, C, D: the softmax of the encoder, the cross-attention, the decoder.",
-    )  # fmt: skip
+    made, band = SceneMaker(), HIGH / len(families)
+    for number, family in enumerate(families, start=1):
+        end, top = band * number, band * (number - 1) + 52
+        middles = made.row(family, NAMES[family].split(" "), words, end)
+        first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
+        letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
+        made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)
+        decodes = np.arange(count) >= first
+        own = causal[0, 0].numpy() & decodes[:, None] & decodes
+        for hue, allowed in ((2, ~decodes[:, None] & ~decodes), (1, own)):
+            ends = end - 44, top + CELL
+            made.fan(f"{family} {hue}", middles, ends, 0.1 * allowed, hue=hue)
+        for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
+            x, u = middles[[t, s]]
+            bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
+            made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
+    text = "Lines: what a position may attend to." + " Blue: cross-attention." * (len(families) > 1)
+    return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
 def fan(
@@ -342,14 +342,14 @@ def heads(
         whole = torch.arange(20.0).view(5, 4)
         split = whole.view(5, 2, 2).transpose(0, 1)
         matrices = {"n × d": (whole, range(4))}
-        matrices |= {f"{name}: d/h": (split[h], range(2 * h, 2 * h + 2))
+        matrices |= {name: (split[h], range(2 * h, 2 * h + 2))
                      for h, name in enumerate(halves)}  # fmt: skip
         return SheetGrid(
-            sheets=[sheet(name, matrix.numpy(), words, [*map(str, columns)],
-                          scale=ColorScale(0.0, 19.0, " "),
+            sheets=[sheet(name, 0.2 + 0.75 * (matrix.numpy() % 4 // 2), words, [*map(str, columns)],
+                          scale=ColorScale(0.0, 1.0, " "),
                           cells=[[f"{x:.0f}" for x in row] for row in matrix])
                     for name, (matrix, columns) in matrices.items()],
-            across=3, title="Each head takes d/h columns",
+            across=3, title="A colour for each head: d/h columns of each word",
             caption="No number changes: each head takes d/h columns of the whole matrix.",
         )  # fmt: skip
     query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)

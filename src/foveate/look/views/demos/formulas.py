@@ -16,7 +16,7 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
-from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.demos import demo
@@ -91,10 +91,8 @@ def scores(
     stops = np.linspace(-reach, reach, 121)
     return SheetGrid(
         sheets=drawn, across=3, title=f"The score of a key in the plane, query ({x:g}, {y:g})",
-        caption="One colour scale above, one below. A dot product grows with the length of the "
-        "key, a cosine depends only on its direction, and a location score does not read keys; "
-        "the dot is the query. Cosine: Graves et al. (2014); additive: Bahdanau et al. (2015); "
-        "location, general, dot: Luong et al. (2015); scaled: Vaswani et al. (2017).",
+        caption="The dot is the query. A dot product grows with the length of the key, a cosine "
+        "depends only on its direction, and a location score does not read keys.",
         controls=Controls(
             formula="scores", data=weights | {"reach": Numbers.exact(np.array([reach]))},
             sliders=[Slider.of("x", x, stops, label="query, x"),
@@ -104,29 +102,32 @@ def scores(
     )  # fmt: skip
 
 
-def arrows(pairs: Sequence[tuple[float, float]], length: float, below: Sequence[list[str]],
-           title: str, caption: str) -> SceneDrawing:  # fmt: skip
-    """Draw q (blue) and k (orange, ``length`` times as long) at angles in degrees, side by side.
+def arrows(
+    pairs: Sequence[Sequence[float]], length: float, below: Sequence[list[str]], title: str,
+    caption: str, names: tuple[str, str] = ("q", "k"),
+) -> SceneDrawing:  # fmt: skip
+    """Draw q (orange) and k (blue, ``length`` times as long) at angles in degrees, side by side.
 
     ``below`` are the lines under each pair.
     """
     made, wide = SceneMaker(), WIDE / len(pairs)
-    unit = min(0.9 * wide / (1 + length), 0.32 * HIGH / max(1.0, length))
+    unit = min(0.9 * wide / (1 + length), 0.3 * HIGH / max(1.0, length))
     for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
         left, turns = wide * (number - 1), np.radians(angles)
         ends = unit * np.stack([np.cos(turns), -np.sin(turns)], axis=1) * [[1], [length]]
         low, high = ends.min(axis=0).clip(max=0), ends.max(axis=0).clip(min=0)
-        origin = np.array([left + wide / 2, 0.4 * HIGH]) - (low + high) / 2
-        for name, end, across in zip("kq", ends[::-1], (-1, 1), strict=True):
+        origin = np.array([left + wide / 2, 0.3 * HIGH]) - (low + high) / 2
+        turn = np.sign(ends[0, 0] * ends[1, 1] - ends[0, 1] * ends[1, 0]) or -1
+        for name, label, end, across in zip("qk", names, ends, (-turn, turn), strict=True):
             points = origin.tolist(), (origin + end).tolist()
-            made.edge(f"{name} {number}", *points, hue=int(name == "k"), tag="")
-            x, y = origin + 0.7 * end + 24 * across * np.array([-end[1], end[0]]) / np.hypot(*end)
-            made.node(f"{name} {number}", name, (x - 20, y - 20, 40.0, 40.0), form="word")
+            made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
+            aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
+            x, y = origin + 0.7 * end + (20 + 6 * len(label)) * aside
+            made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
-            box, facts = (left, 0.74 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
-            made.node(f"pair {number}, {row}", line, box, form="word", detail=facts)
-    made.stop("vectors", "blue: q, orange: k", [])
+            box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
+            made.node(f"pair {number}, {row}", line, box, form="label", detail=facts)
     return made.drawing(title, caption=caption)
 
 
@@ -146,8 +147,7 @@ def angle(
         below.append([f"θ = {theta:g}°", f"cos θ = {turn.cos():.2f}", f"q · k = {score:.2f}"])
     return arrows(
         [(0.0, theta) for theta in degrees], length, below, f"|q| = 1, |k| = {length:g}",
-        "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle, negative "
-        "beyond it. It grows with the length of the key; the cosine does not.",
+        "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle.",
     )  # fmt: skip
 
 
@@ -172,11 +172,14 @@ def activations(
         [slope] = torch.autograd.grad(y.sum(), x)
         values[name], slopes[name] = y.detach().double().numpy(), slope.double().numpy()
     places = x.detach().double().numpy()
+    most = f", at most {slopes[names[0]].max():.3g}" * (len(names) == 1)
     return PanelGrid(
-        panels=[line_chart(places, values, "x", "f(x)"), line_chart(places, slopes, "x", "slope")],
+        panels=[
+            line_chart(places, values, "x", "f(x)"),
+            line_chart(places, slopes, "x", f"slope{most}"),
+        ],
         title=f"Activations and their slopes: {', '.join(names)}",
-        caption="No gradient passes where the slope is near 0: sigmoid and tanh saturate on both "
-        "sides, ReLU is 0 on one side; GELU, x Φ(x), has no corner.",
+        caption="No gradient passes where the slope is near 0.",
     )
 
 
@@ -197,8 +200,7 @@ def normalizers(
             first, {name: weight.numpy() for name, weight in made.items()},
             "difference of the scores, s₁ − s₂",
             "weight of key 1, of two", "A hard choice or a soft one",
-            caption="A small change in a score changes nothing in hardmax: its slope is 0, and "
-            "nothing is learned from it.",
+            caption="Hardmax has slope 0: nothing is learned from it.",
         )  # fmt: skip
     tau = kinds.Softmax.Config(temperature=temperature)
     rows = {
@@ -248,8 +250,7 @@ def sinusoids(
     ]  # fmt: skip
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
-        caption="Waves become longer along i; the product of two positions depends only on their "
-        "distance.",
+        caption="Waves become longer along i; products depend only on the distance.",
         controls=Controls(
             formula="sinusoids",
             sliders=[
@@ -262,24 +263,26 @@ def sinusoids(
 
 
 @demo
-def rotary(distance: Annotated[int, Field(ge=0, le=64, description="s − t")] = 1) -> SceneDrawing:
+def rotary(
+    distances: Annotated[tuple[int, ...], Field(min_length=1, description="s − t; repeat")]
+    = (1, 2),
+) -> SceneDrawing:  # fmt: skip
     """Draw a pair of numbers of q at position t and of k at s = t + distance, as RoPE turns them.
 
     It is the fastest pair, turned by 1 radian from position to position.
     """
-    both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 5 + distance, 2)
-    q, k = Rotary(Rotary.Config(), 2, 1).rotate(both, torch.arange(5 + distance))[0]
-    turned = torch.stack([q[:5], k[distance:]]).double()
-    degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().T.tolist()
-    products = (turned[0] * turned[1]).sum(dim=-1).tolist()
+    both = torch.tensor([[1.0, 0.0], [0.87, -0.5]])[None, :, None].expand(1, 2, 70, 2)
+    q, k = Rotary(Rotary.Config(), 2, 1).rotate(both, torch.arange(70))[0].double()
+    places = [(t, t + distance) for distance in distances for t in (0, 2)]
+    turned = torch.stack([torch.stack((q[t], k[s])) for t, s in places])
+    degrees = torch.atan2(turned[..., 1], turned[..., 0]).rad2deg().tolist()
     below = [
-        [f"t = {t}, s = {t + distance}", f"s − t = {distance}", f"q · k = {product:.2f}"]
-        for t, product in enumerate(products)
+        [f"t = {t}, s = {s}", f"s − t = {s - t}", f"(R_t q)ᵀ R_s k = {float(q[t] @ k[s]):.2f}"]
+        for t, s in places
     ]
     return arrows(
-        [(a, b) for a, b in degrees], 1.0, below, "A pair of numbers, rotated by its position",
-        "Both vectors turn by the same angle from position to position: the angle between them, "
-        "and so their product, depends only on the distance s − t.",
+        degrees, 1.0, below, "A pair of numbers, rotated by its position",
+        "Equal distances s − t give equal angles, and so equal products.", ("R_t q", "R_s k"),
     )  # fmt: skip
 
 
@@ -344,8 +347,7 @@ def smoothing(
     return bar_chart(
         words, {name: row.double().numpy() for name, row in rows.items()}, "target probability",
         f"The target distribution over K = {count} words",
-        "Label smoothing takes α from the correct word and gives every word α / K, so no score has "
-        "to grow without bound (Szegedy et al., 2016).",
+        "α is taken from the correct word, and every word gets α / K (Szegedy et al., 2016).",
     )  # fmt: skip
 
 
@@ -374,8 +376,7 @@ def averaging(
     return bar_chart(
         [*losses], {"loss": np.array([*losses.values()])}, "loss above the minimum",
         f"Checkpoints: {np.mean(each):.3f} on average; averaged weights: {mean:.3f}",
-        "Each checkpoint is somewhere around the minimum; their average is closer to it. Linear "
-        "regression with SGD; squared errors over all examples.", at=mean,
+        "Checkpoints lie around the minimum of a linear regression, their average closer.", at=mean,
     )  # fmt: skip
 
 
@@ -383,35 +384,60 @@ def averaging(
 def paths(
     hidden_size: Size = 512,
     length: Annotated[int, Field(ge=2, description="maximum length")] = 1024,
-    of: Annotated[
-        tuple[Literal["path", "steps", "operations"], ...],
-        Field(min_length=1, strict=False, description="path, serial steps, operations; repeat"),
-    ] = ("path", "steps", "operations"),
-    projections: Annotated[bool, Field(description="the operations of q, k, v, o too")] = False,
-) -> PanelGrid:
-    """Draw path length, serial steps and operations per layer (Vaswani et al., 2017, table 1)."""
+    of: Annotated[Literal["path", "steps", "operations"], Field(description="what to compare")]
+    = "path",
+) -> LinesDrawing | SceneDrawing:  # fmt: skip
+    """Draw path length, serial steps or operations per layer (Vaswani et al., 2017, table 1)."""
+    words = ["the", "chef", "who", "ran", "to", "the", "store", "was"]
+    if of != "operations":
+        return _path(words, length) if of == "path" else _steps(words, length)
     n = np.unique(np.linspace(1, length, 65).round())
-    ones, last = np.ones_like(n), f"at n = {length:,}"
-    drawn = {
-        "path": ("steps between the first and the last word",
-                 {f"recurrent: n − 1, {length - 1:,} {last}": n - 1, "self-attention: 1": ones}),
-        "steps": ("serial steps of a layer",
-                  {f"recurrent: n, {length:,} {last}": n, "self-attention: 1": ones}),
-        "operations": ("multiplications in a layer",
-                       {"recurrent: 2nD²": 2 * n * hidden_size**2,
-                        "self-attention: 2n²D": 2 * n**2 * hidden_size}),
-    }  # fmt: skip
-    if projections:
-        drawn["operations"][1]["projections: 4nD²"] = 4 * n * hidden_size**2
+    curves = {"recurrent: 2nD²": 2 * n * hidden_size**2}
+    curves["scores and sums: 2n²D"] = 2 * n**2 * hidden_size
+    curves["projections: 4nD²"] = 4 * n * hidden_size**2
     mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
-    panels = [
-        line_chart(n, curves, "length n", up, marks=mark if part == "operations" else None)
-        for part, (up, curves) in drawn.items()
-        if part in of
-    ]
-    return PanelGrid(
-        panels=panels, across=1, title=f"Cost against length n, D = {hidden_size}",
-        caption="Self-attention connects any two positions in one step, but its scores and sums "
-        "take 2 n² D multiplications, more than a recurrent layer above n = D. Its projections of "
-        "queries, keys, values and outputs, 4 n D², grow with n only.",
+    return line_chart(
+        n, curves, "length n", "multiplications in a layer",
+        f"Cost against length n, D = {hidden_size}", marks=mark,
+        caption="Scores and sums are quadratic in n; the projections of q, k, v, o are not.",
     )  # fmt: skip
+
+
+def _path(words: list[str], length: int) -> SceneDrawing:
+    """Draw the way from the second word to the last: through all states, or by one weight."""
+    made, away = SceneMaker(), len(words) - 2
+    for number, steps in enumerate((away, 1)):
+        end, kind = 220 + 290.0 * number, ("recurrent", "attention")[number]
+        top, texts = end - 106, ["", "0", *[""] * (away - 1), str(steps)]
+        middles = made.row(kind, [f"{kind}:", f"{steps} step{'s' * (steps > 1)}"], words, end)
+        x, u = middles[[1, -1]]
+        if number:
+            bends = (x, top), (x, top - 150), (u, top - 150), (u, top)
+            made.edge("path", *bends, weight=0.4, hue=1, tag="")
+        else:
+            texts = ["", *map(str, range(away + 1))]
+            made.chain("before", middles[:2], 30, top + 25)
+            made.chain("path", middles[1:], 30, top + 25, hue=1)
+        made.cells(kind, middles, top, 60, texts, [0.5 * bool(text) for text in texts], hue=1)
+    text = f"From “{words[1]}” to “{words[-1]}”: {away} steps, or 1."
+    text = f"{text} Among {length:,} words: up to {length - 1:,}, or 1."
+    return made.drawing("The path between two words", caption=text)
+
+
+def _steps(words: list[str], length: int) -> SceneDrawing:
+    """Draw two layers over words, with the earliest serial step in which each box is ready."""
+    made, count = SceneMaker(), len(words)
+    for number, steps in enumerate((f"n = {count} steps", "1 step")):
+        end, kind = HIGH / 2 * (number + 1), ("recurrent", "attention")[number]
+        middles = made.row(kind, [f"{kind}:", steps, "per layer"], words, end)
+        for layer in (0, 1):
+            top, name = end - 140 - 110 * layer, f"{kind} {layer}"
+            ready = layer + 1 + np.arange(count) * (1 - number)
+            made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
+            ends = top + (110 if layer else 98), top + CELL
+            read = np.ones((count, count)) if number else np.eye(count)
+            made.fan(f"{name} from", middles, ends, 0.02 * read)
+            if not number:
+                made.chain(f"{name} on", middles, 30, top + 25, hue=2)
+    text = f"When a box can be computed. Over {length:,} words: {length:,} steps a layer, or 1."
+    return made.drawing("Serial steps", caption=text)

@@ -1,5 +1,6 @@
 """Demos of untrained networks: the effects of their structure alone."""
 
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
@@ -16,7 +17,6 @@ from foveate.kinds import load_kinds
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.flow import by_distance, influence
 from foveate.look.views.demos import demo
 from foveate.models.classic import BagEncoder, WindowDecoder
@@ -103,7 +103,7 @@ READ = {
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
-ALONE = tuple(family for family in FAMILIES if family not in TRANSLATORS)
+CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
 def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
@@ -139,27 +139,49 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
 
 @demo
 def reach(
-    length: Annotated[int, Field(ge=2, le=64, description="positions")] = 16, forget: Forget = 3.0,
-    text: Annotated[str, Field(description="words to read, instead of a number of positions")] = "",
+    forget: Forget = 3.0,
+    text: Annotated[str, Field(description="words to read")] = "the movie was terribly exciting",
     families: Annotated[
-        tuple[Family, ...], Field(min_length=1, strict=False, description="which; repeat")
-    ] = ALONE,
-) -> SheetGrid:  # fmt: skip
-    """Draw how strongly each output depends on each input, in families of untrained models."""
-    drawn, words = [], text.split()
-    for family in families:
-        norm = reached(family, ids(len(words) or length), forget)
-        with np.errstate(divide="ignore"):
-            s = np.log10(norm / norm.max())
-        rows = [f"output {k + 1}" for k in range(len(words))] if family in TRANSLATORS else words
-        s = np.where(np.isfinite(s), s, np.nan)
-        scale = ColorScale(-5.0, 0.0, "log₁₀ of the dependence")
-        drawn.append(sheet(FAMILIES[family], s, rows, words, "output", "input", scale))
-    return SheetGrid(
-        sheets=drawn, across=3, title="Which inputs an output depends on, before training",
-        caption="Bright: strongly; dark: 100,000 times less; empty: not at all. Recurrence forgets "
-        "with distance; attention reads every position that its mask permits.",
-    )  # fmt: skip
+        tuple[Family, ...],
+        Field(min_length=1, max_length=3, strict=False, description="which; repeat"),
+    ] = ("elman", "bi-gru", "bert"),
+    query: Annotated[int, Field(ge=-1, description="the output; −1: the last")] = -1,
+) -> SceneDrawing:  # fmt: skip
+    """Draw how strongly an output depends on each input, through states in a row or directly.
+
+    Networks are untrained. Raises `ConfigError` for an output that does not exist.
+    """
+    if query >= (count := len(words := text.split())) or not words:
+        raise ConfigError(f"--query {query}: there are {count} words, from 0")
+    made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
+    for number, family in enumerate(families):
+        y, norms = band * number, reached(family, ids(count), forget)[at]
+        room = WIDE - (400 if family in TRANSLATORS else 0)
+        middles = made.row(family, textwrap.wrap(FAMILIES[family], 14), words, y + band, room)
+        shares, top, x = norms / norms.max(), y + band - 106, middles[at]
+        wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
+        texts = [f"{share:.2f}" if share else "0" for share in shares]
+        made.cells(family, middles, top, wide, texts, shares, hue=2)
+        half = np.full(count, wide / 2)
+        if family in TRANSLATORS:
+            states = np.linspace(room + 44, WIDE - 44, count)
+            letters = [f"s_{k}" for k in range(1, count + 1)]
+            made.cells(f"{family} s", states, top, 46, letters, 0 * shares, hue=3)
+            middles, half = np.append(middles, states), np.append(half, 0 * half + 23)
+            x = states[at]
+        if family in CHAINED:
+            both = family == "bi-gru"
+            for sign in (1, -1)[: 1 + both]:
+                height = top + 25 - 10 * sign * both
+                made.chain(f"{family} {sign}", middles, half, height, sign, hue=2)
+            made.edge(f"{family} out", (x, top), (x, y + 50), hue=2, tag="")
+        if family not in CHAINED or family == "attention":
+            weights = np.zeros((len(middles), count))
+            weights[list(middles).index(x)] = shares / 5
+            made.fan(f"{family} direct", middles, (top, y + 50), weights, hue=0)
+        made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
+    text = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
+    return made.drawing("Which words an output depends on", caption=text)
 
 
 @demo
@@ -179,8 +201,7 @@ def vanishing(
 
     curves = {f"Elman, U × {recurrence:g}": fall(recurrent("rnn", scale=recurrence))}
     for bias in forget:
-        gate = 1 / (1 + np.exp(-bias))
-        curves[f"LSTM, forget gate {gate:.2f}"] = fall(recurrent("lstm", bias))
+        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = fall(recurrent("lstm", bias))
     curves["Transformer"] = fall(transformer())
     return line_chart(
         range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
@@ -254,12 +275,8 @@ def memory(
     hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
     layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 1,
     length: Annotated[int, Field(ge=1, le=4096, description="maximum length")] = 1024,
-    training: Annotated[bool, Field(description="the weights of one head in training")] = False,
 ) -> LinesDrawing:
-    """Draw how many numbers the state stores after each length of text.
-
-    With ``training`` also the attention weights of one head in a training pass, n².
-    """
+    """Draw how many numbers the state stores after each length of text."""
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
@@ -270,8 +287,7 @@ def memory(
         "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }
     lengths = np.unique(np.linspace(1, length, 17).round()).astype(int)
-    curves = {"attention weights of a head in training, n²": np.square(lengths, dtype=float)}
-    curves = curves if training else {}
+    curves = dict[str, Floats]()
     for name, config in models.items():
         model, stored = decoder(config), list[float]()
         for count in lengths.tolist():

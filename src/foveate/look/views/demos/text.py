@@ -34,7 +34,6 @@ from foveate.look.views.demos import demo
 from foveate.look.views.demos.networks import NARROW, SMALL
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
-from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.spec import Tokens
 
@@ -168,9 +167,8 @@ def beam(
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
-        "Each entry shows a token and the product of probabilities so far. ° marks the greedy "
-        "path, the best token at each step; a beam also follows the second best, which may give a "
-        "better output. ■: finished; dashed: dropped."
+        "A token, and the product of probabilities so far. °: the greedy path; a beam also follows "
+        "the second best. ■: finished; dashed: dropped."
     )
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 
@@ -258,8 +256,8 @@ def em(
         return linked(drawn[-1], pairs)
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
-        caption="At first every word of a pair can be linked to every other; words that occur "
-        "together in several pairs explain each other. NULL can produce any word.",
+        caption="Words that occur together in several pairs explain each other. NULL can produce "
+        "any word.",
     )  # fmt: skip
 
 
@@ -341,12 +339,12 @@ def bpe(
         split = ["·".join(f"[{learnt.name(i)}]" if count and i == size - 1 else learnt.name(i)
                           for i in learnt.encode(word).ids) for word in words]  # fmt: skip
         seen = sum(learnt.encode(line).ids.count(size - 1) for line in lines) if count else None
-        rows.append([count, seen, *split])
+        name = learnt.name(size - 1) if count else "letters"
+        rows.append([name, seen, *split])
     times = [f"{word}, {' '.join(lines).split().count(word)} ×" for word in words]
     return TableDrawing(
-        title="Byte pair encoding", columns=["merge", "count", *times], rows=rows,
-        caption="Brackets: the pair that was just merged. Frequent endings and words become "
-        "tokens first; a rare word stays split.",
+        title="Byte pair encoding", columns=["merged", "times", *times], rows=rows,
+        caption="Brackets: the pair that was just merged; a rare word stays split.",
     )  # fmt: skip
 
 
@@ -355,40 +353,42 @@ def bag(
     file: File = None,
     texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
 ) -> SheetGrid:  # fmt: skip
-    """Draw how often each word occurs in each text, and how far another order moves its vector.
+    """Draw how often each word occurs in each text; frames are around equal rows.
 
-    If all texts have the same words, only the second part is drawn, between these texts.
+    If all texts have the same words, it draws how far another order moves their vectors.
     """
-    default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say")
+    default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say",
+               "we say , no bananas")  # fmt: skip
     documents = [line.split() for line in texts or lines_of(file, default)]
     if not all(documents):
         raise ConfigError("a text has no words", ("texts",))
     counts = document_terms(documents)
-    names = [f"text {n}" for n in range(1, len(documents) + 1)]
-    cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]
-    table = sheet("counts", counts.table * 1.0, counts.terms, names, aspect=0.16, cells=cells)
-    tables, shown = [table], [documents[0], documents[0][::-1]]
-    configs: dict[str, Encoder.Config] = {"counts": BagEncoder.Config.parse(NARROW)}
-    if len(names) > 1 and (counts.table == counts.table[:, :1]).all():
-        shape = {"num_layers": 1, "num_heads": 4, **SMALL}
-        no_positions = TransformerEncoder.Config.parse({"position": "none", **shape})
-        configs["attention alone"] = no_positions
-        configs["with positions"] = TransformerEncoder.Config.parse(shape)
-        tables, shown = [], documents
-    else:
-        configs["RNN"] = RecurrentEncoder.Config.parse({**SMALL, **NARROW})
-    orders = [[counts.terms.index(word) for word in words] for words in shown]
+    table = counts.table.T
+    if len(table) == 1 or (table != table[0]).any():
+        names = [f"x{chr(0x2080 + k)}: {' '.join(text)}" for k, text in enumerate(documents, 1)]
+        rows = table.tolist()
+        frames = [(float(k), 0.0, 1.0, float(len(counts.terms)))
+                  for k, row in enumerate(rows) if rows.count(row) > 1]  # fmt: skip
+        cells = [[str(count) for count in row] for row in rows if len(row) <= WRITTEN]
+        drawn = sheet("", table * 1.0, names, counts.terms, across="framed: the same counts",
+                      scale=ColorScale(label=" "), cells=cells)  # fmt: skip
+        return SheetGrid(
+            sheets=[drawn.model_copy(update={"outlines": frames})], across=1,
+            title="Texts as counts", caption="A text is a row of counts, whatever its word order.",
+        )  # fmt: skip
+    shape = {"num_layers": 1, "num_heads": 4, **SMALL}
+    configs: dict[str, Encoder.Config] = {
+        "counts": BagEncoder.Config.parse(NARROW),
+        "attention alone": TransformerEncoder.Config.parse({"position": "none", **shape}),
+        "with positions": TransformerEncoder.Config.parse(shape),
+    }
+    orders = [[counts.terms.index(word) for word in words] for words in documents]
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
     apart = sheet("Does the vector of the text change?", np.stack(moved, axis=1),
-                  [" ".join(words) for words in shown], [*configs],
+                  [" ".join(words) for words in documents], [*configs],
                   across="distance to the first",
                   scale=ColorScale(0.0, label=" "), written=True)  # fmt: skip
-    listed = (f"{n}: {' '.join(words)}" for n, words in enumerate(documents, start=1))
-    return SheetGrid(
-        sheets=[*tables, apart], across=1, title="; ".join(listed) if tables else "",
-        caption="A text is a column of counts, whatever its word order; a recurrent "
-        "network, and attention with positions, give a different vector for each order.",
-    )  # fmt: skip
+    return SheetGrid(sheets=[apart], across=1, caption="Only positions tell orders apart.")
 
 
 @torch.no_grad()
@@ -401,7 +401,7 @@ def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Flo
 
 LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
 SPOKEN = {
-    "no-attention": "RNN, one vector",
+    "no-attention": "RNN, one vector (learns more slowly)",
     "luong-dot": "RNN with attention",
     "transformer": "Transformer",
 }
@@ -417,8 +417,8 @@ def bottleneck() -> LinesDrawing:
         bands[SPOKEN[model]] = np.array(bleu[f"{model}, low"]), np.array(bleu[f"{model}, high"])
     return line_chart(
         bleu["x"], curves, "source words", "BLEU; bands: 95 % intervals",
-        "BLEU falls with length without attention", bands=bands, labels=bleu["labels"],
-        caption="Without attention, the decoder only has the encoder's last states; it also learns "
-        "more slowly, and is worse on short sentences too. Measured by "
-        f"`foveate compare lineage`: {tree['terms']['budget']}; bands: 95 % bootstrap intervals.",
+        "BLEU falls with length without attention", bands=bands,
+        labels=[label.partition(" ")[0] for label in bleu["labels"]],
+        caption="Without attention, the decoder only has the encoder's last states. Measured by "
+        f"`foveate compare lineage`: {tree['terms']['budget']}.",
     )  # fmt: skip

@@ -21,7 +21,8 @@ from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
-from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, sheet
+from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
 from foveate.look.views.demos import demo
@@ -134,10 +135,9 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Pl
 
 
 def minima(values: Floats) -> NDArray[np.intp]:
-    """Return the inner cells (N, 2) of a grid that are lower than their four neighbours."""
-    inner = values[1:-1, 1:-1]
-    beside = values[:-2, 1:-1], values[2:, 1:-1], values[1:-1, :-2], values[1:-1, 2:]
-    return 1 + np.argwhere(np.all([inner < other for other in beside], axis=0))
+    """Return the inner cells (N, 2) of a grid that are lower than the eight cells around them."""
+    lowest = -F.max_pool2d(-torch.from_numpy(values)[None], 3, 1)[0].numpy()
+    return 1 + np.argwhere(values[1:-1, 1:-1] == lowest)
 
 
 @demo
@@ -155,9 +155,8 @@ def landscape(anew: Anew = False) -> SheetGrid:
         drawn.append(lowest.model_copy(update={"dots": [(y, x) for y, x in at.tolist()]}))
     return SheetGrid(
         sheets=drawn, title="The loss around a trained network with 20 layers",
-        caption="θ + α δ + β η, with the trained θ in the middle and α, β from −1 to 1; each row "
-        "of δ and η is random, scaled to the norm of that of θ. Both networks tell two spirals "
-        "apart; W of the residual one starts 1/√20 as large, so that its sums keep their size.",
+        caption="θ + α δ + β η around the trained θ; δ and η are random, each row scaled to the "
+        "norm of that of θ. Both networks tell two spirals apart.",
     )  # fmt: skip
 
 
@@ -193,9 +192,8 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
         steps, curves, "step", "loss", "Norms keep training stable", "y",
-        caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart, by SGD with "
-        "momentum 0.9 from the same weights. Without a norm the sums grow from layer to layer: the "
-        "loss starts above 100, and training needs a rate a hundred times smaller not to diverge.",
+        caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart. Without a norm "
+        "the sums grow, and only a rate a hundred times smaller does not diverge.",
     )  # fmt: skip
 
 
@@ -279,24 +277,29 @@ def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
 
 
 @demo
-def coreference(anew: Anew = False) -> SheetGrid:
+def coreference(anew: Anew = False) -> SceneDrawing:
     """Draw what "it" attends to in a small Transformer that has learned what it refers to."""
-    result = stored("coreference", anew, train_coreference)
-    drawn = []
-    for text, heads in result["maps"].items():
-        words, noun = text.split(), result["nouns"][text]
-        last = {name: weights for name, weights in heads.items() if name[0] == max(heads)[0]}
-        title = f"too {words[-1]}: it → {noun}"
-        rows = [f"head {name[-1]}" for name in last]
-        values = np.array([*last.values()], float)
-        cells = [[f"{w:.2f}" if w >= 0.005 else "" for w in row] for row in values]
-        drawn.append(sheet(title, values, rows, words, scale=SHARES, cells=cells))
-    return SheetGrid(
-        sheets=drawn, across=1, title='Weights of the query at "it" in the last layer',
-        caption=f"Two layers with two heads each were trained on {result['trained']} sentences of "
-        'two forms to predict at "it" which noun is meant. On sentences with new pairs of nouns, '
-        f"{result['right']:.0%} of {result['held']} are correct.",
-    )  # fmt: skip
+    result, made = stored("coreference", anew, train_coreference), SceneMaker()
+    for number, (text, heads) in enumerate(result["maps"].items(), start=1):
+        words, noun, low = text.split(), result["nouns"][text], HIGH / 2 * number - 50
+        middles, title = made.row(text, [], words, low + 40), f"too {words[-1]}: “it” is the {noun}"
+        made.node(f"{text} title", title, (0, low - 204, 480, 40), form="label")
+        for k in (IT, words.index(noun)):
+            wide = 40 + 16.0 * len(words[k])
+            box = middles[k] - wide / 2, low - 7, wide, 46.0
+            made.node(f"{text} frame {k}", "", box, form="frame", hue=5)
+        last = [weights for name, weights in heads.items() if name[0] == max(heads)[0]]
+        for head, s in np.argwhere(np.array(last) >= 0.05).tolist():
+            name, high = f"{text} head {head} {s}", low - 10 - 90 - 50 * head
+            (x, u), weight = middles[[IT, s]], last[head][s] or 0.0
+            bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
+            made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
+            box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
+            made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
+    text = "Framed: “it” and the noun that the model takes it for; arcs: α in the last layer."
+    made.stop("it", text, [])
+    text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
+    return made.drawing("Weights of the query “it” in the last layer", caption=text)
 
 
 @demo
@@ -310,7 +313,7 @@ def sampling(
     seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
     network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]
     = "transformer",
-) -> SheetGrid:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Draw scheduled sampling, by steps (Bengio et al., 2015) or two passes (Mihaylova, 2019)."""
     run = load("packaged/en-fr" if network == "transformer" else "packaged/rnn")
     task, model = run.need(Translation, "mix two passes"), run.model
@@ -321,40 +324,45 @@ def sampling(
     gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
-    rows = {"true": (gold[:, :-1], torch.zeros_like(true))}
+    rows = {"true y": gold[:, :-1]}
     if own.each is None:
-        title = "Scheduled sampling in a recurrent network"
-        caption = "Each step reads, at random, the true word or the model's own last word."
         mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
+        text = "Orange arrows: the model reads its own last word."
     else:
-        title = "Two passes for scheduled sampling in a Transformer"
-        caption = (
-            "A recurrent network can read its own last word directly. A Transformer reads all "
-            "positions in parallel: the first pass makes predictions, the second reads a mixture "
-            "of these and the true words. The loss is that of the second pass."
-        )
-        first, mixed = own.each(gold[:, :-1], "greedy"), second_pass(own, gold, shown, "greedy")
-        mixed, rows = mixed[:, :-1], {"pass 1 reads": rows["true"]}
-        rows["pass 1 predicts"] = first, first != true
-    which = "" if own.each is None else "pass 2 "
-    outputs = model.predict(mixed, memory).argmax(-1)
-    rows["read next"] = shown[:, 1:], torch.zeros_like(true)
-    rows[f"{which}reads"] = mixed, mixed != gold[:, :-1]
-    rows[f"{which}predicts"] = outputs, outputs != true
-    rows["in the loss"] = true, torch.zeros_like(true)
-    cells = [
-        [("own", "true")[i] if ids.dtype == torch.bool else writes.name(i).replace("▁", "")
-         for i in ids[0].tolist()]
-        for ids, _ in rows.values()
-    ]  # fmt: skip
-    count, differs = len(cells[0]), torch.cat([row.float() for _, row in rows.values()]).numpy()
-    passes = [(first, 0, 2, count) for first in ([2] if own.each is None else [0, 3])]
-    drawn = sheet(
-        "", np.where(differs == 1, 1.0, np.nan), [*rows], cells=cells,
-        scale=ColorScale(0.0, 1.0, "yellow: differs from the true word; framed: a pass"),
-    ).model_copy(update={"outlines": passes})  # fmt: skip
-    caption = f"{caption} A word is true with ε = {keep:g}."
-    return SheetGrid(sheets=[drawn], across=1, title=title, caption=caption)
+        rows["pass 1: ŷ"] = own.each(gold[:, :-1], "greedy")
+        mixed = second_pass(own, gold, shown, "greedy")[:, :-1]
+        text = "Pass 1 predicts all words at once; pass 2 reads some of them."
+    rows["reads y′"], rows["predicts ŷ"] = mixed, model.predict(mixed, memory).argmax(-1)
+    rows["loss: y"] = true
+    words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
+    made = _mixed(words, shown[0, :-1].tolist())
+    return made.drawing("Scheduled sampling", caption=f"{text} Filled: not the true word.")
+
+
+def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
+    """Draw rows of words, from below, with arrows to each word that is read from its origin."""
+    made, count, left = SceneMaker(), len(shown), 190.0
+    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / (len(rows) - 1)
+    tops = {name: HIGH - CELL - 4 - apart * row for row, name in enumerate(rows)}
+    middles, up = left + pitch * (np.arange(count) + 0.5), apart - CELL
+    for name, words in rows.items():
+        made.node(name, name, (0, tops[name], left - 20, CELL), form="label")
+        right = rows["true y" if name in ("true y", "reads y′") else "loss: y"]
+        wrong = [0.5 * (word != other) for word, other in zip(words, right, strict=True)]
+        hue = 1 if name[0] in "pr" else None
+        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=hue)
+    read, true, passes = tops["reads y′"], tops["true y"], "pass 1: ŷ" in rows
+    before, into = (read + apart, read + CELL) if passes else (read - up, read)
+    for k, x in enumerate(middles):
+        made.edge(f"predict {k}", (x, read), (x, read - up), tag="")
+        if passes or k == 0 or shown[k]:
+            made.edge(f"true {k}", (x, true), (x, true - up), tag="")
+        if k and not shown[k]:
+            made.edge(f"own {k}", (x - pitch, before), (x - 16, into), hue=1, tag="")
+        elif passes:
+            bends = (x - 30, true), (x - pitch / 2, true - 24), (x - pitch / 2, read + 70)
+            made.edge(f"true {k} again", *bends, (x - 30, into), tag="")
+    return made
 
 
 @demo
@@ -376,8 +384,7 @@ def signs(
         texts, {"p(?), a question": question, "p(.), a statement": statement},
         "p of the next token",
         "A label is a possible next token",
-        "The language model was never trained to tell questions from statements, but the mark "
-        "that it would write next does. Measured with packaged/lm.",
+        "The language model was trained only to write on; the mark that follows is the label.",
     )  # fmt: skip
 
 
@@ -405,26 +412,19 @@ GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
 }  # fmt: skip
 
 
+AXES: dict[Growing, tuple[str, str, str]] = {  # titles, axes and captions
+    "models": ("Published language models", "parameters", "As published by the authors."),
+    "hardware": ("Speed of one NVIDIA data-centre processor", "10¹² operations per second",
+                 "Peak speed of dense matrix products in 16 bits, from data sheets."),
+}  # fmt: skip
+
+
 @demo
-def growth(
-    of: Annotated[Growing, Field(description="what to show")] = "models",
-) -> LinesDrawing:
+def growth(of: Annotated[Growing, Field(description="what to show")] = "models") -> LinesDrawing:
     """Draw published sizes of language models, or the published speed of one processor."""
     years, names, values = zip(*GROWTH[of], strict=True)
     times, span = values[-1] / values[0], years[-1] - years[0]
-    if of == "models":
-        title, up = "Parameters of published language models", "parameters"
-        caption = (
-            "Sutskever et al. (2014), Vaswani et al. (2017), Devlin et al. (2019), Radford et al. "
-            "(2019), Brown et al. (2020), Chowdhery et al. (2022), DeepSeek-AI (2024; 37 of the "
-            "671 billion are active per token)."
-        )
-    else:
-        title, up = "Speed of one NVIDIA data-centre processor", "10¹² operations per second"
-        caption = (
-            "Peak speed of dense matrix products in 16-bit precision, from the manufacturer's "
-            "data sheets; the K40 of 2013 had no 16-bit mode, and 4.29 in 32-bit precision."
-        )
+    title, up, caption = AXES[of]
     chart = line_chart(
         years, {f"×{times:,.0f} in {span} years": values}, "year", up, title, "y",
         labels=names, caption=caption,

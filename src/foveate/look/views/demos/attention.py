@@ -395,10 +395,9 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     read = first + x[:, None, None] * second  # (41, T, D)
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
-    curves = {"score, inside the softmax": scores[:, 0, 0],
-              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0],
-              "output, with its own weights": (scores.softmax(dim=-1) @ read @ values)[:, 0, 0],
-              }  # fmt: skip
+    curves = {"score, inside the softmax": scores[:, 0, 0]}
+    for name, weight in ("fixed weights", fixed), ("its own weights", scores.softmax(dim=-1)):
+        curves[f"output, with {name}"] = (weight @ read @ values)[:, 0, 0]
     return line_chart(
         x.numpy(), {name: y.numpy() for name, y in curves.items()}, "λ in the inputs x₁ + λ x₂",
         "score, or first number of the output", "Quadratic inside, linear outside",

@@ -262,12 +262,9 @@ def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5
 
 @demo
 @torch.no_grad()
-def weights(
-    length: Annotated[int, Field(ge=2, le=5, description="positions")] = 3,
-    seed: Seed = 0,
-) -> SceneDrawing:
+def weights(seed: Seed = 0) -> SceneDrawing:
     """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
-    random = torch.Generator().manual_seed(seed)
+    random, length = torch.Generator().manual_seed(seed), 3
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
     x = 1.5 * torch.randn(2, length, 2, generator=random)
     own = Softmax.Config().build()(x @ x.mT / 2**0.5)

@@ -263,7 +263,7 @@ def memory(
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
-        f"Transformer: keys and values, 2 n D, D = {hidden_size}": TransformerDecoder.Config.parse(
+        f"Transformer: 2 n D, D = {hidden_size}": TransformerDecoder.Config.parse(
             {"num_heads": 4, **shape}
         ),
         "Mamba: a constant state": MambaDecoder.Config.parse(shape),

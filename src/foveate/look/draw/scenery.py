@@ -193,9 +193,9 @@ class _Scene(SceneMaker):
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
-        label = "masked " * self._looks_back(main) + _name(main)
-        if wide == ALONE:
-            label += "".join(f", {len(f.values)} heads" for f in self._maps(main)[:1])
+        maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
+        label = "masked " * any(map(_looks_back, maps)) + _name(main)
+        label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
@@ -211,17 +211,6 @@ class _Scene(SceneMaker):
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
-
-    def _maps(self, block: ModelBlock) -> list[ForwardFrame]:
-        """Return the weights of an attention."""
-        return [f for f in self.film if (f.block, f.name) == (block.name, "weights")]
-
-    def _looks_back(self, block: ModelBlock) -> bool:
-        """Return whether no position attends to a later one."""
-        return any(
-            f.rows == f.columns and f.values.shape[1] > 1 and not np.triu(f.values, 1).any()
-            for f in self._maps(block)
-        )
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -676,6 +665,11 @@ def _name(block: ModelBlock) -> str:
     """Return the label without the number of the layer."""
     spoken = {"stem": "embedding", "output": "linear → softmax"}
     return spoken.get(block.label, block.label.rstrip("0123456789 "))
+
+
+def _looks_back(f: ForwardFrame) -> bool:
+    """Return whether no position attends to a later one."""
+    return f.rows == f.columns and f.values.shape[1] > 1 and not np.triu(f.values, 1).any()
 
 
 def _number(value: float) -> str:

@@ -262,12 +262,9 @@ def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5
 
 @demo
 @torch.no_grad()
-def weights(
-    length: Annotated[int, Field(ge=2, le=5, description="positions")] = 3,
-    seed: Seed = 0,
-) -> SceneDrawing:
+def weights(seed: Seed = 0) -> SceneDrawing:
     """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
-    random = torch.Generator().manual_seed(seed)
+    random, length = torch.Generator().manual_seed(seed), 3
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
     x = 1.5 * torch.randn(2, length, 2, generator=random)
     own = Softmax.Config().build()(x @ x.mT / 2**0.5)
@@ -395,10 +392,9 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     read = first + x[:, None, None] * second  # (41, T, D)
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
-    curves = {"score, inside the softmax": scores[:, 0, 0],
-              "output, with fixed weights": (fixed @ read @ values)[:, 0, 0],
-              "output, with its own weights": (scores.softmax(dim=-1) @ read @ values)[:, 0, 0],
-              }  # fmt: skip
+    curves = {"score, inside the softmax": scores[:, 0, 0]}
+    for name, weight in ("fixed weights", fixed), ("its own weights", scores.softmax(dim=-1)):
+        curves[f"output, with {name}"] = (weight @ read @ values)[:, 0, 0]
     return line_chart(
         x.numpy(), {name: y.numpy() for name, y in curves.items()}, "λ in the inputs x₁ + λ x₂",
         "score, or first number of the output", "Quadratic inside, linear outside",

@@ -19,9 +19,8 @@ from foveate.nn.spec import Pixels
 
 WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
-Part = Literal[
-    "norm", "feed-forward", "dropout", "attention", "projections", "order", "line", "mask", "layers"
-]  # fmt: skip
+Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
+               "mask", "order"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor | None, int | None]  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column

@@ -142,16 +142,13 @@ class SceneDrawing(Drawing):
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Return the caption of each stop, and what the boxes of the model compute."""
-        lines = [f"{k}. {stop.name}: {stop.caption}" for k, stop in enumerate(self.stops, 1)]
-        lines += [
-            "",
-            *(f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail),
-            self.caption,
-            *self.notes,
-        ]
+        stops = [(stop.name, stop.caption.split()) for stop in self.stops]
+        told = [(name, words) for name, words in stops if words != self.caption.split()]
+        lines = [f"{k}. {name}: {' '.join(words)}" for k, (name, words) in enumerate(told, 1)]
+        lines += [f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)
-        shown = [self.title, "", *("\n".join(each) for each in wrapped), self.caption_in(width)]
-        return "\n".join(shown).rstrip()
+        shown = [self.title, *("\n".join(each) for each in wrapped), self.caption_in(width)]
+        return "\n".join([*shown, *self.notes]).rstrip()
 
 
 class SceneMaker:

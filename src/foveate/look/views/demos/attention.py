@@ -352,13 +352,11 @@ def heads(
     query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
     values[1, ::2], values[4, 1::2] = 1.0, 1.0  # in each half: is it the man, is it the apple
-    made, titles = (
-        SceneMaker(),
-        {
-            "one head: c = {0:.2f} man + {1:.2f} apple": ["ate"],
-            "two heads: c = [{0:.2f} man; {3:.2f} apple]": [f"ate, {half}" for half in halves],
-        },
-    )
+    made = SceneMaker()
+    titles = {
+        "one head: c = {0:.2f} man + {1:.2f} apple": ["ate"],
+        "two heads: c = [{0:.2f} man; {3:.2f} apple]": [f"ate, {half}" for half in halves],
+    }
     for count, (title, above) in enumerate(titles.items(), start=1):
         parts = [x.view(1, -1, count, 4 // count).transpose(1, 2) for x in (query, keys, values)]
         scores = ScaledDot(ScaledDot.Config(), count, 4 // count)(*parts[:2])
@@ -366,17 +364,8 @@ def heads(
         output, alphas = (weights @ parts[2]).flatten().tolist(), weights[0, :, 0]
         rows = zip(words, alphas.amax(dim=0).tolist(), strict=True)
         below = [[word, f"{alpha:.2f}"] for word, alpha in rows]
-        left = 640.0 * (count - 1)
-        fan(
-            made,
-            title.format(*output),
-            left,
-            600,
-            above,
-            below,
-            alphas.numpy(),
-            np.indices(alphas.shape)[0],
-        )
+        name, left, hues = title.format(*output), 640.0 * (count - 1), np.indices(alphas.shape)[0]
+        fan(made, name, left, 600, above, below, alphas.numpy(), hues)
     text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
     made.stop("heads", text, ["stream"])
     return made.drawing("Who ate, and what?", caption=text)

@@ -102,7 +102,7 @@ def test_what_is_wrong_in_a_file_is_said_in_one_sentence(
         "my_option.py": ("@view()\ndef own(run, colour=1): ...", "no option of views 'colour'"),
         "my_name.py": ("@view()\ndef heads(run): ...", "there is a 'heads' already"),
         "my_error.py": ("1 / 0", "my_error.py:3: ZeroDivisionError"),
-        "my_absent.py": (None, "No module named 'my_absent'"),
+        "my_absent.py": (None, "--import my_absent.py: no such file"),
     }
     for name, (code, message) in files.items():
         if code is not None:

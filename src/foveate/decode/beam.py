@@ -243,14 +243,12 @@ def allocate(
     return chosen + [(-torch.inf, 0, 0)] * (count - len(chosen))
 
 
-class Greedy(SingleSearch):
+class Greedy(SingleSearch, kind="greedy"):
     """y_t = argmax p(y | y_<t, x): the most probable token at every position.
 
-    A `Beam` of one writes the same, with log p / lp as its score in place of log p.
+    A `Beam` of one writes the same, with log p / lp as its score in place of log p; for several
+    outputs take a beam.
     """
-
-    class Config(Search.Config, kind="greedy"):
-        """Greedy search has no parameters; several outputs need a beam."""
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 from foveate.data.text import SIGNATURES
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
-from foveate.errors import ConfigError, install
+from foveate.errors import ConfigError, install, returned
 
 if TYPE_CHECKING:
     from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
@@ -91,15 +91,21 @@ def decoded(data: bytes, where: str) -> str:
 
 
 def with_mark(reader: Reader) -> Reader:
-    """Return a reader that restores the byte order mark of documents that had one."""
+    """Return a reader that restores the byte order mark of documents that had one.
+
+    It raises `UserError` if the reader, which may be a user's, returns no document of bytes.
+    """
+    name = f"{reader.__module__}.{reader.__qualname__}"
 
     @wraps(reader)
     def read(data: bytes, options: DocumentOptions, where: str) -> Document:
-        document = reader(data, options, where)
-        if not data.startswith(BOM):
-            return document
-        plain = document.written
-        return replace(document, written=lambda texts: BOM + plain(texts).removeprefix(BOM))
+        document = returned(reader(data, options, where), Document, name)
+
+        def written(texts: Sequence[str]) -> bytes:
+            content = returned(document.written(texts), bytes, f"Document.written of {name}")
+            return BOM + content.removeprefix(BOM) if data.startswith(BOM) else content
+
+        return replace(document, written=written)
 
     return read
 

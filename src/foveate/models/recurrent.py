@@ -138,17 +138,16 @@ class StatesBridge(Bridge):
         return tuple(to_start(part) for to_start, part in zip(self.maps, parts, strict=True))
 
 
-class SummaryBridge(Bridge):
+class SummaryBridge(Bridge, kind="summary"):
     """One vector c of the source is the first state and read at every step (Cho et al., 2014).
 
-    c = tanh(V m), m the summary of the source;  s_0 = tanh(B c);  s_t = cell([e_t; c], s_{t−1})
-    o_t = tanh(R [s_t; e_t; c])
+    c = tanh(V m), m the summary of the source, the mean of its output if it is not recurrent
+    s_0 = tanh(B c);  s_t = cell([e_t; c], s_{t−1});  o_t = tanh(R [s_t; e_t; c])
     """
 
-    class Config(Bridge.Config, kind="summary"):
-        """Suits any encoder; m is the mean of its output if it is not recurrent."""
-
-    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
+    def __init__(
+        self, config: Bridge.Config, memory_size: int, hidden_size: int, states: int
+    ) -> None:
         super().__init__(config, memory_size, hidden_size, states)
         self.context_size = hidden_size
         self.summary = nn.Linear(memory_size, hidden_size)

@@ -339,6 +339,7 @@ class Attention(BaseAttention):
         """
         mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
         scores = self._stage("score", self.score(queries, keys))
+        self.score.check(scores, queries, keys)
         if self.score.gives_weights:
             context.refuse_bias('full" with score.softmax_over = "max_length')
             visible = mask.dense(*at, device)

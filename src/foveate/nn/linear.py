@@ -187,11 +187,8 @@ class RMSNorm(Norm, kind="rms_norm"):
         return self.norm(x)
 
 
-class NoNorm(Norm):
-    """x as it is: shows what normalisation is for."""
-
-    class Config(Norm.Config, kind="none"):
-        """``eps`` has no meaning."""
+class NoNorm(Norm, kind="none"):
+    """x as it is, whatever ``eps`` is: shows what normalisation is for."""
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return x

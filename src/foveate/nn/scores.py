@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.errors import UserError
+from foveate.errors import UserError, returned
 from foveate.nn.context import Probed
 
 Query = Float[Tensor, "B H T K"]
@@ -51,6 +51,14 @@ class Score(Probed, Configurable, nn.Module):
 
     def forward(self, query: Query, key: Key) -> Scores:
         raise NotImplementedError
+
+    def check(self, scores: Tensor, query: Query, key: Key) -> None:
+        """Raise `UserError` unless the `forward` of a user's class returned (B, H, T, S)."""
+        if type(self).__module__.startswith("foveate."):
+            return
+        name, expected = f"{type(self).__qualname__}.forward", (*query.shape[:3], key.shape[2])
+        if (shape := tuple(returned(scores, Tensor, name).shape)) != expected:
+            raise UserError(f"{name} returned {shape}: expected (B, H, T, S) = {expected}")
 
 
 class ScaledDot(Score, kind="scaled_dot"):

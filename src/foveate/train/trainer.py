@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from foveate.errors import returned
 from foveate.tasks.base import AnyTask, Loss, Measures, ValidationSample
 from foveate.train import checkpoint, feed
 from foveate.train.checkpoint import Best, TrainState, too_few
@@ -33,6 +34,7 @@ from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
+    from foveate.tasks.objectives import Objective
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Job:
 
     task: AnyTask
     model: nn.Module
-    objective: feed.TrainObjective
+    objective: Objective
     search: Search
     seed: int
     toml: str
@@ -175,6 +177,7 @@ class Trainer:
         with self.parallel.gathering(micro.last):
             with self.precision.context():
                 loss = self.parallel.loss(micro.batch)
+            returned(loss, Loss, f"{type(self.job.task).__qualname__}.loss")
             if not micro.counts:
                 loss = Loss(0 * loss.total, 0, {name: 0 * x for name, x in loss.logged.items()})
             loss.total.backward()
@@ -342,7 +345,8 @@ class Trainer:
         model.eval()
         try:
             with self.interrupt.at_once(), torch.inference_mode(), self.precision.context():
-                return self.job.task.measure(model, "valid", search, samples=samples)
+                measures = self.job.task.measure(model, "valid", search, samples=samples)
+            return returned(measures, Measures, f"{type(self.job.task).__qualname__}.measure")
         finally:
             model.train()
 

@@ -190,6 +190,7 @@ class FromConfig(Configurable):
     """A class whose objects are made from their config alone."""
 
     def __init__(self, config: BaseConfig) -> None:
+        super().__init__()
         self.config = config
 
 
@@ -439,9 +440,7 @@ def import_own() -> None:
         _import_kinds({"imports": [module]})
         other = getattr(sys.modules[module], "__file__", None) or "a part of Python"
         if file is not None and Path(other).resolve() != file:
-            raise ConfigError(
-                f"--import {name}: {module!r} is already the module {other}: rename your file"
-            )
+            raise ConfigError(f"--import {name}: {module!r} is already {other}: rename your file")
         _OWN.add(module)
 
 

@@ -136,10 +136,7 @@ def message_of(error: Exception) -> str:
 
 
 def own_file(error: BaseException) -> str | None:
-    """Return the innermost file of a user in a traceback: not of foveate, Python or a package.
-
-    None if there is none below the function that called `one_line_errors`.
-    """
+    """Return the innermost file of a user, below the caller: not of us, Python or a package."""
     from sysconfig import get_path  # 5 ms
 
     others = os.path.dirname(__file__), get_path("stdlib"), "<"

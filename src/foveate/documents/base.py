@@ -91,21 +91,15 @@ def decoded(data: bytes, where: str) -> str:
 
 
 def with_mark(reader: Reader) -> Reader:
-    """Return a reader that restores the byte order mark of documents that had one.
-
-    It raises `UserError` if the reader, which may be a user's, returns no document of bytes.
-    """
-    name = f"{reader.__module__}.{reader.__qualname__}"
+    """Return a reader that restores the byte order mark of documents that had one."""
 
     @wraps(reader)
     def read(data: bytes, options: DocumentOptions, where: str) -> Document:
-        document = returned(reader(data, options, where), Document, name)
-
-        def written(texts: Sequence[str]) -> bytes:
-            content = returned(document.written(texts), bytes, f"Document.written of {name}")
-            return BOM + content.removeprefix(BOM) if data.startswith(BOM) else content
-
-        return replace(document, written=written)
+        document = returned(reader(data, options, where), Document, reader.__qualname__)
+        if not data.startswith(BOM):
+            return document
+        plain = document.written
+        return replace(document, written=lambda texts: BOM + plain(texts).removeprefix(BOM))
 
     return read
 

@@ -219,9 +219,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         )
 
 
-@cache
-def _say_once(message: str) -> None:
-    print(message, file=sys.stderr)
+_say_once = cache(lambda message: print(message, file=sys.stderr))
 
 
 def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAttention.Config:

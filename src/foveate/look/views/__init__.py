@@ -165,8 +165,7 @@ class ViewEntry(Entry[ViewSpec]):
         except Exception as error:
             if is_for_the_user(error) or self.spec.function.__module__.startswith("foveate."):
                 raise
-            file = self.spec.function.__code__.co_filename
-            raise ConfigError(placed(error, file)) from error  # a user's view may raise anything
+            raise ConfigError(placed(error, self.spec.function.__code__.co_filename)) from error
 
 
 VIEWS = ViewEntry.table(

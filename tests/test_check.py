@@ -362,7 +362,7 @@ def test_laws_hold_only_so_far_if_an_error_ends_the_test(tmp_path: Path) -> None
         "if query.shape[1] > 1:\n            query = query[..., 1:]\n        return query @ key.mT"
     )
     text = only(check(written(tmp_path, SCORE.format(code)))).text()
-    assert re.search(r"first error \(.*, 2 heads of size 2, seed \d\):\n +.*:10: RuntimeErr", text)
+    assert re.search(r"first error \(.*, 2 heads of size 2, seed \d\):\n +.*:11: RuntimeErr", text)
     assert "  so far heads do not change each other" in text and "holds" not in text
     assert re.search(r"\d of \d+ laws hold so far: an error ended the test", text)
 

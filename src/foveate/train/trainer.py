@@ -138,7 +138,7 @@ class Trainer:
         numbers.rate = self.rate(step.number)
         if not self.ahead:
             self.check(numbers)
-        else:  # the optimizer skips its step if this is 1
+        else:  # PyTorch's fused optimizers skip a step where this is 1, as for AMP
             self._failed = vars(self.optimizer)["found_inf"] = numbers.failed
         if numbers.count == 0:
             raise TrainError(f"step {step.number} has no targets: {step}")

@@ -195,6 +195,7 @@ class FromConfig(Configurable):
 
 
 _FAMILIES: dict[str, dict[str, type[Config]]] = {}
+_OWN: set[str] = set()  # the modules imported by `import_own`
 
 
 def _is_foveate(config: type[Config]) -> bool:
@@ -403,12 +404,9 @@ def _as_table(value: object, known: Mapping[str, object]) -> Tree | None:
 def parse_tree(
     config: type[C], tree: Tree, path: Path | None = None, over: Sequence[str] = ()
 ) -> C:
-    """Parse a tree after importing its ``imports``; errors show the file and line, or override.
-
-    The modules of `import_own` that define kinds are added to its ``imports``: a run needs them.
-    """
+    """Parse a tree after importing its ``imports``; errors show the file and line, or override."""
     _import_kinds(tree)
-    if "imports" in config.model_fields:
+    if "imports" in config.model_fields:  # a run also needs the kinds of `import_own`
         own = _OWN & {each.__module__ for family in _FAMILIES.values() for each in family.values()}
         tree = tree | {"imports": list(dict.fromkeys((*tree.get("imports", ()), *sorted(own))))}
     try:
@@ -421,9 +419,6 @@ def parse_tree(
                 raise ConfigError(f"the override {override}: {error.message}") from None
         line = line_of(path.read_text(encoding="utf-8"), error.where)
         raise ConfigError(f"{path}:{line}: {error}" if line else f"{path}: {error}") from None
-
-
-_OWN: set[str] = set()  # the modules imported by `import_own`
 
 
 def import_own() -> None:
@@ -449,9 +444,8 @@ def _import_kinds(tree: Tree) -> None:
     modules = tree.get("imports", ())
     if not isinstance(modules, list | tuple) or not all(isinstance(m, str) for m in modules):
         raise ConfigError(f"must be a list of module names, not {modules!r}", ("imports",))
-    hint = "; put it here, on PYTHONPATH or, for a config that is not a run's, beside it; or name "
     for module in modules:
-        with importing(module, f"{hint}its file with --import"):
+        with importing(module, "; put it here or on PYTHONPATH, or name its file with --import"):
             importlib.import_module(module)
 
 

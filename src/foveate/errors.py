@@ -84,7 +84,7 @@ class ConfigError(UserError):
 def one_line_errors() -> Iterator[None]:
     """Print a user's error as ``error: …``; raise other errors, and with FOVEATE_DEBUG=1 all.
 
-    Any error in a Python file of a user is the user's. Another that is not gets a note below its
+    All errors in a Python file of a user are the user's. One that is not gets a note below its
     traceback: it is a bug. A closed pipe on standard output, as after ``| head``, is not an error.
     """
     try:
@@ -156,8 +156,7 @@ def returned(value: object, expected: type[T], function: str) -> T:
 def place(error: BaseException, file: str = "") -> str:
     """Return file and line of the innermost frame in ``file``, else of all frames."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == os.path.abspath(file)]
-    last = (own or frames)[-1]
+    *_, last = [each for each in frames if each.filename == os.path.abspath(file)] or frames
     return f"{last.filename.removeprefix(os.path.join(os.getcwd(), ''))}:{last.lineno}"
 
 

@@ -356,6 +356,17 @@ def test_a_kind_that_raises_is_a_sentence_with_its_line(tmp_path: Path) -> None:
     assert "Traceback" not in text
 
 
+def test_laws_hold_only_so_far_if_an_error_ends_the_test(tmp_path: Path) -> None:
+    """An error with two heads: no law was tried on them."""
+    code = (
+        "if query.shape[1] > 1:\n            query = query[..., 1:]\n        return query @ key.mT"
+    )
+    text = only(check(written(tmp_path, SCORE.format(code)))).text()
+    assert re.search(r"first error \(.*, 2 heads of size 2, seed \d\):\n +.*:11: RuntimeErr", text)
+    assert "  so far heads do not change each other" in text and "holds" not in text
+    assert re.search(r"\d of \d+ laws hold so far: an error ended the test", text)
+
+
 def test_a_kind_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     loop = "while query.shape[2] > 1:\n            pass\n        return query @ key.mT + 1"
     target = written(tmp_path, SCORE.format(loop).replace("mT + 1", "mT - query.sum()"))

@@ -430,10 +430,10 @@ def test_what_is_absent_stays_absent_through_toml() -> None:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (None, r"'my_kinds'\); it must be beside the config, here, or on PYTHONPATH$"),
+        (None, r"'my_kinds'\); put it here or on PYTHONPATH, or name its file with --import$"),
         ("import no_such_library", r"no_such_library'\)$"),
         ("a = 1\nb = a.c", r"my_kinds\.py:2: AttributeError: 'int' object"),
-        ("def (", r"my_kinds\.py, line 1"),
+        ("def (", r"my_kinds\.py:1: invalid syntax"),
         ("{}['x']", r"my_kinds\.py:1: KeyError"),
         ("raise SystemExit(3)", r"my_kinds\.py:1: SystemExit"),
     ],

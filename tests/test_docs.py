@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -31,6 +31,21 @@ def test_one_sentence_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     code = "\n".join(blocks("one-sentence.md", "python"))
     exec(compile(code, "one-sentence.md", "exec"), {})
     assert (tmp_path / "one-sentence" / "map.png").stat().st_size > 1000
+
+
+def test_the_loss_of_one_sentence_is_that_of_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding is not predicted, unknown pieces are: shown by two pairs of different lengths."""
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks("one-sentence.md", "python")[:5])
+    one, two = "[source.ids], [target.ids]", "[source.ids, [5]], [[0, *target.ids], [6]]"
+    assert one in code
+    names: dict[str, Any] = {}
+    exec(compile(code.replace(one, two), "one-sentence.md", "exec"), names)
+    end = 3
+    assert names["targets"].tolist() == [0, *names["target"].ids, end, 6, end]
+    assert names["loss"].count == len(names["targets"])
 
 
 def test_a_score_of_ones_own_is_in_every_model(tmp_path: Path, monkeypatch) -> None:

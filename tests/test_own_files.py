@@ -1,6 +1,7 @@
 """Views, demos and formats of one's own: one file, imported by ``--import``, as in the guides."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,17 +10,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from fastapi.testclient import TestClient
 
-from foveate.config import ConfigError, import_own
+from foveate import config
+from foveate.config import _FAMILIES, ConfigError, import_own
 from foveate.data import text
 from foveate.documents import formats
+from foveate.documents.base import DocumentOptions
 from foveate.errors import UserError
 from foveate.look import views
 from foveate.look.draw.drawings import Drawing
 from foveate.look.views import VIEWS, demos, find, view
 from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
+from foveate.nn.attention import Attention
+from foveate.nn.scores import Score
 from foveate.run import Run
 from foveate.run.training import train
 from foveate.studio.api import application
@@ -28,7 +34,7 @@ from test_docs import DOCS, blocks, run_commands
 
 TABLES: tuple[dict[str, Any], ...] = (
     VIEWS, views._SPECS, DEMOS, demos._FUNCTIONS, formats.READERS, formats.ENDINGS,
-    formats.BY_LINES, text.READERS,
+    formats.BY_LINES, text.READERS, _FAMILIES["task"],
 )  # fmt: skip
 
 
@@ -38,12 +44,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("FOVEATE_IMPORT", "")
+    monkeypatch.setattr(config, "_OWN", set())
     before, modules = [{*table} for table in TABLES], {*sys.modules}
     yield
     for table, old in zip(TABLES, before, strict=True):
         for name in {*table} - old:
             made = getattr(table[name], "function", table[name])
-            ours = getattr(made, "__module__", "").startswith("foveate.look.views.")
+            ours = getattr(made, "__module__", "").startswith("foveate.")
             if table in (VIEWS, DEMOS) or not ours:  # these two list ours from the start
                 del table[name]
     for name in {*sys.modules} - modules:
@@ -102,7 +109,7 @@ def test_what_is_wrong_in_a_file_is_said_in_one_sentence(
         "my_option.py": ("@view()\ndef own(run, colour=1): ...", "no option of views 'colour'"),
         "my_name.py": ("@view()\ndef heads(run): ...", "there is a 'heads' already"),
         "my_error.py": ("1 / 0", "my_error.py:3: ZeroDivisionError"),
-        "my_absent.py": (None, "No module named 'my_absent'"),
+        "my_absent.py": (None, "--import my_absent.py: no such file"),
     }
     for name, (code, message) in files.items():
         if code is not None:
@@ -173,9 +180,9 @@ def test_training_data_of_ones_own_are_read() -> None:
     lines = [f"{a} {n} ||| {a.upper()} {n}\n" for a in words for n in range(8)]
     for split in ("train", "valid", "test"):
         Path(f"pairs.{split}.bars").write_text("".join(lines), "utf-8")
-    config = blocks("add-a-format.md", "toml")[0] + 'tokenizer = "character"\n\n[model]\n'
-    config += 'kind = "encoder_decoder"\nencoder = { A }\ndecoder = { A }\n[train]\nmax_steps = 2\n'
-    Path("c.toml").write_text(config.replace("A", TRANSFORMER).replace("{{", "{"), "utf-8")
+    table = blocks("add-a-format.md", "toml")[0] + 'tokenizer = "character"\n\n[model]\n'
+    table += 'kind = "encoder_decoder"\nencoder = { A }\ndecoder = { A }\n[train]\nmax_steps = 2\n'
+    Path("c.toml").write_text(table.replace("A", TRANSFORMER).replace("{{", "{"), "utf-8")
     run = train("c.toml", ["train.save.every=2"], "run")
     assert run.pairs("test")[1][0] == "THE DOG 0"
     report = invoked("--import", "my_pairs.py", "data", "report", "pairs.train.bars").output
@@ -215,3 +222,89 @@ def test_a_module_is_imported_by_its_name_or_its_file(
     monkeypatch.setenv("FOVEATE_IMPORT", "deep/my_deep.py,my_here")
     import_own()
     assert {"my_deep", "my_here"} <= {*sys.modules}
+
+
+def test_import_takes_the_file_that_is_named_or_refuses(call: Call) -> None:
+    """Not a module of Python, or of another --import, that has its name."""
+    for file in ("html.py", "a/my_mine.py", "b/my_mine.py"):
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_text("", "utf-8")
+    answer = call("--import", "html.py", "kinds")
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert re.search(r"--import html.py: 'html' is already .*html/__init__.py: rename", answer.err)
+    answer = call("--import", "a/my_mine.py", "--import", "b/my_mine.py", "kinds")
+    first = Path("a/my_mine.py").resolve()
+    assert answer.code == 2 and f"b/my_mine.py: 'my_mine' is already {first}: " in answer.err
+    assert "--import nothing.py: no such file" in call("--import", "nothing.py", "kinds").err
+
+
+WRONG = """from foveate.tasks.base import Loss, Measures, Task
+from my_task import Regression
+
+
+class Lacking(Task):
+    class Config(Task.Config, kind="my_lacking"):
+        source: str
+        tokenizer: dict
+
+
+class Tensor(Regression, kind="my_tensor"):
+    def loss(self, model, batch, objective):
+        return super().loss(model, batch, objective).total
+
+
+class Figures(Regression, kind="my_figures"):
+    def measure(self, model, split, search, samples=3):
+        return {"loss": 1.0}
+
+
+class Misspelt(Regression, kind="my_misspelt"):
+    def loss(self, model, batch, objective):
+        return Loss(batch.sorce, 1)
+"""
+
+
+def test_what_a_task_of_ones_own_does_wrong_is_one_sentence(call: Call) -> None:
+    """With the file and line, or what was expected; and a run remembers the file of its task."""
+    Path("my_task.py").write_text(blocks("add-a-task.md", "python")[0], "utf-8")
+    Path("my_wrong.py").write_text(WRONG, "utf-8")
+    table = blocks("add-a-task.md", "toml")[0].replace('imports = ["my_task"]\n', "")
+    Path("reviews.toml").write_text(table.replace("200", "2").replace("100", "2"), "utf-8")
+    for split in ("train", "valid", "test"):
+        Path(f"reviews.{split}.tsv").write_text("good film\t5\nbad film\t1\n" * 8, "utf-8")
+    assert call("--import", "my_task.py", "train", "reviews.toml", "--run", "good").code == 0
+    assert 'imports = ["my_task"]' in Path("good/config.toml").read_text("utf-8")
+    expected = {
+        "my_lacking": "my_wrong.Lacking must define batch, build, lengths, loss, measure, prepare",
+        "my_tensor": "Tensor.loss returned Tensor: expected foveate.tasks.base.Loss",
+        "my_figures": "Figures.measure returned dict: expected foveate.tasks.base.Measures",
+        "my_misspelt": "my_wrong.py:23: AttributeError: 'Batch' object has no attribute 'sorce' "
+        "(in a file of yours; traceback: --debug)",
+    }
+    for kind, message in expected.items():
+        words = ("train", "reviews.toml", f"task.kind={kind}", "--run", kind)
+        answer = call("--import", "my_wrong.py", *words)
+        assert answer.code == 2 and f"error: {message}" in answer.err, answer.err
+
+
+def test_what_ones_own_functions_return_is_checked(call: Call) -> None:
+    view_of = "from foveate.look.views import view\n\n@view()\ndef own(run):\n    return 3\n"
+    Path("my_three.py").write_text(view_of, "utf-8")
+    answer = call("--import", "my_three.py", "look", "own", "packaged/en-fr")
+    assert answer.code == 2
+    assert "'own' returned int: expected foveate.look.draw.drawings.Drawing" in answer.err
+    formats.document_format("own", ".own")(lambda data, options, where: [])  # type: ignore
+    with pytest.raises(UserError, match=r"returned list: expected foveate.documents.base.Document"):
+        formats.read_document("own", b"", DocumentOptions())
+    attention = Attention.Config().build(8)
+    attention.score = Wide(Score.Config(), 1, 8)
+    message = r"Wide.forward returned \(1, 1, 3, 4\): expected \(B, H, T, S\) = \(1, 1, 3, 3\)"
+    with pytest.raises(UserError, match=message):
+        attention(torch.zeros(1, 3, 8))
+
+
+class Wide(Score):
+    """A score with a column too many."""
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(query @ key.mT, (0, 1))

@@ -7,6 +7,7 @@ show the key, the line of the file and the nearest valid key.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import json
@@ -17,7 +18,7 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -83,6 +84,9 @@ class Config(pydantic.BaseModel):
         """Build the object that this describes."""
         if self.owner is None:
             raise TypeError(f"{type(self).__qualname__} does not describe a class")
+        if lacks := getattr(self.owner, "__abstractmethods__", None):
+            name = f"{self.owner.__module__}.{self.owner.__qualname__}"
+            raise ConfigError(f"{name} must define {', '.join(sorted(lacks))}")
         return self.owner(self, *args, **kwargs)
 
     @classmethod
@@ -186,10 +190,12 @@ class FromConfig(Configurable):
     """A class whose objects are made from their config alone."""
 
     def __init__(self, config: BaseConfig) -> None:
+        super().__init__()
         self.config = config
 
 
 _FAMILIES: dict[str, dict[str, type[Config]]] = {}
+_OWN: set[str] = set()  # the modules imported by `import_own`
 
 
 def _is_foveate(config: type[Config]) -> bool:
@@ -296,9 +302,8 @@ def read(config: type[C], path: str | Path, overrides: Sequence[str] = ()) -> C:
     Modules listed in ``imports`` are also searched in the folders of the file and of the process.
     """
     path = shipped(Path(path))
-    for folder in (str(path.parent.resolve()), os.getcwd()):
-        if folder not in sys.path:
-            sys.path.append(folder)
+    _search(path.parent)
+    _search(Path())
     return parse_tree(config, with_overrides(config, load_tree(path), overrides), path, overrides)
 
 
@@ -317,9 +322,14 @@ def read_resolved(config: type[C], path: Path, trust: bool = False) -> C:
                 f"{path} imports {', '.join(unknown)}, and so runs code on this machine; if you "
                 "know what the code does, say --trust (in Python: load(path, trust=True))"
             )
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())
+        _search(Path())
     return parse_tree(config, tree, path)
+
+
+def _search(folder: Path) -> None:
+    """Let modules be imported from a folder, unless a folder before it has one of that name."""
+    if (name := str(folder.resolve())) not in sys.path:
+        sys.path.append(name)
 
 
 PACKAGED = Path(__file__).parent / "packaged"  # small runs, by the names that lectures use
@@ -396,6 +406,9 @@ def parse_tree(
 ) -> C:
     """Parse a tree after importing its ``imports``; errors show the file and line, or override."""
     _import_kinds(tree)
+    if "imports" in config.model_fields:  # a run also needs the kinds of `import_own`
+        own = _OWN & {each.__module__ for family in _FAMILIES.values() for each in family.values()}
+        tree = tree | {"imports": list(dict.fromkeys((*tree.get("imports", ()), *sorted(own))))}
     try:
         return config.parse(tree)
     except ConfigError as error:
@@ -409,13 +422,21 @@ def parse_tree(
 
 
 def import_own() -> None:
-    """Import the modules of a user listed in ``FOVEATE_IMPORT``, by their names or files."""
+    """Import the modules of a user listed in ``FOVEATE_IMPORT``, by their names or files.
+
+    Raises `ConfigError` for a file that does not exist, or whose name another module has.
+    """
     for name in filter(None, os.environ.get("FOVEATE_IMPORT", "").split(",")):
-        file = Path(name) if name.endswith(".py") else None
-        folder = os.getcwd() if file is None else str(file.parent.resolve())
-        if folder not in sys.path:
-            sys.path.append(folder)
-        _import_kinds({"imports": [file.stem if file else name]})
+        file = Path(name).resolve() if name.endswith(".py") else None
+        if file is not None and not file.is_file():
+            raise ConfigError(f"--import {name}: no such file")
+        module = name if file is None else file.stem
+        _search(Path() if file is None else file.parent)
+        _import_kinds({"imports": [module]})
+        other = getattr(sys.modules[module], "__file__", None) or "a part of Python"
+        if file is not None and Path(other).resolve() != file:
+            raise ConfigError(f"--import {name}: {module!r} is already {other}: rename your file")
+        _OWN.add(module)
 
 
 def _import_kinds(tree: Tree) -> None:
@@ -424,16 +445,22 @@ def _import_kinds(tree: Tree) -> None:
     if not isinstance(modules, list | tuple) or not all(isinstance(m, str) for m in modules):
         raise ConfigError(f"must be a list of module names, not {modules!r}", ("imports",))
     for module in modules:
-        try:
+        with importing(module, "; put it here or on PYTHONPATH, or name its file with --import"):
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            exists = not module.startswith(error.name or module)
-            hint = "" if exists else "; it must be beside the config, here, or on PYTHONPATH"
-            raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
-        except ConfigError as error:
-            raise ConfigError(f"cannot import {module!r}: {error}") from None
-        except (Exception, SystemExit) as error:  # a user's module may raise anything
-            raise ConfigError(f"cannot import {module!r} ({placed(error)})") from None
+
+
+@contextlib.contextmanager
+def importing(name: str, absent: str) -> Iterator[None]:
+    """Make any error in a module of a user a `ConfigError`; ``absent`` says what to do if it is."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        hint = absent if name.startswith(error.name or name) else ""
+        raise ConfigError(f"cannot import {name!r} ({error}){hint}") from None
+    except ConfigError as error:
+        raise ConfigError(f"cannot import {name!r}: {error}") from None
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        raise ConfigError(f"cannot import {name!r} ({placed(error)})") from None
 
 
 def _differences(config: Config, where: Where) -> Iterable[tuple[str, object]]:

@@ -14,9 +14,11 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from typing import TypeVar
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRAINING = ("torch", "jaxtyping", "matplotlib", "sacrebleu", "PIL")  # packages of that extra
+T = TypeVar("T")
 Where = tuple[str, ...]  # the path of keys from the root of a config file
 
 
@@ -82,8 +84,8 @@ class ConfigError(UserError):
 def one_line_errors() -> Iterator[None]:
     """Print a user's error as ``error: …``; raise other errors, and with FOVEATE_DEBUG=1 all.
 
-    An error that is not the user's gets a note below its traceback: it is a bug. A closed pipe on
-    standard output, as after ``| head``, is not an error.
+    All errors in a Python file of a user are the user's. One that is not gets a note below its
+    traceback: it is a bug. A closed pipe on standard output, as after ``| head``, is not an error.
     """
     try:
         yield
@@ -97,11 +99,14 @@ def one_line_errors() -> Iterator[None]:
                 f"this needs the package {error.name}, which packed files do without; "
                 f"{install('train')} (for a processor without GPU, the CPU build of torch first)"
             )
-        if not is_for_the_user(error):
+        own = None if is_for_the_user(error) else own_file(error)
+        if own is None and not is_for_the_user(error):
             error.add_note("this is a bug in foveate, please report it")
             raise
         if os.environ.get("FOVEATE_DEBUG") == "1":
             raise
+        if own is not None:
+            error = UserError(f"{placed(error, own)} (in a file of yours; traceback: --debug)")
         red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
         print(f"{red}error: {message_of(error)}{plain}", file=sys.stderr)
         try:
@@ -130,16 +135,36 @@ def message_of(error: Exception) -> str:
     return " ".join(str(error).split("\n"))
 
 
-def innermost(error: BaseException) -> traceback.FrameSummary:
-    """Return the frame in which an error was raised."""
-    return traceback.extract_tb(error.__traceback__)[-1]
+def own_file(error: BaseException) -> str | None:
+    """Return the innermost file of a user, below the caller: not of us, Python or a package."""
+    from sysconfig import get_path  # 5 ms
+
+    others = os.path.dirname(__file__), get_path("stdlib"), "<"
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)[2:]]
+    own = [f for f in files if not (f.startswith(others) or "-packages" in f)]
+    return own[-1] if own else None
 
 
-def placed(error: BaseException, file: str | None = None) -> str:
-    """Return file, line, class and text of an error, in one line; the line in ``file``, if any."""
-    frames, text = traceback.extract_tb(error.__traceback__), " ".join(str(error).split())
-    last = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
-    return f"{last.filename}:{last.lineno}: {type(error).__name__}: {text}"
+def returned(value: object, expected: type[T], function: str) -> T:
+    """Return what a function of a user returned. Raises `UserError` unless it is of that type."""
+    if not isinstance(value, expected):
+        name = f"{expected.__module__}.{expected.__qualname__}"
+        raise UserError(f"{function} returned {type(value).__name__}: expected {name}")
+    return value
+
+
+def place(error: BaseException, file: str = "") -> str:
+    """Return file and line of the innermost frame in ``file``, else of all frames."""
+    frames = traceback.extract_tb(error.__traceback__)
+    *_, last = [each for each in frames if each.filename == os.path.abspath(file)] or frames
+    return f"{last.filename.removeprefix(os.path.join(os.getcwd(), ''))}:{last.lineno}"
+
+
+def placed(error: BaseException, file: str = "") -> str:
+    """Return `place`, class and text of an error, in one line."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    return f"{place(error, file)}: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _discard_output() -> None:

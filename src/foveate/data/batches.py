@@ -88,9 +88,9 @@ class BatchPlan:
         lengths = self.lengths[shuffled]
         longest = lengths.max(axis=1)
         for at in range(0, len(longest), _DRAWN):
-            span = longest[at : at + _DRAWN]
-            span += random.random(len(span)) < _STRAYS
-        turn = 1 - 2 * (longest % 2)
+            drawn = random.random(len(longest[at : at + _DRAWN]))
+            longest[at : at + _DRAWN] += drawn < _STRAYS
+        turn = 1 - 2 * (longest % 2)  # rising or falling
         differences = [turn * d for d in np.diff(lengths, axis=1).T]
         del lengths, turn
         return shuffled[np.lexsort((*differences, longest))]

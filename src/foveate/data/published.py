@@ -25,7 +25,6 @@ from foveate.data.tokenizer import (
     UNK,
     Encoded,
     SpacedPieces,
-    Tokenizer,
     byte_letters,
 )
 from foveate.errors import UserError
@@ -76,7 +75,7 @@ class PublishedPieces(SpacedPieces):
         self.tags = {piece: i for i, piece in enumerate(pieces) if TAG.fullmatch(piece)}
 
 
-class Published(PublishedPieces):
+class Published(PublishedPieces, kind="published"):
     """The pieces of a tokenizer.json, split as the library `tokenizers` splits text.
 
     A source may begin with a token of its own, ``first``: its language (M2M100) or a start (BART).
@@ -84,9 +83,6 @@ class Published(PublishedPieces):
     the language that the source asks for, else ``opening``. The texts of language models have no
     lines but the sign LF; ``startless`` ones are continued without a start before them.
     """
-
-    class Config(Tokenizer.Config, kind="published"):
-        """Nothing to choose: everything comes with the model."""
 
     @classmethod
     def of_json(cls, tree: Tree, names: list[str], order: list[int], **own: object) -> Published:

@@ -22,7 +22,7 @@ from tokenizers import models, pre_tokenizers
 
 from foveate.config import Tree
 from foveate.data.published import SPACE, Published, PublishedPieces
-from foveate.data.tokenizer import UNK, Encoded, Tokenizer, bounded
+from foveate.data.tokenizer import UNK, Encoded, bounded
 from foveate.errors import UserError
 
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3  # types of pieces
@@ -184,18 +184,12 @@ class NormalizedPieces(PublishedPieces):
         self._charsmap = Charsmap(b64decode(str(vocabulary["charsmap"])))
 
 
-class JoinedPieces(NormalizedPieces, Published):
+class JoinedPieces(NormalizedPieces, Published, kind="sentencepiece_bpe"):
     """The pieces of a published SentencePiece model that joins neighbours, as BPE (M2M100)."""
 
-    class Config(Published.Config, kind="sentencepiece_bpe"):
-        """Nothing to choose: everything comes with the model."""
 
-
-class SentencePiece(NormalizedPieces):
+class SentencePiece(NormalizedPieces, kind="sentencepiece"):
     """The pieces of a published unigram model (Kudo, 2018), split as SentencePiece splits text."""
-
-    class Config(Tokenizer.Config, kind="sentencepiece"):
-        """Nothing to choose: everything comes with the model."""
 
     @staticmethod
     def of_model(

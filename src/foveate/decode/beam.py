@@ -63,7 +63,7 @@ class Beam(Search):
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         """Return the 2k best extensions of each group: log p, token, parent, (M, G, ≤ 2k) each."""
-        log_p, token, parent = best(beams.log_p[:, 0], following, self.width)
+        log_p, token, parent = best_extensions(beams.log_p[:, 0], following, self.width)
         return log_p[:, None], token[:, None], parent[:, None]
 
     def penalty(self, length: int) -> float:
@@ -75,26 +75,26 @@ class Beam(Search):
         return float(((offset + length) / (offset + 1)) ** self.config.length_penalty)
 
 
-def best(
+def best_extensions(
     total: Float[Tensor, "M n"],
     following: Next,
     size: int,
-    penalty: Float[Tensor, "M V"] | None = None,
+    less: Float[Tensor, "M V"] | None = None,
 ) -> Extensions:
     """Return the 2k best extensions of n ≤ k hypotheses: log p, token, parent, (M, ≤ 2k) each.
 
     ``size`` is k. A hypothesis has at most k live extensions and one that ends, so k + 1 of each
-    suffice. ``penalty`` is subtracted from log p only to order the extensions.
+    suffice. ``less`` is subtracted from log p only to order the extensions.
     """
     logits, log_z = following.logits, following.log_z
-    if penalty is not None:
-        logits = logits - penalty.repeat_interleave(total.shape[1], dim=0)
+    if less is not None:
+        logits = logits - less.repeat_interleave(total.shape[1], dim=0)
     value, token = logits.topk(min(size + 1, logits.shape[1]), dim=1)  # (M·n, c)
     log_p = (total.flatten()[:, None] + (value - log_z)).view(len(total), -1)  # (M, n·c)
     log_p, index = log_p.topk(min(2 * size, log_p.shape[1]), dim=1)
     parent = index // value.shape[1]
     token = token.view(len(total), -1).gather(1, index)
-    return log_p if penalty is None else log_p + penalty.gather(1, token), token, parent
+    return log_p if less is None else log_p + less.gather(1, token), token, parent
 
 
 class DiverseBeam(Beam):
@@ -142,8 +142,8 @@ class DiverseBeam(Beam):
         extensions: list[Extensions] = []
         for group in range(self.groups):
             own = following.of(beams.row[:, group].flatten())
-            penalty = self.config.diversity * used
-            log_p, token, parent = best(beams.log_p[:, group], own, size, penalty)
+            less = self.config.diversity * used  # λ Σ_{h < g}
+            log_p, token, parent = best_extensions(beams.log_p[:, group], own, size, less)
             extensions.append((log_p, token, parent))
             chosen = unfinished(token == steps.end, size)
             alive = log_p.gather(1, chosen).isfinite() & (token.gather(1, chosen) != steps.end)
@@ -243,14 +243,12 @@ def allocate(
     return chosen + [(-torch.inf, 0, 0)] * (count - len(chosen))
 
 
-class Greedy(SingleSearch):
+class Greedy(SingleSearch, kind="greedy"):
     """y_t = argmax p(y | y_<t, x): the most probable token at every position.
 
-    A `Beam` of one writes the same, with log p / lp as its score in place of log p.
+    A `Beam` of one writes the same, with log p / lp as its score in place of log p; for several
+    outputs take a beam.
     """
-
-    class Config(Search.Config, kind="greedy"):
-        """Greedy search has no parameters; several outputs need a beam."""
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]

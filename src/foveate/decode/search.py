@@ -124,8 +124,8 @@ class Beams:
 
     def select(
         self,
-        sources: Int[Tensor, "K"],
-        hypotheses: Int[Tensor, "K G m"],
+        sources: Int[Tensor, "L"],
+        hypotheses: Int[Tensor, "L G m"],
         state: Int[Tensor, "M G n"],
         best: Float[Tensor, "M G n"],
     ) -> Beams:
@@ -278,9 +278,9 @@ class Search(Configurable):
             score = longer.log_p / self.penalty(longer.tokens.shape[-1])
             state, best = finish(longer, score, ended, last, self.stop)  # finish
             self._collect(outputs, longer, state, steps.end)
-            keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()  # continue: (K,)
+            keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()  # continue: (L,)
             flat = torch.arange(state.numel(), device=state.device).view_as(state)
-            onward = flat.gather(-1, unfinished(ended, size))[keep]  # (K, G, n) extensions
+            onward = flat.gather(-1, unfinished(ended, size))[keep]  # (L, G, n) extensions
             yield SearchPosition(
                 sources=[steps.numbers[s] for s in beams.sources.tolist()],
                 index=longer.token.flatten(1),

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 from foveate.data.text import SIGNATURES
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
-from foveate.errors import ConfigError, install
+from foveate.errors import ConfigError, install, returned
 
 if TYPE_CHECKING:
     from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
@@ -95,7 +95,7 @@ def with_mark(reader: Reader) -> Reader:
 
     @wraps(reader)
     def read(data: bytes, options: DocumentOptions, where: str) -> Document:
-        document = reader(data, options, where)
+        document = returned(reader(data, options, where), Document, reader.__qualname__)
         if not data.startswith(BOM):
             return document
         plain = document.written

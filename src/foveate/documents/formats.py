@@ -78,7 +78,7 @@ def format_of(path: Path, name: str | None = None) -> str:
         return ENDINGS.get(f".{name.lower().lstrip('.')}", name)
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        known = ", ".join(ENDINGS)
+        known = f"{', '.join(ENDINGS)}, or --import one of yours"
         raise ConfigError(f"{path}: the extension shows no format; give --format ({known})")
     return ENDINGS[ending]
 

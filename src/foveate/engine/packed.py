@@ -643,12 +643,6 @@ class PackedEngine(ModelEngine):
         return encoder_record(maps, units, read, produced)
 
 
-def _is_shortlist(arrays: Sequence[NDArray[np.int32]], reads: int, writes: int) -> bool:
-    """Return whether arrays are `SHORTLIST` for vocabularies of these sizes."""
-    sound = all(array.min(initial=0) >= 0 and array.max(initial=0) < writes for array in arrays)
-    return sound and [a.shape[:-1] for a in arrays] == [(), (reads,)]
-
-
 class PackedModel(Translator):
     """A packed model with everything that it needs to answer; its verbs are those of a run."""
 
@@ -726,7 +720,9 @@ class PackedModel(Translator):
             "shortlists": (len(engine.shortlist) or len(SHORTLIST), len(SHORTLIST)),
         }  # fmt: skip
         yield from (f"{a:,} and {b:,} {name}" for name, (a, b) in pairs.items() if a != b)
-        if engine.shortlist and not _is_shortlist(engine.shortlist, reads, writes):
+        arrays = engine.shortlist
+        fits = all(array.min(initial=0) >= 0 and array.max(initial=0) < writes for array in arrays)
+        if arrays and not (fits and [a.shape[:-1] for a in arrays] == [(), (reads,)]):
             yield "a shortlist for other tokens"
         if not set(header.maps) <= set(self._tensors):
             yield "maps that are not tensors"

@@ -134,7 +134,7 @@ class Model(Configurable, nn.Module):
 
     @property
     def scores_are_product(self) -> bool:
-        """True if scores are W h + b of the output layer, so that a loss may form parts of them."""
+        """True if scores are W h + b, in parts for a loss; False where a class changes them."""
         return not overridden(self, definer(self, "scored_by"), *self.scored_by) and not overridden(
             self.get_submodule("output"), nn.Linear, "forward"
         )

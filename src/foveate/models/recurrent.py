@@ -107,18 +107,18 @@ class Bridge(Configurable, nn.Module):
         return embedded
 
 
-class StatesBridge(Bridge):
+class StatesBridge(Bridge, kind="states"):
     """Every layer of the decoder begins with the last state of that layer of the encoder, an LSTM
     with h and c (Sutskever, Vinyals & Le, 2014).
 
     s_0^l = h_S^l, c_0^l = c_S^l;  where D ≠ H a linear map of each: P h_S^l + p. h_S and c_S of a
-    bidirectional encoder are those of both directions, joined.
+    bidirectional encoder are those of both directions, joined. Encoder and decoder must have as
+    many layers, of cells with as many states.
     """
 
-    class Config(Bridge.Config, kind="states"):
-        """Encoder and decoder must have as many layers, of cells with as many states."""
-
-    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
+    def __init__(
+        self, config: Bridge.Config, memory_size: int, hidden_size: int, states: int
+    ) -> None:
         super().__init__(config, memory_size, hidden_size, states)
         same = memory_size == hidden_size
         self.maps = nn.ModuleList(
@@ -138,17 +138,16 @@ class StatesBridge(Bridge):
         return tuple(to_start(part) for to_start, part in zip(self.maps, parts, strict=True))
 
 
-class SummaryBridge(Bridge):
+class SummaryBridge(Bridge, kind="summary"):
     """One vector c of the source is the first state and read at every step (Cho et al., 2014).
 
-    c = tanh(V m), m the summary of the source;  s_0 = tanh(B c);  s_t = cell([e_t; c], s_{t−1})
-    o_t = tanh(R [s_t; e_t; c])
+    c = tanh(V m), m the summary of the source, the mean of its output if it is not recurrent
+    s_0 = tanh(B c);  s_t = cell([e_t; c], s_{t−1});  o_t = tanh(R [s_t; e_t; c])
     """
 
-    class Config(Bridge.Config, kind="summary"):
-        """Suits any encoder; m is the mean of its output if it is not recurrent."""
-
-    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
+    def __init__(
+        self, config: Bridge.Config, memory_size: int, hidden_size: int, states: int
+    ) -> None:
         super().__init__(config, memory_size, hidden_size, states)
         self.context_size = hidden_size
         self.summary = nn.Linear(memory_size, hidden_size)

@@ -20,7 +20,6 @@ from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, Sublayer, normalize, through
-from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
 
@@ -78,8 +77,14 @@ class DecoderLayer(nn.Module):
         self.blocks = _blocks(config, 1 if memory_size is None else 2, self.feed_forward)
 
     def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
-        attention = _heads(config, _causal(config.attention)).build(config.hidden_size)
-        self.self_attention: BaseAttention = attention
+        """Build what `attend_to_prefix` uses: these two are what a kind without it overrides."""
+        attention = config.attention
+        if not cast(type[BaseAttention], attention.owner).causal:
+            raise UserError(
+                f'decoder.attention = "{attention.kind}" mixes all positions, including future '
+                "ones; use another kind there (it works as encoder.attention or cross_attention)"
+            )
+        self.self_attention: BaseAttention = _heads(config, attention).build(config.hidden_size)
 
     def attend_to_prefix(
         self, x: Tensor, mask: Mask, state: DecoderState | None, position: Position
@@ -214,28 +219,16 @@ class TransformerDecoder(TransformerStack, Decoder):
         )
 
 
-@cache
-def _say_once(message: str) -> None:
-    print(message, file=sys.stderr)
+_say_once = cache(lambda message: print(message, file=sys.stderr))
 
 
 def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAttention.Config:
     return attention.model_copy(update={"num_heads": config.num_heads})
 
 
-def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
-    """Return the same config. Raises `UserError` for a kind that cannot mask future positions."""
-    if not cast(type[BaseAttention], attention.owner).causal:
-        raise UserError(
-            f'decoder.attention = "{attention.kind}" mixes all positions, including future ones; '
-            "use another kind there (it works as encoder.attention or cross_attention)"
-        )
-    return attention
-
-
 def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForward) -> nn.ModuleList:
     """Return a residual block for each attention, and one for the feed-forward network, if any."""
-    count = attentions + overridden(feed_forward, NoFeedForward, "forward")
+    count = attentions + (not isinstance(feed_forward, NoFeedForward))
     return nn.ModuleList(
         ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
         for _ in range(count)

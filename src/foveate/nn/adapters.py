@@ -41,16 +41,13 @@ class LoRA(Configurable, nn.Module):
         return weight + self.scale * (self.up @ self.down)
 
 
-class DoRA(LoRA):
+class DoRA(LoRA, kind="dora"):
     """W = m V / ‖V‖ by rows, V = W₀ + (α / r) B A, m = ‖W₀‖ at first (Liu et al., 2024).
 
-    As in their §4.3, ‖V‖ is a constant for the gradient.
+    m is trained too; as in their §4.3, ‖V‖ is a constant for the gradient.
     """
 
-    class Config(LoRA.Config, kind="dora"):
-        """As for LoRA; m is trained as well."""
-
-    def __init__(self, config: Config, weight: Weight) -> None:
+    def __init__(self, config: LoRA.Config, weight: Weight) -> None:
         super().__init__(config, weight)
         self.magnitude = nn.Parameter(weight.detach().norm(dim=1, keepdim=True))
 

@@ -2,7 +2,7 @@
 
     A(q, K, V) = Σ_i normalise_i(e(q, k_i)) v_i
 
-project → rotate → append to the state → score → bias → mask → normalise → mix → join: read
+project → rotate → append to the state → score → bias → mask → normalise → mix → join: start at
 `Attention._attend`, `_mix` and `_weights`. Decoders of every family use `Attention`; they differ in
 the score, the number of heads and which inputs are projected. A ``tap`` reads or replaces the
 weights from outside, a ``probe`` reads each of these stages; if neither is set, a kernel may
@@ -339,6 +339,7 @@ class Attention(BaseAttention):
         """
         mask, at, device = context.mask, (context.query_at, context.key_at), queries.device
         scores = self._stage("score", self.score(queries, keys))
+        self.score.check(scores, queries, keys)
         if self.score.gives_weights:
             context.refuse_bias('full" with score.softmax_over = "max_length')
             visible = mask.dense(*at, device)
@@ -359,7 +360,8 @@ class Attention(BaseAttention):
         """Return whether a kernel is to compute softmax(c q kᵀ + bias + mask) v in place of `_mix`.
 
         It may not if a tap or probe reads the weights, or if a subclass computes weights, score,
-        normaliser or dropout in another way; and only where it is faster (`fused_is_faster`).
+        normaliser or dropout in another way (a `forward` of a class below the one that set `scale`
+        or `fusable`); and only where it is faster (`fused_is_faster`).
         """
         score, normalizer, dropout = self.score, self.normalizer, self.dropout
         if (

@@ -72,9 +72,9 @@ class Mask:
 
     def dense(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:
         """Return True where a query attends, (B or 1, 1, T, S); None if all attend to all keys."""
-        name = self._name("dense", query_at, key_at, device)
-        if name in self._forms:
-            return self._forms[name]
+        key = self._key("dense", query_at, key_at, device)
+        if key in self._forms:
+            return self._forms[key]
         terms, on = [], device
         if self.key_mask is not None:  # the key is real
             terms, on = [take(self.key_mask, key_at, 1)[:, None, None, :]], self.key_mask.device
@@ -86,10 +86,10 @@ class Mask:
                 terms.append(distance >= 0)
             if self.window is not None:
                 terms.append(distance.abs() < self.window)
-        self._forms[name] = reduce(operator.and_, terms) if terms else None
-        return self._forms[name]
+        self._forms[key] = reduce(operator.and_, terms) if terms else None
+        return self._forms[key]
 
-    def _name(
+    def _key(
         self, form: object, query_at: Ranges, key_at: Ranges, device: Device
     ) -> tuple[object, ...]:
         """Return the key of a dense form; without causal mask or window it is for all queries."""
@@ -102,15 +102,15 @@ class Mask:
 
         Rows of queries that may attend to no key are zeros (`blind`).
         """
-        name = self._name(dtype, query_at, key_at, device)
-        if name not in self._forms:
+        key = self._key(dtype, query_at, key_at, device)
+        if key not in self._forms:
             visible, added = self.dense(query_at, key_at, device), None
             if visible is not None:
                 zeros = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
                 hidden = ~visible & visible.any(dim=-1, keepdim=True)
                 added = zeros.masked_fill_(hidden, -torch.inf)
-            self._forms[name] = added
-        return self._forms[name]
+            self._forms[key] = added
+        return self._forms[key]
 
     def blind(self, query_at: Ranges, key_at: Ranges, device: Device = None) -> Tensor | None:
         """Return True for queries that may attend to no key, (B or 1, 1, T, 1), or None.
@@ -119,14 +119,14 @@ class Mask:
         """
         if self.is_causal_only(query_at, key_at):  # each query attends to itself
             return None
-        name = self._name("blind", query_at, key_at, device)
-        if name not in self._forms:
+        key = self._key("blind", query_at, key_at, device)
+        if key not in self._forms:
             visible = self.dense(query_at, key_at, device)
             rows = None if visible is None else ~visible.any(dim=-1, keepdim=True)
             if rows is not None and rows.device.type == "cpu" and not bool(rows.any()):
                 rows = None
-            self._forms[name] = rows
-        return self._forms[name]
+            self._forms[key] = rows
+        return self._forms[key]
 
 
 class DecoderState:

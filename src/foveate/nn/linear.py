@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Configurable, FromConfig
 from foveate.nn.native.kernels import AutogradContext, fits, library, overridden, transformed
 from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 
@@ -187,11 +187,8 @@ class RMSNorm(Norm, kind="rms_norm"):
         return self.norm(x)
 
 
-class NoNorm(Norm):
-    """x as it is: shows what normalisation is for."""
-
-    class Config(Norm.Config, kind="none"):
-        """``eps`` has no meaning."""
+class NoNorm(Norm, kind="none"):
+    """x as it is, whatever ``eps`` is: shows what normalisation is for."""
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return x
@@ -295,7 +292,7 @@ def through(
 Statistics = tuple[Tensor, Tensor]  # shift and scale, (B, 1, C) each
 
 
-class WindowNorm(Configurable, nn.Module):
+class WindowNorm(FromConfig, nn.Module):
     """Normalises each window of a series by its own look-back, undone on the forecast.
 
     z = (x − shift) / scale is the input of the model, y = scale z + shift the forecast.
@@ -303,10 +300,6 @@ class WindowNorm(Configurable, nn.Module):
 
     class Config(BaseConfig, family="window_norm"):
         """The kind of normalisation."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
 
     def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
         """Return the shift and scale of each window and channel."""

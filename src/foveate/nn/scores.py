@@ -11,12 +11,12 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
-from foveate.errors import UserError
+from foveate.config import BaseConfig, Configurable, FromConfig
+from foveate.errors import UserError, returned
 from foveate.nn.context import Probed
 
 Query = Float[Tensor, "B H T K"]
-Key = Float[Tensor, "B H S E"]  # E is K, unless the score compares vectors of two sizes
+Key = Float[Tensor, "B H S E"]  # E is K, or K' if `joins_sizes`
 Scores = Float[Tensor, "B H T S"]
 
 
@@ -35,7 +35,7 @@ class Score(Probed, Configurable, nn.Module):
 
         @property
         def joins_sizes(self) -> bool:
-            """True if the score has a matrix that compares queries with keys of another size."""
+            """True if it compares queries with keys of another size, which are not projected."""
             return False
 
     equation = ""  # as printed, with e_i on the left
@@ -52,12 +52,20 @@ class Score(Probed, Configurable, nn.Module):
     def forward(self, query: Query, key: Key) -> Scores:
         raise NotImplementedError
 
+    def check(self, scores: Tensor, query: Query, key: Key) -> None:
+        """Raise `UserError` unless the `forward` of a user's class returned (B, H, T, S)."""
+        if type(self).__module__.startswith("foveate."):
+            return
+        name, expected = f"{type(self).__qualname__}.forward", (*query.shape[:3], key.shape[2])
+        if (shape := tuple(returned(scores, Tensor, name).shape)) != expected:
+            raise UserError(f"{name} returned {shape}: expected (B, H, T, S) = {expected}")
+
 
 class ScaledDot(Score, kind="scaled_dot"):
     """qᵀk / √K: the spread of the scores stays that of one product (Vaswani et al., 2017)."""
 
     equation = "e_i = q · k_i / √K"
-    scale = 1.0  # 1/√K in an object; here it marks the class whose `forward` it describes
+    scale = 1.0  # 1/√K in an object; here only so that `_may_fuse` finds this class
 
     def __init__(self, config: Score.Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
@@ -238,7 +246,7 @@ class AffineLocation(Location, kind="affine_location"):
         return scores + self.bias[:, None, :length].to(scores.dtype)
 
 
-class Normalizer(Configurable, nn.Module):
+class Normalizer(FromConfig, nn.Module):
     """Turns scores (…, S), −∞ where masked, into weights (…, S): 0 where masked, 1 in sum."""
 
     class Config(BaseConfig, family="normalizer"):
@@ -249,10 +257,6 @@ class Normalizer(Configurable, nn.Module):
     fusable = False
     """Whether it is a softmax, so that a fused kernel may form it; a class that defines another
     `forward` has to set it anew."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
 
     def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         raise NotImplementedError

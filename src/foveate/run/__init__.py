@@ -67,7 +67,7 @@ class RunConfig(Config):
     """A whole experiment; the tables of a config file are its fields."""
 
     seed: int = pydantic.Field(1, ge=0)  # of all random numbers of the training
-    imports: tuple[str, ...] = ()  # modules of yours that register kinds
+    imports: tuple[str, ...] = ()  # modules of yours that register kinds, also by --import FILE
     task: Task.Config  # which problem, and where its data lies
     data: TextData = TextData()  # how text is read and divided
     model: Model.Config  # the network

@@ -88,7 +88,7 @@ def forced_pass(task: AnyTask, model: Module, source: object, target: object) ->
     A task without a `default_target` takes None: the model's answer, or the source alone. Raises
     `UserError` if nothing is registered for the class of the task.
     """
-    raise UserError(f"the task {task.config.kind} has nothing to explain")
+    raise UserError(f"the task {task.config.kind} has nothing to explain: register a forced_pass")
 
 
 @singledispatch

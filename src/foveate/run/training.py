@@ -267,7 +267,8 @@ def write_distilled(
         raise ConfigError(f"{done} already exists; remove it, or choose another folder")
     sources, _ = run.pairs("train")
     part = out / "train.jsonl.part"
-    begun = _begun(part, _mark(run, search, sources))
+    plain = [str(run.path.resolve()), run.checkpoint, sorted(search.items()), list(sources)]
+    begun = _begun(part, hashlib.sha256(json.dumps(plain).encode()).hexdigest())
     cut = 0
     with part.open("a", encoding="utf-8", newline="\n") as file:
         for start in range(begun, len(sources), CHUNK):
@@ -299,12 +300,6 @@ def _write_true(run: Run, out: Path, split: str) -> str:
 
 def _json_line(source: str, target: str) -> str:
     return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
-
-
-def _mark(run: Run, search: TranslateOptions, sources: Sequence[str]) -> str:
-    """Return a hash of what the data depends on: the teacher, its search, the sources."""
-    plain = [str(run.path.resolve()), run.checkpoint, sorted(search.items()), list(sources)]
-    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
 
 
 def _begun(part: Path, mark: str) -> int:

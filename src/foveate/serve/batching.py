@@ -178,7 +178,7 @@ class Batcher(Generic[ModelType]):
         instead: object = None,
         admitted: bool = False,
     ) -> AnyAnswers:
-        """Add the items of a request to the queue, all of them or none.
+        """Add the items of a request to the queue, all or none; `_work`, in a thread, takes them.
 
         Raises `RequestError` (429) if they do not fit, or would wait longer than ``max_wait``
         seconds, unless an ``admitted`` request needs them for its answer. After `close` everything

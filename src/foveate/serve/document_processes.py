@@ -21,7 +21,7 @@ from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import read_document
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Pair, Passage, joined_all
-from foveate.errors import UserError, innermost, message_of
+from foveate.errors import UserError, message_of, place
 from foveate.serve.common import JsonValue, RequestError
 
 PROCESSES = 2  # each file may take hundreds of MiB while it is read or written
@@ -54,9 +54,7 @@ class DocumentWork:
         except MemoryError:
             raise
         except Exception as error:
-            last = innermost(error)
-            why = f"{type(error).__name__} at {last.filename}:{last.lineno}"
-            return {"bug": _bytes(why.encode())}
+            return {"bug": _bytes(f"{type(error).__name__} at {place(error)}".encode())}
         return {"answer": _bytes(answer), "untranslated": np.array(len(self._read[1].stayed))}
 
     def _answer(self, step: Step, file: File, lines: Any = (), links: Any = ()) -> bytes:

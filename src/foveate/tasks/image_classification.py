@@ -170,11 +170,8 @@ class PictureBatch(TensorBatch):
     labels: Tensor
 
 
-class ImageClassification(PictureTask[PictureBatch], Classifies):
+class ImageClassification(PictureTask[PictureBatch], Classifies, kind="image_classification"):
     """One label for each picture."""
-
-    class Config(PictureTask.Config, kind="image_classification"):
-        """The pictures and their labels, and their augmentation."""
 
     figures = FIGURES
     gives = "label"

@@ -26,11 +26,8 @@ from foveate.tasks.text import Ids, TextBatch, collate
 from foveate.tasks.text_to_text import TextToText
 
 
-class Translation(TextToText[TextBatch], Aligns):
+class Translation(TextToText[TextBatch], Aligns, kind="translation"):
     """Text in, text out: translation and other maps from one line to another."""
-
-    class Config(TextToText.Config, kind="translation"):
-        """The pairs and their tokenizers."""
 
     own_outputs = True
     never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds

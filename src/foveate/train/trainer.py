@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from foveate.errors import returned
 from foveate.tasks.base import AnyTask, Loss, Measures, ValidationSample
 from foveate.train import checkpoint, feed
 from foveate.train.checkpoint import Best, TrainState, too_few
@@ -136,7 +137,7 @@ class Trainer:
         numbers.rate = self.rate(step.number)
         if not self.ahead:
             self.check(numbers)
-        else:  # the optimizer skips its step if this is 1
+        else:  # PyTorch's fused optimizers skip a step where this is 1, as for AMP
             self._failed = vars(self.optimizer)["found_inf"] = numbers.failed
         if numbers.count == 0:
             raise TrainError(f"step {step.number} has no targets: {step}")
@@ -175,6 +176,7 @@ class Trainer:
         with self.parallel.gathering(micro.last):
             with self.precision.context():
                 loss = self.parallel.loss(micro.batch)
+            returned(loss, Loss, f"{type(self.job.task).__qualname__}.loss")
             if not micro.counts:
                 loss = Loss(0 * loss.total, 0, {name: 0 * x for name, x in loss.logged.items()})
             loss.total.backward()
@@ -342,7 +344,8 @@ class Trainer:
         model.eval()
         try:
             with self.interrupt.at_once(), torch.inference_mode(), self.precision.context():
-                return self.job.task.measure(model, "valid", search, samples=samples)
+                measures = self.job.task.measure(model, "valid", search, samples=samples)
+            return returned(measures, Measures, f"{type(self.job.task).__qualname__}.measure")
         finally:
             model.train()
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast
 
-from foveate.errors import ConfigError, is_for_the_user, placed
+from foveate.errors import ConfigError, is_for_the_user, placed, returned
 
 if TYPE_CHECKING:
     from foveate.config import Config
@@ -140,6 +140,8 @@ class ViewEntry(Entry[ViewSpec]):
         for run in runs:
             if reason := self.unfit(run):
                 raise ConfigError(f"{run.path}: the view {self.name!r} does not apply: {reason}")
+        from foveate.look.draw.drawings import Drawing
+
         fields = {name: getattr(question, name) for name in self.spec.fields}
         try:
             with ExitStack() as stack:
@@ -148,12 +150,12 @@ class ViewEntry(Entry[ViewSpec]):
 
                     for run in runs:
                         stack.enter_context(edit(run.model, silenced(question.silence)))
-                return self.spec.function(runs if self.spec.several else runs[0], **fields)
+                drawn = self.spec.function(runs if self.spec.several else runs[0], **fields)
+                return returned(drawn, Drawing, f"the view {self.name!r}")
         except Exception as error:
             if is_for_the_user(error) or self.spec.function.__module__.startswith("foveate."):
                 raise
-            file = self.spec.function.__code__.co_filename
-            raise ConfigError(placed(error, file)) from error  # a user's view may raise anything
+            raise ConfigError(placed(error, self.spec.function.__code__.co_filename)) from error
 
 
 VIEWS = ViewEntry.table(

@@ -85,7 +85,7 @@ def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
     """Return the forced pass over the given example, or over the run's own."""
-    return _forced.get()(run, example_of(run, text, image), target, units)
+    return _forced.get()(run, example_of(run, text, image), target, units)  # `Run.forced`, mostly
 
 
 class Recorded(ForcedPass):

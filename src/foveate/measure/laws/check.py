@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,8 @@ from types import FrameType, ModuleType
 
 import torch
 
-from foveate.config import Config, ConfigError, kinds
+from foveate.config import Config, ConfigError, importing, kinds
+from foveate.errors import place, placed
 from foveate.files import write_text
 from foveate.kinds import load_kinds
 from foveate.measure.laws import layers, models, searches
@@ -36,15 +36,18 @@ class Verdict:
     sizes: Sizes | None = None
     counterexample: Counterexample | None = None
 
-    def text(self, repeats: bool = False) -> str:
-        """Return a line if the law holds, else the counterexample (repeated: its reason alone)."""
+    def text(self, repeats: bool = False, whole: bool = True) -> str:
+        """Return a line if the law holds, else the counterexample (repeated: its reason alone).
+
+        A law holds "so far" if not the ``whole`` test was made, but only some sizes.
+        """
         if self.counterexample is None:
-            return f"  holds  {self.law.sentence}"
+            return f"  {'holds ' if whole else 'so far'} {self.law.sentence}"
         lines = [f"  FAILS  {self.law.sentence}"]
         if repeats:
             return f"{lines[0]}: {self.counterexample.why}, as above"
-        if self.counterexample.shown:
-            lines.append(f"smallest counterexample ({self.sizes}):")
+        what = "smallest counterexample" if self.counterexample.shown else "first error"
+        lines.append(f"{what} ({self.sizes}):")
         return "\n         ".join([*lines, *self.counterexample.text().splitlines()])
 
 
@@ -74,12 +77,14 @@ class KindReport:
         tried = [verdict for verdict in self.verdicts if verdict.sizes is not None]
         reasons = [v.counterexample.why if v.counterexample else "" for v in tried]
         lines = [self.title]
-        lines += [v.text(reasons[n] in reasons[:n]) for n, v in enumerate(tried)]
+        errors = [v for v in tried if v.counterexample and not v.counterexample.shown]
+        whole = not errors and self.stopped is None
+        lines += [v.text(reasons[n] in reasons[:n], whole) for n, v in enumerate(tried)]
         broken = sum(v.counterexample is not None for v in tried)
         if self.stopped is not None:
             lines.append(f"{self.stopped}; counterexamples so far: {broken or 'none'}")
         left = len(self.verdicts) - len(tried)
-        end = f"; {left} not tried" if left else ""
+        end = " so far: an error ended the test" * bool(errors) + f"; {left} not tried" * bool(left)
         return "\n".join([*lines, f"{len(tried) - broken} of {len(self.verdicts)} laws hold{end}"])
 
 
@@ -161,7 +166,7 @@ def _tried(
                 if not _try_all(report, made, sizes, reference, file):
                     break
     except TimeLimit as error:
-        report.stopped = f"stopped after {seconds:g} s in {_place(error, file)}"
+        report.stopped = f"stopped after {seconds:g} s in {place(error, file)}"
     return report
 
 
@@ -178,27 +183,13 @@ def _try_all(
         except Counterexample as error:
             verdict.counterexample = error
         except Exception as error:
-            verdict.counterexample = Counterexample(_raised(error, file))
+            gap = isinstance(error, NotImplementedError) or "ellipsis" in str(error)
+            why = f"{place(error, file)}: fill the gap" if gap else placed(error, file)
+            verdict.counterexample = Counterexample(why)
         verdict.sizes = sizes
         if verdict.counterexample is not None and not verdict.counterexample.shown:
             return False
     return True
-
-
-def _raised(error: BaseException, file: str) -> str:
-    """Return one sentence for an exception in the user's code, with file and line."""
-    text = " ".join(str(error).split())
-    if isinstance(error, NotImplementedError) or "ellipsis" in text:
-        text = "fill the gap"
-    return f"{_place(error, file)}: {type(error).__name__}: {text}"
-
-
-def _place(error: BaseException, file: str) -> str:
-    """Return file and line of the innermost frame in the user's file, else of all frames."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).name == Path(file).name]
-    last = (own or frames)[-1]
-    return f"{file if own else last.filename}:{last.lineno}"
 
 
 @contextlib.contextmanager
@@ -225,12 +216,12 @@ def _within(seconds: float) -> Iterator[None]:
 def _imported(target: str) -> ModuleType:
     """Return the module of a Python file or a dotted name. Raises `ConfigError` in one sentence."""
     path = Path(target)
-    try:
+    if path.suffix == ".py" and not path.is_file():
+        raise ConfigError(f"{target}: no such file")
+    with importing(target, "; write the path of a file with .py, or the name of a module"):
         if path.suffix != ".py":
             sys.path.insert(0, "")
             return importlib.import_module(target)
-        if not path.is_file():
-            raise ConfigError(f"{target}: no such file")
         name = f"checked_{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
@@ -238,13 +229,4 @@ def _imported(target: str) -> ModuleType:
         sys.modules[name] = module
         sys.path.insert(0, str(path.resolve().parent))
         spec.loader.exec_module(module)
-        return module
-    except ConfigError:
-        raise
-    except SyntaxError as error:
-        raise ConfigError(f"{error.filename}:{error.lineno}: {error.msg}") from None
-    except ModuleNotFoundError as error:
-        hint = "; write the path of a file with .py, or the name of a module"
-        raise ConfigError(f"cannot import {target!r} ({error}){hint}") from None
-    except Exception as error:
-        raise ConfigError(_raised(error, target)) from None
+    return module

@@ -143,12 +143,8 @@ class SceneDrawing(Drawing):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Return the caption of each stop, and what the boxes of the model compute."""
         lines = [f"{k}. {stop.name}: {stop.caption}" for k, stop in enumerate(self.stops, 1)]
-        lines += [
-            "",
-            *(f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail),
-            self.caption,
-            *self.notes,
-        ]
+        details = [f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail]
+        lines += ["", *details, self.caption, *self.notes]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)
         shown = [self.title, "", *("\n".join(each) for each in wrapped), self.caption_in(width)]
         return "\n".join(shown).rstrip()
@@ -265,10 +261,8 @@ class _Still:
 
     def draw(self, part: SceneNode | SceneEdge) -> None:
         color = figures.NOTE if part.hue is None else colors.line(part.hue)
-        isolated = self.stop.lit and not any(
-            part.name == name or part.name.startswith(f"{name} ") for name in self.stop.lit
-        )
-        alpha = 0.35 if isolated else 1.0
+        lit = any(f"{part.name} ".startswith(f"{name} ") for name in self.stop.lit)
+        alpha = 1.0 if lit or not self.stop.lit else 0.35
         if isinstance(part, SceneEdge):
             points = [self.point(*point) for point in part.points]
             curve = [Path.MOVETO, *[Path.LINETO if part.weight is None else Path.CURVE4] * 3]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from foveate.cli import app, looking
+from foveate.cli import app
 from foveate.cli.answers import evaluation_text, pictures_of, score_lines
 from foveate.cli.looking import saved
 from foveate.cli.options import CHUNK, Tally
@@ -276,17 +276,6 @@ def lstm(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def gpt(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return made(tmp_path_factory.mktemp("gpt"), GPT)
-
-
-def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
-    config = ROOT / "configs" / "vision" / "mnist-vit.toml"
-    looking.schedule([config, lstm.path], out=[tmp_path / "rates.npz"])
-    with np.load(tmp_path / "rates.npz") as rates:
-        assert {"x", "mnist-vit", "run"} <= set(rates)
-        assert rates["x"][-1] == 4300
-        assert rates["mnist-vit"].max() == pytest.approx(2e-3)
-    result = invoked("look", "schedule", config, "--steps", "10")
-    assert "mnist-vit" in result.stdout
 
 
 def test_gradients_of_two_runs_together(lstm: Run, gpt: Run, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_the_docs_name_every_view() -> None:
     named = re.findall(
         r"^\| `(\w+)` \| [^|]*\?", text, re.MULTILINE
     )  # with the question it answers
-    assert set(named) == VIEWS.keys() | {"schedule"}
+    assert set(named) == VIEWS.keys()
 
 
 # ---- Exposure bias: errors after the truth and after a model's own output; training on the latter

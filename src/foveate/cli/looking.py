@@ -78,29 +78,6 @@ look = typer.Typer(
 
 
 @look.command()
-def schedule(
-    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG…", help="TOML files or runs")],
-    steps: Annotated[
-        int | None, typer.Option(min=1, max=10**12, help="default: the longest")
-    ] = None,
-    out: Out = None,
-) -> None:
-    """Draw the learning rates of configs."""
-    from foveate.config import read
-    from foveate.look.draw.analyses import schedule
-    from foveate.run import RunConfig
-
-    rates, ends = {}, [steps or 0]
-    for path in configs:
-        train = read(RunConfig, path / "config.toml" if path.is_dir() else path).train
-        rates[path.stem] = train.schedule.build(train.optimizer.lr, train.max_steps or steps).rate
-        ends.append(steps or train.max_steps or 0)
-    if max(ends) < 1:
-        raise ConfigError("no config sets train.max_steps: give --steps")
-    _write(schedule(rates, max(ends)), out)
-
-
-@look.command()
 def report(
     run: OnlyRun,
     out: Annotated[Path, typer.Option(help="the page, .html")] = Path("report.html"),

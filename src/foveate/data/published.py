@@ -17,16 +17,7 @@ import tokenizers as rust
 from numpy.typing import NDArray
 
 from foveate.config import Tree
-from foveate.data.tokenizer import (
-    BOS,
-    EOS,
-    SPECIALS,
-    TAG,
-    UNK,
-    Encoded,
-    SpacedPieces,
-    byte_letters,
-)
+from foveate.data.tokenizer import BOS, EOS, SPECIALS, TAG, UNK, Encoded, SpacedPieces, byte_letters
 from foveate.errors import UserError
 
 SPACE = "▁"  # the sign of a space in pieces

@@ -13,14 +13,13 @@ from foveate.errors import UserError
 from foveate.look.draw.charts import BarsDrawing, Curve, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.parts import Numbers, visible
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
-from foveate.look.flow import by_distance
+from foveate.look.flow import Figures, by_distance
 from foveate.look.hooks import ForcedPass, calls_of
 from foveate.look.perturbations import layers_of, output_of, shuffled, stems_of, without_positions
 from foveate.look.records import block_of, spaced
 from foveate.look.stages import Gates
 from foveate.nn.positions import Position
 
-Figures = NDArray[np.float64]
 Floats = NDArray[np.floating]
 UNITS_SHOWN = 24
 
@@ -83,12 +82,12 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> LinesDrawin
     )  # fmt: skip
 
 
-def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
+def gradients(norms: Mapping[str, Figures], most: int | None = None) -> LinesDrawing:
     """Draw some models together: a line for each, g_k / g_0 over k, with g on a logarithmic axis.
 
-    ``norms`` are those of `influence`. Zeros are left out of the lines.
+    ``norms`` are those of `influence`. Zeros are left out of the lines, and k from ``most`` on.
     """
-    curves = {name: by_distance(matrix) for name, matrix in norms.items()}
+    curves = {name: by_distance(matrix)[:most] for name, matrix in norms.items()}
     drawn = {name: np.where(y > 0, y, np.nan) / y[0] for name, y in curves.items()}
     return line_chart(
         range(max(map(len, drawn.values()))), drawn, "distance k in tokens",

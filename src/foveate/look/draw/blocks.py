@@ -42,11 +42,10 @@ MATHEMATICAL = re.compile("[=Σ√⊙←∗₁ᵀ|]")
 class ModelBlock(DrawingPart):
     """A module that is drawn as one block.
 
-    ``parameters`` are those that no earlier block has. ``output`` is
-    the shape of what it gives. The output of the last block of a
-    ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
-    parts whose output it reads. A recurrent cell has a label for each of its ``steps``, in the
-    order of the text.
+    ``parameters`` are those that no earlier block has. ``output`` is the shape of what it gives.
+    The output of the last block of a ``branch`` is added to the residual stream, which passes
+    beside them. ``reads`` names other parts whose output it reads. A recurrent cell has a label for
+    each of its ``steps``, in the order of the text.
     """
 
     name: str

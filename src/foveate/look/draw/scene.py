@@ -142,9 +142,9 @@ class SceneDrawing(Drawing):
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Return the caption of each stop, and what the boxes of the model compute."""
-        stops = [(stop.name, stop.caption.split()) for stop in self.stops]
-        told = [(name, words) for name, words in stops if words != self.caption.split()]
-        lines = [f"{k}. {name}: {' '.join(words)}" for k, (name, words) in enumerate(told, 1)]
+        own = self.caption.split()
+        stops = [stop for stop in self.stops if stop.caption.split() != own]
+        lines = [f"{k}. {stop.name}: {stop.caption}" for k, stop in enumerate(stops, 1)]
         lines += [f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)
         shown = [self.title, *("\n".join(each) for each in wrapped), self.caption_in(width)]
@@ -262,10 +262,8 @@ class _Still:
 
     def draw(self, part: SceneNode | SceneEdge) -> None:
         color = figures.NOTE if part.hue is None else colors.line(part.hue)
-        isolated = self.stop.lit and not any(
-            part.name == name or part.name.startswith(f"{name} ") for name in self.stop.lit
-        )
-        alpha = 0.35 if isolated else 1.0
+        lit = any(f"{part.name} ".startswith(f"{name} ") for name in self.stop.lit)
+        alpha = 1.0 if lit or not self.stop.lit else 0.35
         if isinstance(part, SceneEdge):
             points = [self.point(*point) for point in part.points]
             curve = [Path.MOVETO, *[Path.LINETO if part.weight is None else Path.CURVE4] * 3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise, takewhile
 from math import hypot, log
@@ -79,9 +79,6 @@ def scene(
     return made.drawing(title, stops)
 
 
-AddStop = Callable[[str, str, Sequence[str], Sequence[str]], None]
-
-
 class _Scene(SceneMaker):
     """Collects the scene of one forced pass."""
 
@@ -91,10 +88,8 @@ class _Scene(SceneMaker):
         self.film = frames(forced, blocks_of(forced.model), equation_of, train, trace)
         self.parts = parts_of(forced, trace)
         self.forced, self.layer, self.train = forced, layer, train
-        self.places = {
-            part: [_plain(word) for word in words]
-            for part, words in places_of(forced, self.film).items()
-        }
+        places = places_of(forced, self.film).items()
+        self.places = {part: [*map(_plain, words)] for part, words in places}
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
@@ -119,13 +114,9 @@ class _Scene(SceneMaker):
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        caption = (
-            PAIR
-            if recurs and len(sides) > 1
-            else SAME
-            if recurs
-            else WHOLE.get(tuple(p.name for p in sides), WHOLE["encoder",])
-        )
+        caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
+        if recurs:
+            caption = PAIR if len(sides) > 1 else SAME
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -345,11 +336,8 @@ class _Scene(SceneMaker):
 
         Unless ``deep``, all stages are one stop.
         """
-        own = {
-            k: f.name
-            for k, f in enumerate(self.film)
-            if f.block in blocks and f.name != "residual sum"
-        }
+        inside = [k for k, f in enumerate(self.film) if f.block in blocks]
+        own = {k: self.film[k].name for k in inside if self.film[k].name != "residual sum"}
         before = self.film[min(own)].reads
         if pools := "weights" in own.values():  # an attention whose one query is learned
             pooled = [each for each in own.items() if each[1] in POOLED]
@@ -383,24 +371,23 @@ class _Scene(SceneMaker):
         layer = "" if block.layer is None else f", layer {block.layer}"
         same = ", the same at each position" * (not pools and "position" not in own.values())
         text = f"{spoken.capitalize()}{layer}: {text}{same}."
-        self._enter(home, spoken + " numbers" * deep, text, [*stages])
+        every = _tags(["words", *stages])
+        self._enter(spoken + " numbers" * deep, text, every)
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
             text += " White: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
-            self._enter(home, f"{spoken} numbers {stage}", text, [*stages], [*stages][:k])
+            self._enter(f"{spoken} numbers {stage}", text, every, every[: k + 1])
 
     def _enter(
-        self, home: str, name: str, caption: str, stages: Sequence[str], lit: Sequence[str] = ()
+        self, name: str, caption: str, shows: Sequence[str], lit: Sequence[str] = (), home: str = ""
     ) -> None:
-        """Stop inside a box, at some of its stages."""
-        shows, lighted = (
-            [f"{home} {stage.replace(' ', '-')}" for stage in ("words", *of)]
-            for of in (stages, lit or stages)
-        )
-        panel, box = len(self.panels) - 1, self._inside(home)
-        self.stop(name, caption, shows, lit=lighted, panel=panel, box=box)
+        """Stop at the inside that was added last: in its box, or in the one in ``home``."""
+        node, panel = self.panels[-1].node, len(self.panels) - 1
+        box, some = self._inside(home or node), (shows, lit or shows)
+        shown, lighted = ([f"{node} {each}" for each in names] for names in some)
+        self.stop(name, caption, shown, lit=lighted, panel=panel, box=box)
 
     def _going_back(self) -> None:
         """Stop at the loss, at its gradient in each box from the last one back, at the weights'."""
@@ -426,9 +413,9 @@ class _Scene(SceneMaker):
             self._panel(home, stages, values, **more)
             if "loss" in stages:
                 text = "−log p of each target; their mean is the loss L."
-                self._enter(home, "loss", text, ["loss"])
+                self._enter("loss", text, ["words", "loss"])
             text = f"The gradient in the {spoken}: ‖∂L/∂x_t‖ at each position."
-            self._enter(home, f"gradient {spoken}", text, [*stages])
+            self._enter(f"gradient {spoken}", text, _tags(["words", *stages]))
         self._of_weights(self.film[-1])
 
     def _losses(self) -> None:
@@ -480,7 +467,7 @@ class _Scene(SceneMaker):
         if not weights.columns:  # neither words nor rows of a part: cells of a picture
             record = self.forced.label({weights.block: weights.values}, "tokens")
             columns = record.labels(weights.block)[1]
-        number, name = len(self.panels), weights.block
+        name = weights.block
         values = {n: f.values for n, f in stages.items()}
         read = {"h": stages["query"].reads, "memory": stages["key"].reads}
         values |= {n: self.film[numbers[0]].values for n, numbers in read.items() if numbers}
@@ -489,32 +476,25 @@ class _Scene(SceneMaker):
         more: dict[str, object] = {"letters": self._letters(stages, itself, part)}
         more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
-        box = self._inside(name)
         spoken = _spoken([name])
-
-        def stop(suffix: str, caption: str, shows: Sequence[str], lit: Sequence[str]) -> None:
-            named = [[f"{name} {each}" for each in names] for names in (shows, lit)]
-            self.stop(spoken + suffix, caption, named[0], lit=named[1], panel=number, box=box)
-
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words = [f"query {row}", "key"]
         text = f"{heads} head{plural}: what “{rows[row]}” attends to. Wider arcs: larger α."
-        stop("", text, ["heads", *(f"head {k}" for k in range(heads))], [*words, "chip", *every])
+        shows = ["heads", *(f"head {k}" for k in range(heads))]
+        self._enter(spoken, text, shows, [*words, "chip", *every])
         for k in range(heads if deep else 0):
             best = int(weights.values[k, row].argmax())
             text = f"Head {k}: “{rows[row]}” attends most to “{columns[best]}”, α = "
             text += f"{weights.values[k, row, best]:.2f}."
-            stop(f" head {k}", text, ["heads", f"head {k}"], [*words, f"chip {k}", every[k]])
+            lit = [*words, f"chip {k}", every[k]]
+            self._enter(f"{spoken} head {k}", text, ["heads", f"head {k}"], lit)
         if deep:
-            self._query(name, stages, weights, head, row, stop)
+            self._query(spoken, stages)
 
-    def _query(
-        self, name: str, stages: dict[str, ForwardFrame], weights: ForwardFrame, head: int,
-        row: int, stop: AddStop,
-    ) -> None:  # fmt: skip
+    def _query(self, spoken: str, stages: dict[str, ForwardFrame]) -> None:
         """Stop at each stage of one query, and at the products of all of them."""
         panel = self.panels[-1]
-        values, rows, columns = panel.values, panel.rows, panel.columns
+        values, rows, columns, row = panel.values, panel.rows, panel.columns, panel.row
         if not {"query", "key", "score", "value", "context", "output"} <= set(values):
             return
         itself, letters = rows == columns, panel.letters
@@ -536,7 +516,9 @@ class _Scene(SceneMaker):
             shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             text = template.format(**facts)
-            stop(f" numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit)
+            self._enter(
+                f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
+            )
 
     def _letters(
         self, stages: Mapping[str, ForwardFrame], itself: bool, part: str
@@ -579,24 +561,21 @@ class _Scene(SceneMaker):
         stages = {f.name: f for f in self.film if f.block == name}
         count, part = stages["state"].values.shape[1], name.split(".")[0]
         row = _checked("--query", min(2, count - 1) if query is None else query, count)
-        reads = {
-            n: [self.film[k].name for k in f.reads if self.film[k].block == name]
-            for n, f in stages.items()
-        }
+        names = {k: f.name for k, f in enumerate(self.film) if f.block == name}
+        reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         rows, home = self._named(part, count), f"{name} {min(row, MOST - 1)}"
         values = {n: f.values for n, f in stages.items()}
         letters = {n: f.equation.split(" = ")[0] for n, f in stages.items() if f.equation}
         self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
-        box, panel = self._inside(home), len(self.panels) - 1
-        every = [f"{name} {n.replace(' ', '-')}" for n in (*first, *later)]
+        every = _tags([*first, *later])
         text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
-        self.stop(f"{part} cell numbers", text, every, lit=every, panel=panel, box=box)
+        self._enter(f"{part} cell numbers", text, every, home=home)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
-            stop, lit = f"{part} cell numbers {stage}", every[: len(first) + k]
-            self.stop(stop, text, every, lit=lit, panel=panel, box=box)
+            lit = every[: len(first) + k]
+            self._enter(f"{part} cell numbers {stage}", text, every, lit, home)
 
     def _named(self, part: str, count: int) -> list[str]:
         words = self.places.get(part, ())
@@ -620,14 +599,12 @@ class _Scene(SceneMaker):
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""
-        names = [node.name for node in self.nodes]
+        names = [node.name for node in reversed(self.nodes)]
         home = f"{frame.block} {t}" if f"{frame.block} {t}" in names else frame.block
         x, y, _, h = self.box_of(home)
         made = [home]
         for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
-            states = (
-                n for n in reversed(names) if n.startswith(frame.columns) and f"cell {s}" in n
-            )
+            states = (n for n in names if n.startswith(frame.columns) and f"cell {s}" in n)
             if alpha >= FAINT:
                 u, v, w, _ = self.box_of(next(states, f"{frame.columns} reads {s}"))
                 start = (x, y + h / 2), (x - 160, y + h / 2)
@@ -637,6 +614,10 @@ class _Scene(SceneMaker):
                 made.append(f"{frame.block} step {t} {s}")
                 self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")
         return made
+
+
+def _tags(stages: Sequence[str]) -> list[str]:
+    return [stage.replace(" ", "-") for stage in stages]
 
 
 def _checked(option: str, value: int, count: int) -> int:

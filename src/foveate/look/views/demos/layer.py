@@ -22,13 +22,9 @@ ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
                "mask", "order"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
-Piece = tuple[str, Tensor | None, int | None]  # a matrix under its name, in a colour; or a sign
+Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
 Layer = TypeVar("Layer", bound=nn.Module)
-ARROW: Piece = ("→", None, 0)
-EQUALS: Piece = ("=", None, 0)
-TIMES: Piece = ("×", None, 0)
-PLUS: Piece = ("+", None, 0)
 
 
 def short(*shape: int) -> Tensor:
@@ -48,20 +44,21 @@ class Chalkboard(SceneMaker):
         """
         first, sign, number = 78.0, 40.0, len(self.stops)
         high = min(60.0, (self.pitch - 10) / 4)
-        columns = sum(x.shape[1] for _, x, _ in pieces if x is not None)
-        signs = sign * sum(x is None for _, x, _ in pieces)
+        columns = sum(piece[1].shape[1] for piece in pieces if not isinstance(piece, str))
+        signs = sign * sum(isinstance(piece, str) for piece in pieces)
         wide = min(112.0, (WIDE - first - signs - 4) / columns)
         top, left = self.pitch * number + 44, first
         for row, word in enumerate(WORDS):
             box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
-        for place, (name, x, hue) in enumerate(pieces):
-            own, across = f"line {number} {place}", sign if x is None else wide * x.shape[1]
-            down = top + high * (len(WORDS) - (1 if x is None else len(x))) / 2
-            room, over = max(across, 17.0 * len(name)), 44.0 * (x is not None)
+        for place, piece in enumerate(pieces):  # a sign has no columns
+            name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
+            own, across = f"line {number} {place}", wide * x.shape[1] or sign
+            down = top + high * (len(WORDS) - len(x)) / 2
+            room, over = max(across, 17.0 * len(name)), 44.0 * (x.shape[1] > 0)
             box = (left + (across - room) / 2, down - over, room, over or high)
             self.node(f"{own} name", name, box, form="label")
-            for (row, column), value in np.ndenumerate([[]] if x is None else x.numpy()):
+            for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
                 fill = {"hue": {ROWS: row, COLUMNS: column}.get(hue or 0, hue)}
                 fill |= {"level": 0.25 * bool(np.isfinite(value) and value)}
@@ -75,7 +72,7 @@ class Chalkboard(SceneMaker):
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""
         weight, bias = (f"W_{of}", by.weight.T, hue), (f"b_{of}", by.bias[None], hue)
-        self.line(text, x, TIMES, weight, PLUS, bias, EQUALS, y)
+        self.line(text, x, "×", weight, "+", bias, "=", y)
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
@@ -97,9 +94,9 @@ class Chalkboard(SceneMaker):
         self.node(f"{title} plus", "+", (stream - 22, high - 22, 44, 44), form="plus")
 
 
-def _digits(x: Tensor | None) -> int:
+def _digits(x: Tensor) -> int:
     """Return how many digits after the point the numbers of a matrix need, 2 at most."""
-    x = torch.zeros(1) if x is None else x.nan_to_num(posinf=0, neginf=0)
+    x = x.nan_to_num(posinf=0, neginf=0)
     exact = (k for k in (0, 1) if torch.allclose(x, x.mul(10**k).round() / 10**k, atol=1e-6))
     return next(exact, 2)
 
@@ -132,9 +129,10 @@ def block(
         text = (
             f"p = {drop:g}: some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
         )
-        made.line(text, ("f(x)", changed, 1), ARROW, (name, dropped, 1))
-        pieces: list[Piece] = [("x", x, 0), PLUS, (name, dropped, 1), EQUALS]
-        made.line(f"{text} x is not changed.", *pieces, (f"x + {name}", x + dropped, 2))
+        made.line(text, ("f(x)", changed, 1), "→", (name, dropped, 1))
+        result = f"x + {name}", x + dropped, 2
+        text += " x is not changed."
+        made.line(text, ("x", x, 0), "+", (name, dropped, 1), "=", result)
     elif part == "attention":
         _attention(made)
     elif part in ("line", "mask"):
@@ -163,9 +161,9 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
         (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
     ):
         mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        pieces: list[Piece] = [("x", x, hue), ARROW, ("μ", mean, hue), ("", None, 0)]
-        pieces += [("σ²", variance, hue), ARROW, (name.lower(), y, hue)]
-        made.line(f"{name}: μ and σ² of {text}.", *pieces)
+        of_all = ("μ", mean, hue), "", ("σ²", variance, hue)
+        text = f"{name}: μ and σ² of {text}."
+        made.line(text, ("x", x, hue), "→", *of_all, "→", (name.lower(), y, hue))
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
@@ -193,17 +191,17 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     score = q @ k.T / 2**0.5
     if not masked:
         text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
-        made.line(text, ("Q", q, 1), TIMES, ("Kᵀ", k.T, 0), ARROW, ("E = Q Kᵀ / √2", score, 5))
+        made.line(text, ("Q", q, 1), "×", ("Kᵀ", k.T, 0), "→", ("E = Q Kᵀ / √2", score, 5))
         text = f"{text} 2. A = softmax(E), row by row. 3. Times V."
         weights = score.softmax(dim=-1)
         to = "Attention(Q, K, V)", weights @ v, 3
-        made.line(text, ("A", weights, 5), TIMES, ("V", v, 2), EQUALS, to)
+        made.line(text, ("A", weights, 5), "×", ("V", v, 2), "=", to)
         return
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
-    made.line(text, ("E", score, 5), PLUS, ("mask", later, None), EQUALS, ("e_ij", hidden, 5))
+    made.line(text, ("E", score, 5), "+", ("mask", later, None), "=", ("e_ij", hidden, 5))
     text += " α = softmax(e): exp(−∞) = 0, and each row still sums to 1."
-    made.line(text, ("e_ij", hidden, 5), ARROW, ("α_ij", hidden.softmax(dim=-1), 5))
+    made.line(text, ("e_ij", hidden, 5), "→", ("α_ij", hidden.softmax(dim=-1), 5))
 
 
 def _attention(made: Chalkboard) -> None:
@@ -213,10 +211,10 @@ def _attention(made: Chalkboard) -> None:
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
     text = "1. Scores: e_i = s · h_i."
-    made.line(text, ("h_i", memory, 0), TIMES, ("s", state, 1), EQUALS, ("e_i", score, 5))
+    made.line(text, ("h_i", memory, 0), "×", ("s", state, 1), "=", ("e_i", score, 5))
     text += " 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. The output reads [a; s]."
-    pieces: list[Piece] = [("α_i", weights, 5), TIMES, ("h_i", memory, 0), ARROW, ("a", mean, 2)]
-    made.line(text, *pieces, ARROW, ("[a; s]", torch.cat((mean, state), dim=1), 3))
+    both = "[a; s]", torch.cat((mean, state), dim=1), 3
+    made.line(text, ("α_i", weights, 5), "×", ("h_i", memory, 0), "→", ("a", mean, 2), "→", both)
 
 
 @demo
@@ -229,9 +227,7 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     """
     torch.manual_seed(seed)
     state, x, memory = short(1, 2), short(1, 2), short(3, 2)
-    of_places, of_context = nn.Linear(4, 3), nn.Linear(4, 2)
-    for weight in (*of_places.parameters(), *of_context.parameters()):
-        weight.copy_(short(*weight.shape))
+    of_places, of_context = map(filled, (nn.Linear(4, 3), nn.Linear(4, 2)))
     read = torch.cat((state, x), dim=1)
     affine = of_places(read)
     weights = affine.softmax(dim=1)
@@ -306,18 +302,12 @@ def pixels(
     rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
     rows = rows.flatten(2).flatten(0, 1)  # (T, P·P)
     corners = range(0, SIDE, patch_size)
-    whole = whole.model_copy(update={"outlines": [
-        (y, x, patch_size, patch_size) for y in corners for x in corners
-    ]})  # fmt: skip
+    frames = [(y, x, patch_size, patch_size) for y in corners for x in corners]
+    whole = whole.model_copy(update={"outlines": frames})
     title = f"{len(rows)} patches p_i, as rows"
     patches_of = grey(title, rows.numpy(), down="patch i", across="pixel")
-    tokens = sheet(
-        f"x_i = E p_i + b, {FEATURES} numbers",
-        stem(picture[None, None])[0].numpy(),
-        down="patch i",
-        across="number",
-        aspect=0.5,
-    )
+    vectors, title = stem(picture[None, None])[0].numpy(), f"x_i = E p_i + b, {FEATURES} numbers"
+    tokens = sheet(title, vectors, down="patch i", across="number", aspect=0.5)
     return SheetGrid(
         sheets=[whole, patches_of, tokens], across=3,
         title="A picture as a sequence of patches",

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.kinds import load_kinds
+from foveate.look.draw.analyses import gradients
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.flow import by_distance, influence
+from foveate.look.flow import DRAWS, influence
 from foveate.look.views.demos import demo
 from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Model
@@ -79,9 +80,11 @@ def bidirectional() -> Encoder:
     return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
-def attends(model: Encoder | Decoder, run: Callable[[], Tensor]) -> NDArray[np.float64]:
+def attends(
+    model: Encoder | Decoder, run: Callable[[], Tensor], draws: int = DRAWS
+) -> NDArray[np.float64]:
     """Return how strongly each output depends on each input, (T, S): the norm of a gradient."""
-    return influence(run, model.get_submodule("stem"))
+    return influence(run, model.get_submodule("stem"), draws)
 
 
 Family = Literal[
@@ -111,11 +114,9 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
     if family in TRANSLATORS:
         load_kinds()
         torch.manual_seed(1)
-        sides = {"num_layers": 1, "dropout": 0.0, "embedding_size": 64, "hidden_size": 64}
-        config = Model.Config.parse(
-            {"kind": TRANSLATORS[family], "encoder": sides, "decoder": sides}
-        )
-        pair = config.build(Tokens(100), Tokens(100)).eval()
+        sides = {"num_layers": 1, **SMALL, **NARROW}
+        fields = {"kind": TRANSLATORS[family], "encoder": sides, "decoder": sides}
+        pair = Model.Config.parse(fields).build(Tokens(100), Tokens(100)).eval()
         return influence(lambda: pair.decode(text, pair.encode(text)), pair.encoder.stem)
     if family == "bag":
         bag = encoder(BagEncoder.Config.parse(NARROW))
@@ -192,22 +193,15 @@ def vanishing(
     recurrence: Annotated[float, Field(gt=0, le=4, description="factor on Elman's U")] = 1.0,
 ) -> LinesDrawing:  # fmt: skip
     """Draw the gradient's norm against distance, for each cell."""
-    text, last = ids(length), max(3, length * 3 // 4)  # means over few positions are left out
-
-    def fall(model: Decoder) -> Floats:
-        run = partial(model, text, None)
-        norms = by_distance(influence(run, model.get_submodule("stem"), draws=1))[:last]
-        return norms / norms[0]
-
-    curves = {f"Elman, U × {recurrence:g}": fall(recurrent("rnn", scale=recurrence))}
+    models = {f"Elman, U × {recurrence:g}": recurrent("rnn", scale=recurrence)}
     for bias in forget:
-        curves[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = fall(recurrent("lstm", bias))
-    curves["Transformer"] = fall(transformer())
-    return line_chart(
-        range(last), curves, "distance k in tokens", "gradient norm relative to k = 0",
-        "The gradient against distance, before training", "y",
-        caption="Each step multiplies Elman's gradient; an open forget gate keeps it.",
-    )  # fmt: skip
+        models[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = recurrent("lstm", bias)
+    models["Transformer"], text = transformer(), ids(length)
+    norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
+    drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
+    caption = "Each step multiplies Elman's gradient; an open forget gate keeps it."
+    title = "The gradient against distance, before training"
+    return drawn.model_copy(update={"title": title, "caption": caption})
 
 
 @demo
@@ -236,8 +230,6 @@ def residual(
 def parameters(
     models: Annotated[tuple[str, ...], Field(min_length=1, description="kinds of model; repeat")]
     = ("vaswani-base",),
-    vocab_size: Annotated[int | None, Field(ge=5, description="per side; default: the paper's")]
-    = None,
 ) -> BarsDrawing:  # fmt: skip
     """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
@@ -248,9 +240,8 @@ def parameters(
         if not isinstance(config, EncoderDecoder.Config | LanguageModel.Config):
             raise ConfigError(f"{kind} does not write tokens: choose another model", ("models",))
         sides = 1 if isinstance(config, LanguageModel.Config) else 2
-        size = vocab_size or TOKENS.get(kind, 37_000)
         with torch.device("meta"):
-            model: nn.Module = config.build(*[Tokens(size)] * sides)
+            model: nn.Module = config.build(*[Tokens(TOKENS.get(kind, 37_000))] * sides)
         sizes = np.zeros(5)
         for name, parameter in model.named_parameters():
             words = "embedding" in name or name.startswith("output.")
@@ -263,7 +254,7 @@ def parameters(
         [label for label, is_some in zip(labels, some, strict=True) if is_some],
         {name: np.where(sizes < 0.05, np.nan, sizes)[some] for name, sizes in counts.items()},
         "millions of parameters", f"Parameters: {'; '.join(counts)}",
-        f"Tokens: {vocab_size or 'as published'}. The output counts as an embedding; a shared "
+        "Tokens: as published. The output counts as an embedding; a shared "
         "matrix counts once. The last bar has recurrent cells, positions, norms, and maps between "
         "parts; under 0.1 million there is none.",
     )  # fmt: skip
@@ -278,11 +269,10 @@ def memory(
 ) -> LinesDrawing:
     """Draw how many numbers the state stores after each length of text."""
     shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
+    attention = {"num_heads": 4, **shape}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
     models = {
-        f"Transformer: 2 n D, D = {hidden_size}": TransformerDecoder.Config.parse(
-            {"num_heads": 4, **shape}
-        ),
+        f"Transformer: 2 n D, D = {hidden_size}": TransformerDecoder.Config.parse(attention),
         "Mamba: a constant state": MambaDecoder.Config.parse(shape),
         "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }

@@ -39,7 +39,6 @@ from foveate.nn.spec import Tokens
 
 WRITTEN = 9  # columns up to which the numbers of a sheet are written
 File = Annotated[Path | None, Field(description="file of lines; - is standard input")]
-Counts = Annotated[int, Field(ge=1, le=50, description="how many")]
 
 
 def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
@@ -324,8 +323,8 @@ def targets(
 
 @demo
 def bpe(
-    file: File = None, merges: Counts = 10,
-) -> TableDrawing:  # fmt: skip
+    file: File = None, merges: Annotated[int, Field(ge=1, le=50, description="how many")] = 10
+) -> TableDrawing:
     """Draw repeated merges of the most frequent adjacent pair (Sennrich et al., 2016)."""
     lines = lines_of(file, ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,))
     words = list(dict.fromkeys(" ".join(lines).split()))[:6]

@@ -71,11 +71,8 @@ class Deep(nn.Module):
         self.carried, self.norm = carried, norm
         self.first, self.last = nn.Linear(2, size), nn.Linear(size, 2)
         self.layers = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
-        layer_norm, no_norm = LayerNorm.Config(), NoNorm.Config()
-        self.norms = nn.ModuleList(
-            NoNorm(no_norm, size) if norm == "none" else LayerNorm(layer_norm, size)
-            for _ in range(layers + 1)
-        )
+        norms = NoNorm.Config() if norm == "none" else LayerNorm.Config()
+        self.norms = nn.ModuleList(norms.build(size) for _ in range(layers + 1))
         for module in self.modules():
             if isinstance(module, nn.Linear) and module is not self.last:
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -395,8 +392,9 @@ def learn() -> FilmDrawing:
 
 
 Growing = Literal["models", "hardware"]
-GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
-    "models": [
+Chart = tuple[str, str, str, list[tuple[int, str, float]]]  # title, axis, caption: years, names, …
+GROWTH: dict[Growing, Chart] = {
+    "models": ("Published language models", "parameters", "As published by the authors.", [
         (2014, "LSTMs: 384 million", 384e6),
         (2017, "Transformer (big): 213 million", 213e6),
         (2018, "BERT (large): 340 million", 340e6),
@@ -404,27 +402,22 @@ GROWTH: dict[Growing, list[tuple[int, str, float]]] = {  # year, name, number
         (2020, "GPT-3: 175 billion", 175e9),
         (2022, "PaLM: 540 billion", 540e9),
         (2024, "DeepSeek-V3: 671 billion", 671e9),
-    ],
-    "hardware": [
+    ]),
+    "hardware": (
+        "Speed of one NVIDIA data-centre processor", "10¹² operations per second",
+        "Peak speed of dense matrix products in 16 bits, from data sheets.", [
         (2016, "P100: 21.2", 21.2), (2017, "V100: 125", 125),
         (2020, "A100: 312", 312), (2022, "H100: 989", 989), (2024, "B200: 2250", 2250),
-    ],
-}  # fmt: skip
-
-
-AXES: dict[Growing, tuple[str, str, str]] = {  # titles, axes and captions
-    "models": ("Published language models", "parameters", "As published by the authors."),
-    "hardware": ("Speed of one NVIDIA data-centre processor", "10¹² operations per second",
-                 "Peak speed of dense matrix products in 16 bits, from data sheets."),
+    ]),
 }  # fmt: skip
 
 
 @demo
 def growth(of: Annotated[Growing, Field(description="what to show")] = "models") -> LinesDrawing:
     """Draw published sizes of language models, or the published speed of one processor."""
-    years, names, values = zip(*GROWTH[of], strict=True)
+    title, up, caption, points = GROWTH[of]
+    years, names, values = zip(*points, strict=True)
     times, span = values[-1] / values[0], years[-1] - years[0]
-    title, up, caption = AXES[of]
     chart = line_chart(
         years, {f"×{times:,.0f} in {span} years": values}, "year", up, title, "y",
         labels=names, caption=caption,

@@ -150,12 +150,12 @@ def test_a_layer_in_small_numbers_is_the_one_that_the_matrices_give() -> None:
 
 def test_four_steps_of_attention_can_be_computed_again_from_what_is_written() -> None:
     numbers = partial(board, part="attention")
-    states, state, score = numbers(0, 0, 3, 2), numbers(0, 2, 1, 2), numbers(0, 4, 3, 1)
-    np.testing.assert_allclose(score, states @ state.T)
+    states, state, score = numbers(0, 0, 3, 2), numbers(0, 2, 2, 1), numbers(0, 4, 3, 1)
+    np.testing.assert_allclose(score, states @ state)
     weights = np.exp(score) / np.exp(score).sum()
-    np.testing.assert_allclose(numbers(1, 0, 3, 1), weights, atol=0.006)
+    np.testing.assert_allclose(numbers(1, 0, 1, 3).T, weights, atol=0.006)
     np.testing.assert_allclose(numbers(1, 4, 1, 2), weights.T @ states, atol=0.006)
-    np.testing.assert_allclose(numbers(1, 6, 1, 4)[:, 2:], state)
+    np.testing.assert_allclose(numbers(1, 6, 1, 4)[:, 2:], state.T)
 
 
 @pytest.mark.parametrize("part", get_args(Part))

@@ -40,7 +40,7 @@ WHOLE = {  # by the parts of the model
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the mean of the {values}."
+WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the weighted mean of {values}."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",

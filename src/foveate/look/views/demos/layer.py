@@ -211,10 +211,10 @@ def _attention(made: Chalkboard) -> None:
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
     text = "1. Scores: e_i = s · h_i."
-    made.line(text, ("h_i", memory, 0), "×", ("s", state, 1), "=", ("e_i", score, 5))
+    made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", ("e_i", score, 5))
     text += " 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. The output reads [a; s]."
     both = "[a; s]", torch.cat((mean, state), dim=1), 3
-    made.line(text, ("α_i", weights, 5), "×", ("h_i", memory, 0), "→", ("a", mean, 2), "→", both)
+    made.line(text, ("α", weights.T, 5), "×", ("h_i", memory, 0), "→", ("a", mean, 2), "→", both)
 
 
 @demo

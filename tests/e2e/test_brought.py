@@ -13,7 +13,6 @@ from pages import require_page, served, until, wait, words
 from PIL import Image
 
 from foveate.run import Run
-from foveate.studio.lectures import lectures
 from foveate.train.journal import LOG, SNAPSHOTS
 from pictures import bars, png
 from small_runs import made
@@ -21,6 +20,14 @@ from small_runs import made
 NAMES = ["rnn", "vit", "captioner", "forecaster"]
 GROWING = "growing"  # a run whose training goes on
 STEPS, EVERY = 12, 6  # steps of training, and between two checkpoints
+LECTURE = """title = "A film"
+[[steps]]
+title = "It learns"
+command = "foveate look learning runs/en-fr"
+[[steps]]
+title = "The end"
+command = "foveate demo lookup"
+"""
 pytestmark = pytest.mark.slow
 
 
@@ -46,8 +53,10 @@ def begin(run: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def address(runs: dict[str, Run]) -> Iterator[str]:
-    with served(runs["rnn"].path.parent) as result:
+def address(runs: dict[str, Run], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    own = tmp_path_factory.mktemp("own")
+    (own / "film.toml").write_text(LECTURE, "utf-8")
+    with served(runs["rnn"].path.parent, own) as result:
         yield result
 
 
@@ -79,20 +88,18 @@ def test_snapshots_are_a_film_that_plays(visit: Callable[..., Any]) -> None:
 
 
 def test_a_lecture_steps_through_a_film_from_its_beginning(visit: Callable[..., Any]) -> None:
-    steps = next(each.steps for each in lectures().lectures if each.name == "temirkhanov")
-    number = next(k for k, step in enumerate(steps, 1) if "look learning" in step.command)
-    page = visit(f"#/lecture/temirkhanov/{number}")
+    page = visit("#/lecture/film/1")
     label = wait(page, "lecture").locator(".fv-film-label")
     label.get_by_text(re.compile(r"^step 0 ")).wait_for()
     seen = [label.inner_text()]
     for _ in range(12):
         page.keyboard.press("ArrowRight")
-        if page.evaluate("location.hash") != f"#/lecture/temirkhanov/{number}":
+        if page.evaluate("location.hash") != "#/lecture/film/1":
             break
         seen.append(label.inner_text())
     assert 3 <= len(seen) == len(set(seen)) <= 9
-    page.goto(page.url.partition("#")[0] + f"#/sheets/temirkhanov/{number}")
-    paper = wait(page, f"sheet-{number}").locator(".fv-film-label")
+    page.goto(page.url.partition("#")[0] + "#/sheets/film/1")
+    paper = wait(page, "sheet-1").locator(".fv-film-label")
     assert paper.inner_text() == seen[-1]  # paper shows how it ends
 
 

@@ -153,7 +153,7 @@ def test_the_next_slide_is_there_and_a_walk_is_stepped_through(visit) -> None:
     page.wait_for_load_state("networkidle")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".stage .fv", timeout=300)
-    inside = "self_attention --query 3"
+    inside = "self_attention --query 2"
     number = next(k for k, step in enumerate(STEPS, 1) if inside in step.command)
     page.goto(page.url.partition("#")[0] + f"#/lecture/romac/{number}")
     scene = wait(page, "lecture").locator(".fv-scene-picture")
@@ -447,9 +447,7 @@ def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, sche
         viewport={"width": width, "height": height}, device_scale_factor=ratio, color_scheme=scheme
     )
     page = context.new_page()
-    steps = next(each.steps for each in lectures().lectures if each.name == "inouye")
-    number = next(k for k, step in enumerate(steps, 1) if "look attention runs/rnn" in step.command)
-    page.goto(f"{address}#/lecture/inouye/{number}")
+    page.goto(f"{address}#/lecture/paper/1")
     wait(page, "lecture")
     cells = page.locator(".stage .fv-cells[tabindex]")
     cells.wait_for()

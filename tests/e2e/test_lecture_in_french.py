@@ -19,9 +19,9 @@ SEEN = "() => document.querySelector('.stage').textContent"
 FIRST = [  # of each slide: its English title, and a word of its drawing
     ("Sequential data", "valeur suivante"),
     ("A forecast", "prévision"),
-    ("The recurrent cell", "Les mêmes poids à chaque étape."),
-    ("The output at each step", "Les mêmes poids à chaque étape."),
-    ("Stacked layers", "Les mêmes poids à chaque étape."),
+    ("The recurrent cell", "étape"),
+    ("The output at each step", "étape"),
+    ("Stacked layers", "étape"),
     ("A head for regression", "tête linéaire"),
     ("Feeding predictions back in", "erreur quadratique"),
 ]

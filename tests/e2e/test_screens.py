@@ -32,12 +32,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_demo_is_chosen_changed_and_found_again_by_its_address(visit) -> None:
     page = visit("#/demos")
-    page.get_by_test_id("demo-paths").click()
+    page.get_by_test_id("demo-beam").click()
     wait(page, "demo")
-    page.get_by_test_id("field-projections").check()
-    until(page, "location.hash.includes('demo.projections=true')")
+    page.get_by_test_id("field-tables").check()
+    until(page, "location.hash.includes('demo.tables=true')")
     page.get_by_test_id("demo-noam").click()
-    until(page, "!location.hash.includes('projections')")
+    until(page, "!location.hash.includes('tables')")
     page.get_by_test_id("field-pairs").fill("64:100")
     page.get_by_test_id("field-steps").fill("300")
     page.get_by_test_id("field-steps").press("Tab")
@@ -48,15 +48,15 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(visit) -> None:
     again = visit(page.url[page.url.index("#") :], width=360)
     wait(again, "demo")
     assert again.get_by_test_id("command").inner_text() == command
-    assert "d = 64, warm-up 100" in again.get_by_test_id("drawing-demo").inner_text()
+    assert "d = 64, warmup 100" in again.get_by_test_id("drawing-demo").inner_text()
 
 
 def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(visit) -> None:
-    page = visit("#/demos?demo=normalizers")
+    page = visit("#/demos?demo=local")
     wait(page, "demo")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    slider = page.locator("input[data-option=temperature]")
+    slider = page.locator("input[data-option=window]")
     box = slider.bounding_box()
     page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
     page.mouse.down()
@@ -64,14 +64,14 @@ def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(vis
     page.mouse.up()
     slider.press("ArrowRight")
     value = float(slider.get_attribute("aria-valuetext"))
-    assert value > 0.7
-    until(page, "location.hash.includes('demo.temperature=')")
-    rows = DEMOS["normalizers"].draw({"temperature": value}).sheets[0].rows
-    until(page, "row => document.querySelector('.fv-cells').textContent.includes(row)", rows[1])
-    command = f"foveate demo normalizers --temperature {value:g}"
+    assert value > 8
+    until(page, "location.hash.includes('demo.window=')")
+    title = DEMOS["local"].draw({"window": value}).title
+    until(page, "title => document.body.textContent.includes(title)", title)
+    command = f"foveate demo local --window {value:g}"
     assert page.get_by_test_id("command").inner_text() == command
     page.get_by_role("button", name="reset").click()
-    until(page, "!location.hash.includes('temperature')")
+    until(page, "!location.hash.includes('window')")
     assert not [url for url in asked if "/api/" in url]
     page.goto(page.url.split("#")[0] + "#/demos?demo=scores")
     until(page, "document.querySelectorAll('.fv-plane .fv-cells').length >= 6")
@@ -114,12 +114,13 @@ def test_without_a_comparison_the_one_that_ships_is_drawn(browser: Any, tmp_path
         until(page, "document.querySelector('[data-testid=drawing-comparison] svg')")
 
 
-def test_parts_are_dropped_by_switches_in_inspect(visit: Callable[..., Any]) -> None:
+def test_a_method_is_chosen_in_inspect(visit: Callable[..., Any]) -> None:
     page = visit("#/inspect?run=transformer&text=the+dog+runs")
     wait(page, "view-attention")
-    page.get_by_test_id("pick-without").check()
-    view = wait(page, "view-without")
-    view.get_by_test_id("field-drop-scaling").check()
-    until(page, "location.hash.includes('without.drop=order%2Cscaling')")
-    until(page, "document.body.innerText.includes('without order, scaling: ')")
-    assert view.get_by_test_id("drawing-without").count() == 2
+    page.get_by_test_id("pick-relevance").check()
+    view = wait(page, "view-relevance")
+    before = view.locator(".fv-reading").first.inner_text()
+    view.get_by_test_id("field-method").select_option("occlusion")
+    until(page, "location.hash.includes('relevance.method=occlusion')")
+    reading = "document.querySelector('[data-testid=view-relevance] .fv-reading').innerText"
+    until(page, f"before => {reading} !== before", before)

@@ -391,7 +391,12 @@ def check_block(module: nn.Module) -> str:
     x = torch.randn(1, 3, SIZE)
     with torch.no_grad():
         shown = array(module(x)[0])
-    text = equation.partition(" (Ba ")[0].partition(" (Zhang")[0].partition(" for each")[0]
+    text = (
+        equation.replace("φ(x", "f(x")
+        .partition(" (Ba ")[0]
+        .partition(" (Zhang")[0]
+        .partition(" for each")[0]
+    )
     for t in range(3):
         symbols = block_weights(module) | {"x": array(x[0, t])}
         close(shown[t], evaluated(text, symbols, {}), equation)

@@ -20,6 +20,7 @@ from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
 from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, Sublayer, normalize, through
+from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
 
@@ -228,7 +229,7 @@ def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAt
 
 def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForward) -> nn.ModuleList:
     """Return a residual block for each attention, and one for the feed-forward network, if any."""
-    count = attentions + (not isinstance(feed_forward, NoFeedForward))
+    count = attentions + overridden(feed_forward, NoFeedForward, "forward")
     return nn.ModuleList(
         ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
         for _ in range(count)

@@ -142,8 +142,7 @@ class SceneDrawing(Drawing):
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Return the caption of each stop, and what the boxes of the model compute."""
-        own = self.caption.split()
-        stops = [stop for stop in self.stops if stop.caption.split() != own]
+        stops = [stop for stop in self.stops if stop.caption.split() != self.caption.split()]
         lines = [f"{k}. {stop.name}: {stop.caption}" for k, stop in enumerate(stops, 1)]
         lines += [f"{n.name}: {' · '.join(n.detail)}" for n in self.nodes if n.detail]
         wrapped = (textwrap.wrap(line, width or 100, subsequent_indent="   ") for line in lines)

@@ -406,7 +406,7 @@ def parse_tree(
 ) -> C:
     """Parse a tree after importing its ``imports``; errors show the file and line, or override."""
     _import_kinds(tree)
-    if "imports" in config.model_fields:  # a run also needs the kinds of `import_own`
+    if _OWN and "imports" in config.model_fields:  # a run also needs the kinds of `import_own`
         own = _OWN & {each.__module__ for family in _FAMILIES.values() for each in family.values()}
         tree = tree | {"imports": list(dict.fromkeys((*tree.get("imports", ()), *sorted(own))))}
     try:

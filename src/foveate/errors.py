@@ -99,8 +99,9 @@ def one_line_errors() -> Iterator[None]:
                 f"this needs the package {error.name}, which packed files do without; "
                 f"{install('train')} (for a processor without GPU, the CPU build of torch first)"
             )
-        own = None if is_for_the_user(error) else own_file(error)
-        if own is None and not is_for_the_user(error):
+        is_expected = is_for_the_user(error)
+        own = None if is_expected else own_file(error)
+        if own is None and not is_expected:
             error.add_note("this is a bug in foveate, please report it")
             raise
         if os.environ.get("FOVEATE_DEBUG") == "1":

@@ -87,7 +87,7 @@ class Tokenizer(Configurable, ABC):
 
         These are the opening of each, and its prefix, which may already begin with it.
         """
-        openings = [self.opening(str(source)) for source in sources]
+        openings = [self.opening(str(source)) for source in sources] if self.certain else []
         if not any(openings):
             return list(prefixes)
         pairs = zip(openings, prefixes or [[]] * len(openings), strict=True)

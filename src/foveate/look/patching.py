@@ -11,17 +11,15 @@ from itertools import count, takewhile
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
+from foveate.look.flow import Figures
 from foveate.look.hooks import Call, ForcedPass, calls_of
 from foveate.look.perturbations import layers_of, stems_of
 from foveate.look.stages import backwards, called
 from foveate.nn.context import probed
 from foveate.nn.recurrent import Cell
-
-Figures = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

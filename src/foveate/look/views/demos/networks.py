@@ -181,8 +181,8 @@ def reach(
             weights[list(middles).index(x)] = shares / 5
             made.fan(f"{family} direct", middles, (top, y + 50), weights, hue=0)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
-    text = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
-    return made.drawing("Which words an output depends on", caption=text)
+    caption = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
+    return made.drawing("Which words an output depends on", caption=caption)
 
 
 @demo
@@ -216,8 +216,8 @@ def residual(
         states = [torch.randn(32, size, requires_grad=True)]
         for _ in range(layers):
             states.append(carried * states[-1] + ReLU.Config().build(size, size)(states[-1]))
-        gradients = torch.autograd.grad(states[-1].square().sum(), states)
-        norms = torch.stack([gradient.norm() for gradient in gradients[:-1]])
+        derivatives = torch.autograd.grad(states[-1].square().sum(), states)
+        norms = torch.stack([derivative.norm() for derivative in derivatives[:-1]])
         curves[name] = (norms / norms[-1]).double().numpy()
     return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from first to last",

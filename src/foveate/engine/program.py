@@ -212,6 +212,8 @@ class Program:
     ) -> None:
         """Write a residual block around a part, which some numbers precede."""
         own = exact(block, ResidualBlock)
+        if own.after is not None:
+            raise CannotPack("the engine lacks norms behind a sub-layer; this runs in PyTorch")
         self.put(kind, Order[own.order.upper()])
         self.part(own.norm, f"{name}.norm")
         self.put(*numbers)

@@ -100,6 +100,17 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias, relu)
 
 
+class CappedLinear(nn.Linear):
+    """c tanh(y / c), y = W x + b: logits that never exceed ±c (Gemma 2)."""
+
+    def __init__(self, size: int, output_size: int, bias: bool, cap: float) -> None:
+        super().__init__(size, output_size, bias)
+        self.cap = cap
+
+    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        return self.cap * torch.tanh(super().forward(x) / self.cap)
+
+
 class _ByteDropout(torch.autograd.Function):
     """y = x + m ⊙ change / (1 − p̂); the backward recomputes m from its seed."""
 
@@ -254,20 +265,22 @@ class ResidualBlock(nn.Module):
     """A residual connection around a sub-layer f, with dropout and a norm.
 
     ``order`` "pre": x + dropout(f(norm(x))); "post": norm(x + dropout(f(x))); "plain":
-    norm(dropout(f(x))), without the sum.
+    norm(dropout(f(x))), without the sum; "sandwich": x + dropout(after(f(norm(x)))), with a norm
+    ``after`` f (Ding et al., 2021: CogView; Gemma 2).
     """
 
-    def __init__(self, norm: Norm, dropout: float, order: str) -> None:
+    def __init__(self, norm: Norm, dropout: float, order: str, after: Norm | None = None) -> None:
         super().__init__()
-        self.norm, self.dropout, self.order = norm, Dropout(dropout), order
+        self.norm, self.dropout, self.order, self.after = norm, Dropout(dropout), order, after
 
     def around(self, sublayer: Sublayer, x: Tensor, real: Tensor | None) -> Tensor:
         """Return x (B, T, D) after the sub-layer f.
 
         ``real`` (B, T) is true at real positions, for a norm that is over several of them.
         """
-        if self.order == "pre":
-            return self(x, sublayer(normalize(self.norm, x, real)))
+        if self.order in ("pre", "sandwich"):
+            change = sublayer(normalize(self.norm, x, real))
+            return self(x, change if self.after is None else normalize(self.after, change, real))
         change = sublayer(x)
         y = self.dropout(change) if self.order == "plain" else self(x, change)
         return normalize(self.norm, y, real)

@@ -15,7 +15,7 @@ from foveate.nn.positions import Position, Rotary, Sinusoidal, SinusoidalHalves
 
 class LinearRotary(Rotary):
     """Turns pairs by t / factor instead of t: a context longer by ``factor`` has the angles of the
-    one in training (position interpolation; Chen et al., 2023).
+    one in training (position interpolation; Chen et al., 2023; Gemma 3).
     """
 
     class Config(Rotary.Config, kind="rope_linear"):

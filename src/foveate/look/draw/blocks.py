@@ -17,7 +17,7 @@ from foveate.look.records import LAYERS, block_of
 from foveate.look.stages import Trace, backwards, over_steps, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.feed_forward import FeedForward
-from foveate.nn.linear import ResidualBlock
+from foveate.nn.linear import CappedLinear, ResidualBlock
 from foveate.nn.positions import Sinusoidal
 from foveate.nn.recurrent import Cell
 
@@ -31,6 +31,7 @@ FAMILIES = {  # of kinds, in the legend's terms
     "bridge": "linear map",
 }
 EQUATIONS = {  # of PyTorch classes, whose docstrings give them in TeX
+    CappedLinear: "c tanh(y / c), y = W x + b",
     nn.Linear: "y = W x + b",
     nn.Embedding: "y = E[id]",
     nn.Conv2d: "y = W ∗ x + b",

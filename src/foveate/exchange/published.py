@@ -168,9 +168,10 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
         special = [_unknown(folder, pieces), pad, start, end]
         order = in_our_order(range(pieces.rows), special, {*tags, *openers})
         own = {i: n for n, i in reversed([*enumerate(order)])}
-        source = pieces.tokenizer(order, first=None if first is None else own[first])
+        last = len({*tags, *openers})
+        source = pieces.tokenizer(order, first=None if first is None else own[first], last=last)
         opening = [] if forced is None else [own[int(forced)]]
-        target = pieces.tokenizer(order, opening=opening, openers=len(openers))
+        target = pieces.tokenizer(order, opening=opening, openers=len(openers), last=last)
     return PublishedVocabulary(source, target, order)
 
 

@@ -81,8 +81,15 @@ class RunConfig(Config):
     @classmethod
     def _of_the_task_and_start(cls, fields: dict[str, Any]) -> dict[str, Any]:
         task, start = fields.get("task"), fields.get("start")
-        if "model" not in fields and isinstance(start, Start):
-            fields = fields | {"model": read_run(located(Path(start.run))).model}
+        if isinstance(start, Start) and isinstance(task, Task.Config):
+            sides = "joint" in type(task).model_fields and "joint" not in task.model_fields_set
+            sides &= start.vocabulary != "replace"
+            if sides or "model" not in fields:
+                earlier = read_run(located(Path(start.run)))
+                fields = {"model": earlier.model} | fields
+                joint = getattr(earlier.task, "joint", None)
+                if sides and joint is not None:
+                    fields["task"] = task = task.model_copy(update={"joint": joint})
         if "objective" in fields or not isinstance(task, Task.Config):
             return fields
         return fields | {"objective": Objective.Config.parse(task.default_objective)}

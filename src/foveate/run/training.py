@@ -196,9 +196,8 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     parts.mkdir(parents=True)
     if config.start is not None:  # what the other run does not give, `prepare` learns
         earlier, vocabulary = located(Path(config.start.run)), config.start.vocabulary
-        if vocabulary == "same":
-            check_size(config.start, read_run(earlier).task, config.task)
         if vocabulary != "replace":
+            check_size(config.start, read_run(earlier).task, config.task)
             vocabulary_of(task).inherit(earlier)
         if vocabulary == "extend":
             vocabulary_of(task).extend()

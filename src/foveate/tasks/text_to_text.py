@@ -202,10 +202,15 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         tags = list(self.source_tokenizer.tags)
         sides = self._learnt_from(tags, 0)
         source, target = self.tokenizers
-        source.extend(chain(*sides) if self.config.joint else sides[0], self.config.tokenizer)
+        further = list(dict.fromkeys([*tags, *self.config.tags()]))
+        if self.config.joint or source.one_table:
+            sides = ([*chain(*sides)],) * 2
+        source.extend(sides[0], self.config.tokenizer)
+        source.add_tags(further)
         if not self.config.joint:
             target.extend(sides[1], self.config.target_tokenizer or self.config.tokenizer)
-        source.add_tags(list(dict.fromkeys([*tags, *self.config.tags()])))
+            if source.one_table:
+                target.add_tags(further)
 
     def pieces(self) -> dict[str, list[str]]:
         source, target = self.tokenizers

@@ -159,13 +159,11 @@ class Room(NamedTuple):
 class Engine(ABC):
     """Computes outputs, scores and links of one trained model.
 
-    ``can`` says what it is able to do, ``name`` how a user chooses it. ``processes`` is how many
-    requests it answers at a time in other processes, 0 for none.
+    ``can`` says what it is able to do, ``name`` how a user chooses it.
     """
 
     name: str
     can: frozenset[Ability] = frozenset()
-    processes: int = 0
 
     @property
     def model(self) -> Module:

@@ -90,7 +90,7 @@ class TranslateLines(Operation[Translator]):
             return translate(lines, num_hypotheses=width, batch_tokens=tokens, to=to, stop=stop)
 
         copies = own is not None and own.assistance.copies_unknown
-        return AnswerPlan(lengths, answer, budget, alone=copies and not run.engine.processes)
+        return AnswerPlan(lengths, answer, budget, alone=copies)
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,10 @@ class PairOperation(Operation[Translator]):
         targets = run.token_counts([target for _, target in items], target=True)
         lengths = [1 + max(both) for both in zip(sources, targets, strict=True)]
         budget = min(tokens, 2 * PAIR_TOKENS) if self.links else tokens
-        alone = self.links and not run.engine.processes
         score = lambda pairs, stop: run.score(pairs, self.to)  # noqa: E731
         link = lambda pairs, stop: list(map(sorted, run.links(pairs, to=self.to)))  # noqa: E731
         answer = link if self.links else score
-        return AnswerPlan(lengths, answer, budget, PAIR_TOKENS, alone)
+        return AnswerPlan(lengths, answer, budget, PAIR_TOKENS, alone=self.links)
 
 
 class Batcher(Generic[ModelType]):

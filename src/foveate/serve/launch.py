@@ -52,7 +52,6 @@ class ServerOptions:
     weights: int | None = None  # MiB of them in memory
     preload: bool = False
     load: Callable[[Path], Translator] | None = None  # of a run; None: in PyTorch
-    copies: int = 1  # of the weights, that it makes
     studio: bool = True
     studio_token: str | None = None
     drain: float = 30.0
@@ -126,7 +125,6 @@ def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
         None if options.weights is None else options.weights * MIB,
         Batching.parse(options.batching),
         options.load or load_run,
-        options.copies,
     )
     sentences = TranslationOptions(**options.translation).equip(pool)
     sentences += [f"protected: {pattern}" for pattern in options.protect]

@@ -1,7 +1,6 @@
 """What a request brings: glossary, memory, protected texts, banned phrases; quality on request."""
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -96,7 +95,7 @@ def test_quality_is_the_log_probability_of_the_model(app: FastAPI, run: Run) -> 
     first, second = body["quality"]
     assert first["source"] == TEXT and second["source"] == "a cat sleeps"
     assert first["logProbability"] == near(answer.outputs[0].log_probability, terms=MODEL)
-    assert first["tokens"] == 1 + len(answer.outputs[0].ids) and first["estimate"] is None
+    assert first["tokens"] == 1 + len(answer.outputs[0].ids)
     assert "quality" not in ask(app)
 
 
@@ -142,14 +141,3 @@ def test_a_search_without_a_beam_holds_no_terms(run: Run, monkeypatch) -> None:
     monkeypatch.setattr(type(own), "search", "greedy")
     answer = post(app, json={"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": "x"}})
     assert answer.status_code == 400 and "the search greedy" in answer.json()["error"]
-
-
-def test_a_calibration_predicts_what_its_sentences_had() -> None:
-    from foveate.engine.calibration import Calibration
-
-    log_p = [-3.0, -2.0, -1.0, -0.5]
-    calibration = Calibration.fit(log_p, [20.0, 40.0, 30.0, 90.0])
-    assert calibration.chrf == (20.0, 35.0, 35.0, 90.0) and calibration.sentences == 4
-    assert calibration.estimate(-15.0, 10) == 35.0
-    assert calibration.estimate(-100.0, 1) == 20.0 and calibration.estimate(0.0, 5) == 90.0
-    assert math.isclose(calibration.estimate(-0.75, 1), 62.5)

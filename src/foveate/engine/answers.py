@@ -22,7 +22,6 @@ from foveate.errors import UserError, check_finite
 
 if TYPE_CHECKING:
     from foveate.decode.engine import SearchChoice
-    from foveate.engine.calibration import Calibration
     from foveate.look.draw.drawings import Drawing
     from foveate.look.draw.maps import AttentionView
     from foveate.look.draw.texts import Word
@@ -313,10 +312,7 @@ BATCH_TOKENS = 8192
 
 
 class Translator(ABC):
-    """A model from text to text: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`.
-
-    ``calibration`` predicts quality.
-    """
+    """A model from text to text: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`."""
 
     path: Path
 
@@ -324,11 +320,6 @@ class Translator(ABC):
     @abstractmethod
     def engine(self) -> ModelEngine:
         """The engine that searches, scores, links and explains."""
-
-    @property
-    @abstractmethod
-    def calibration(self) -> Calibration | None:
-        """The calibration of quality by log-probability, if it is known."""
 
     @abstractmethod
     def sides(self, verb: str) -> TextSides:

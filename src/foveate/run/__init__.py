@@ -9,7 +9,7 @@ import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
@@ -25,10 +25,9 @@ from foveate.decode.choosing import continuing
 from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
 from foveate.decode.search import Search
 from foveate.engine import answers
-from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import CompiledModel
 from foveate.engine.links import Head, Links
-from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
+from foveate.engine.packed import PackedEngine, TaskKind
 from foveate.engine.program import compile_model
 from foveate.errors import UserError
 from foveate.files import replace_file
@@ -312,12 +311,6 @@ class Run(answers.Translator):
         """Return sources and references of a split of the run's own data."""
         corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """The calibration in its packed file, if there is one; read once."""
-        file, _ = packed_file(self.path)
-        return None if file is None else header_of(file).calibration
 
     def forced(
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"

@@ -25,7 +25,6 @@ from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
 from foveate.engine.answers import TextAnswer
-from foveate.engine.calibration import Calibration
 from foveate.serve.assistance import RequestOptions, assistance_of, options_of
 from foveate.serve.batching import Links, PairOperation, TranslateLines
 from foveate.serve.common import (
@@ -244,7 +243,7 @@ def _response(
         detected = [part.route.detected for part in pending]
         columns["detectedLanguage"] = [language._asdict() for language in detected if language]
     if body.quality:
-        columns["quality"] = [qualities(service, text.route, text.done) for text in pending]
+        columns["quality"] = [list(map(quality_of, text.done)) for text in pending]
     single = isinstance(body.q, str)
     response = {name: values[0] if single else values for name, values in columns.items()}
     return response | losses(pending)
@@ -260,24 +259,13 @@ def losses(pending: Sequence[PendingTranslation]) -> JsonObject:
     return {name: value for name, value in fields.items() if value}
 
 
-def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> list[JsonObject]:
-    """Return log p of each sentence's translation, and the chrF that it predicts.
-
-    The prediction is None for a sentence from the memory, and for a model without calibration.
-    """
-    run = route.run
-    calibration = None if run is None else service.pool.run(run).calibration
-    return [_quality(answer, calibration) for answer in answers]
-
-
-def _quality(answer: TextAnswer, calibration: Calibration | None) -> JsonObject:
+def quality_of(answer: TextAnswer) -> JsonObject:
+    """Return log p of a sentence's translation; None for a sentence from the memory."""
     quality: JsonObject = {"source": answer.source, "translation": str(answer)}
     if not answer.outputs:
-        return {**quality, "logProbability": None, "tokens": None, "estimate": None}
+        return {**quality, "logProbability": None, "tokens": None}
     best = answer.outputs[0]
-    tokens, log_p = 1 + len(best.ids), best.log_probability
-    estimate = None if calibration is None else round(calibration.estimate(log_p, tokens), 1)
-    return {**quality, "logProbability": log_p, "tokens": tokens, "estimate": estimate}
+    return {**quality, "logProbability": best.log_probability, "tokens": 1 + len(best.ids)}
 
 
 def missing_terms(pending: Sequence[PendingTranslation]) -> list[str]:
@@ -366,7 +354,7 @@ async def stream_sentences(
             "translatedText": str(answer),
         }
         if quality:
-            sentence["quality"] = qualities(service, pending.route, [answer])[0]
+            sentence["quality"] = quality_of(answer)
         yield sentence
         if not number % SHARE:
             await asyncio.sleep(0)  # let others run

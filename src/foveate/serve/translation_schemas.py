@@ -120,16 +120,15 @@ class DetectedLanguage(BaseModel):
 
 
 class SentenceQuality(BaseModel):
-    """Log p(translation | source), its tokens with the end, and the chrF that it predicts.
+    """Log p(translation | source), and its tokens with the end.
 
-    All are null for a sentence from the memory, ``estimate`` where the model is not calibrated.
+    Both are null for a sentence from the memory.
     """
 
     source: str
     translation: str
     logProbability: float | None
     tokens: int | None
-    estimate: float | None
 
 
 class Translated(BaseModel):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import own_loop
 from foveate.run import Run
-from foveate.serve.translation_schemas import Limits
 from serve_tools import client_of, get, post, sent, served
 from small_runs import SUBJECTS, VERBS
 from tolerances import MODEL, near
@@ -67,8 +66,6 @@ def test_what_a_form_does_not_escape_is_utf_8_as_curl_sends_it(app: FastAPI) -> 
     assert expected == {"translatedText": text}
     same = body.replace(b"target=fr", b"target=en")
     assert post(app, content=same, headers=form).json() == expected
-    events = post(app, "/v1/stream", content=body, headers=form).text
-    assert events.startswith("event: sentence") and text in events
     wrong = post(app, content="q=été".encode("latin-1"), headers=form)
     assert wrong.status_code == 400 and "not UTF-8" in wrong.json()["error"]
 
@@ -241,34 +238,12 @@ def test_pairs_that_are_none_are_refused(app: FastAPI, tree: dict[str, Any]) -> 
         assert answer.status_code == 400 and list(answer.json()) == ["error"]
 
 
-def test_a_stream_that_takes_too_long_ends_with_an_error(run: Run) -> None:
-    slow = served(run.path, Limits(seconds=0.05), max_delay=2.0)
-    text = post_v1(slow, "/v1/stream", q="the dog runs").text
-    assert text.startswith("event: error") and "longer" in text
-
-
-def test_a_stream_gives_sentence_by_sentence_and_then_the_whole(app: FastAPI, run: Run) -> None:
-    text = "the dog runs\n\na cat sleeps\n"
-    answer = post_v1(app, "/v1/stream", q=text)
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    blocks = [block.split("\n") for block in answer.text.strip().split("\n\n")]
-    names = [lines[0].removeprefix("event: ") for lines in blocks]
-    trees = [json.loads(lines[1].removeprefix("data: ")) for lines in blocks]
-    assert names == ["sentence", "sentence", "done"]
-    own = [str(item) for item in run.translate(["the dog runs", "a cat sleeps"])]
-    assert [tree["translatedText"] for tree in trees[:2]] == own
-    assert trees[2] == post_v1(app, "/translate", q=text).json()
-    assert post_v1(app, "/v1/stream", q=text, target="de").status_code == 400
-    same = post_v1(app, "/v1/stream", q=text, target="en").text
-    assert same.startswith("event: done") and json.dumps(text)[1:-1] in same
-
-
 # ---- Requests made from the OpenAPI document: never a fault, and every answer as it is described
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import schemathesis
     from schemathesis.specs.openapi.checks import positive_data_acceptance
-POSTS = ("/translate", "/detect", "/v1/score", "/v1/align", "/v1/stream", "/translate_file")
+POSTS = ("/translate", "/detect", "/v1/score", "/v1/align", "/translate_file")
 ROUTES = [("POST", path) for path in POSTS]
 ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
 ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]

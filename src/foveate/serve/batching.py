@@ -277,8 +277,6 @@ class Batcher(Generic[ModelType]):
                 self._free += workers
                 self._batch_done_at = time.monotonic()
                 self._ready.notify()
-        for answers in dict.fromkeys(item.answers for item in items):
-            answers.changed()
 
     def _take(self) -> list[QueuedItem]:
         """Wait for items, then for others to join; return a window, empty once it is closed."""

@@ -7,9 +7,8 @@ routes are in `foveate.serve.translation_api`.
 import asyncio
 import time
 from collections import Counter as Counts
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -39,13 +38,12 @@ from foveate.serve.document_processes import DocumentProcesses
 from foveate.serve.glossary_store import GlossaryStore
 from foveate.serve.keys import KeyFile, TokenBuckets
 from foveate.serve.runs import RunPool, ServedRun
-from foveate.serve.translation_schemas import Limits, StreamBody, TranslateBody
+from foveate.serve.translation_schemas import Limits, TranslateBody
 from foveate.serve.waiting import ENTRANCE, Answers, Pace, Pair
 
 T = TypeVar("T")
 AUTO = "auto"
 SHORT = 2_000  # characters of a request that is prepared and joined in the event loop itself
-SHARE = 50  # sentences of a stream that are sent without a pause
 COMPUTING = 2  # threads for work that would block the event loop, which waits for each in turn
 LEFT = "left"  # in a request's state: a future that is done once the client closed the connection
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -286,7 +284,7 @@ def missing_terms(pending: Sequence[PendingTranslation]) -> list[str]:
 async def start(
     service: Service,
     texts: Sequence[str],
-    body: TranslateBody | StreamBody,
+    body: TranslateBody,
     client: Client,
     versions: int = 1,
 ) -> list[PendingTranslation]:
@@ -305,7 +303,7 @@ async def start(
 
 def _prepared(
     service: Service,
-    body: TranslateBody | StreamBody,
+    body: TranslateBody,
     texts: Sequence[str],
     routes: Sequence[Route],
     versions: int,
@@ -323,41 +321,6 @@ def _prepared(
         PendingTranslation(text, route, cut(text), options, operations.get(route))
         for text, route in zip(texts, routes, strict=True)
     ]
-
-
-async def stream_sentences(
-    service: Service, pending: PendingTranslation, until: float, quality: bool
-) -> AsyncIterator[JsonObject]:
-    """Yield each sentence and its translation in order, as soon as it is available.
-
-    Raises ``TimeoutError`` if one is not available ``until`` a time of the loop.
-    """
-    loop, changed, answers = asyncio.get_running_loop(), asyncio.Event(), pending.answers
-    count = 0 if answers is None else len(answers.items)
-
-    def changes() -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(changed.set)
-
-    for number in range(count):
-        assert answers is not None
-        answers.changed = changes
-        while (answer := answers.values.get(number)) is None and not answers.over:
-            changed.clear()
-            async with asyncio.timeout_at(until):
-                await changed.wait()
-        answer = answer or answers.future.result()[number]
-        sentence: JsonObject = {
-            "index": number,
-            "count": count,
-            "source": answer.source,
-            "translatedText": str(answer),
-        }
-        if quality:
-            sentence["quality"] = quality_of(answer)
-        yield sentence
-        if not number % SHARE:
-            await asyncio.sleep(0)  # let others run
 
 
 def check_size(

@@ -1,7 +1,6 @@
-"""The translation API: LibreTranslate's routes, and scores, alignments, streams under /v1."""
+"""The translation API: LibreTranslate's routes, and scores and alignments under /v1."""
 
 import asyncio
-import json
 import logging
 import mimetypes
 import re
@@ -14,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.datastructures import Headers
@@ -41,7 +40,6 @@ from foveate.serve.bodies import (
 )
 from foveate.serve.common import (
     CLIENT_LEFT,
-    EVENT_STREAM,
     LOOPBACK,
     BytesInFlight,
     Error,
@@ -51,25 +49,17 @@ from foveate.serve.common import (
     RequestError,
     RequestRecord,
     Responses,
-    event_response,
-    event_text,
     new_application,
     openapi_document,
-    refusal,
 )
 from foveate.serve.document_processes import file_of
 from foveate.serve.translation import (
     AUTO,
     Client,
-    PendingTranslation,
     Service,
     check_size,
     find_routes,
-    join,
-    losses,
     results,
-    start,
-    stream_sentences,
     translate,
     translate_lines,
 )
@@ -83,7 +73,6 @@ from foveate.serve.translation_schemas import (
     Scored,
     ServedLanguage,
     ServerStatus,
-    StreamBody,
     TranslateBody,
     Translated,
     TranslatedFile,
@@ -355,46 +344,6 @@ async def _answer_pairs(request: Request, links: bool) -> list[Any]:
     operation = PairOperation(route.direction.to, links)
     answers = route.run.batcher.submit(client.name, operation, pairs)
     return await service.for_client(request, results(answers))
-
-
-@router.post(
-    "/v1/stream",
-    response_class=StreamingResponse,
-    responses={
-        200: {"description": "events: sentence, done, error", "content": {EVENT_STREAM: {}}}
-    },
-    openapi_extra=body_of(StreamBody),
-    tags=["v1"],
-)
-async def translate_stream(request: Request) -> Response:
-    """Translate a text sentence by sentence: server-sent events, ``done`` with the whole."""
-    service, body, client = await request_body(request, StreamBody)
-    [pending] = await start(service, [body.q], body, client)
-    return event_response(_events(service, pending, client, body))
-
-
-async def _events(
-    service: Service, pending: PendingTranslation, client: Client, body: StreamBody
-) -> AsyncIterator[str]:
-    until = asyncio.get_running_loop().time() + service.limits.seconds
-    try:
-        async for sentence in stream_sentences(service, pending, until, body.quality):
-            yield _event("sentence", sentence)
-        async with asyncio.timeout_at(until):
-            await join(service, [pending], client)
-        response: JsonObject = {"translatedText": pending.versions[0]}
-        response |= await service.computed(lambda: losses([pending]))
-        language = pending.route.detected
-        response |= {"detectedLanguage": language._asdict()} if language else {}
-        yield _event("done", response)
-    except Exception as error:
-        yield _event("error", {"error": refusal(error, public=True).message})
-    finally:
-        pending.give_up()
-
-
-def _event(name: str, tree: JsonObject) -> str:
-    return event_text(name, json.dumps(tree, ensure_ascii=False))
 
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>

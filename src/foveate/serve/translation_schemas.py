@@ -74,16 +74,6 @@ class DetectBody(Body):
     q: str
 
 
-class StreamBody(AssistanceFields):
-    """A text that is translated sentence by sentence."""
-
-    q: str
-    source: str
-    target: str
-    format: Literal["text", "html"] = "text"
-    quality: bool = Field(False, description="whether log p of each sentence is in its event")
-
-
 class PairsBody(Body):
     """Texts and their translations, as many of one as of the other."""
 
@@ -101,7 +91,7 @@ class FileBody(AssistanceFields):
     target: str
 
 
-BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, StreamBody, PairsBody, FileBody)
+BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, PairsBody, FileBody)
 
 
 class ServedLanguage(BaseModel):

@@ -8,12 +8,11 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from html import escape
 from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.datastructures import Headers
@@ -346,17 +345,6 @@ async def _answer_pairs(request: Request, links: bool) -> list[Any]:
     return await service.for_client(request, results(answers))
 
 
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}
-body{{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}}
-code{{font-size:.95em}}table{{border-collapse:collapse;margin:.3rem 0 1rem}}
-td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
-<h1>{title}</h1><p>A server that translates {pairs}. Programs use the routes below, which
-<a href="openapi.json">openapi.json</a> describes for them.</p>
-{body}</html>
-"""
-
-
 def document(app: FastAPI) -> OpenApi:
     """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
     tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
@@ -370,36 +358,6 @@ def document(app: FastAPI) -> OpenApi:
         if "alternatives" in fields:
             fields["alternatives"]["maximum"] = service.limits.alternatives
     return tree
-
-
-def page(app: FastAPI) -> str:
-    """Return the document for people, without scripts: every route, what it does, its fields."""
-    tree = document(app)
-    parts = []
-    for path, methods in tree["paths"].items():
-        for method, route in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
-            parts.append(f"<p>{escape(route.get('description', ''))}</p>")
-            parts += _table(tree, route.get("requestBody", {}).get("content", {}))
-    service: Service = app.state.service
-    pairs = [f"{name_of(d.source)} to {name_of(d.target)}" for _, d in service.pool.directions()]
-    title, known = (escape(text) for text in (tree["info"]["title"], ", ".join(pairs)))
-    return PAGE.format(title=title, pairs=known, body="\n".join(parts))
-
-
-def _table(tree: OpenApi, content: OpenApi) -> list[str]:
-    if not content:
-        return []
-    reference = next(iter(content.values()))["schema"]["$ref"]
-    schema = tree["components"]["schemas"][reference.rpartition("/")[2]]
-    required = schema.get("required", [])
-    rows = []
-    for name, field in schema["properties"].items():
-        default = "needed" if name in required else f"default {field.get('default')!r}"
-        row = (field.get("description", ""), default)
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        rows.append(f"<tr><td><code>{escape(name)}</code></td>{cells}</tr>")
-    return ["<table>", *rows, "</table>", f"<p>Sent as {', '.join(map(escape, content))}.</p>"]
 
 
 class LazyStudio:
@@ -459,15 +417,8 @@ def application(
     app.include_router(router)
     app.include_router(deepl.router)
 
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        policy = "default-src 'none'; style-src 'unsafe-inline'"
-        return HTMLResponse(page(app), headers={"Content-Security-Policy": policy})
-
     if home is not None:
         app.router.routes.append(HomeMount("/", home, name="home"))
-    else:
-        app.add_api_route("/", docs, include_in_schema=False)
     app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
     if origins:
         app.add_middleware(

@@ -45,16 +45,6 @@ def test_scheduled_sampling_needs_own_outputs(tmp_path, task, model, forcing, me
     refuses(tmp_path, tree, ConfigError, rf"objective\.teacher_forcing.*{message}")
 
 
-def test_what_compares_passes_refuses_scheduled_sampling(tmp_path: Path) -> None:
-    """Each pass would read other words, and their probabilities be of other places."""
-    tree: Tree = {
-        "task": {"kind": "translation", "source": "a.tsv"},
-        "model": {"kind": "transformer-tiny"},
-        "objective": {"kind": "r_drop", "teacher_forcing": {"kind": "scheduled"}},
-    }
-    refuses(tmp_path, tree, ConfigError, r"teacher_forcing.*passes over the same words")
-
-
 def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:
     tree = {
         "task": {"kind": "language", "text": str(tmp_path / "missing.txt")},
@@ -233,6 +223,8 @@ def test_a_student_of_two_teachers(tmp_path: Path, small: Tree) -> None:
     tokens = small["task"] | {"tokenizer": "character"}
     with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot be combined"):
         train(parse_tree(RunConfig, tree | {"task": tokens}), folder=tmp_path / "other")
+    other = tree | {"objective": taught | {"teacher_forcing": {"kind": "scheduled"}}}
+    refuses(tmp_path, other, ConfigError, r"teacher_forcing.*passes over the same words")
     for missing in ("none", str(tmp_path)):
         other = tree | {"objective": taught | {"teachers": [missing]}}
         refuses(tmp_path, other, ConfigError, "is not a run")

@@ -1,8 +1,7 @@
-"""Output projection and a loss in one, by chunks of logits: cross-entropy, divergences.
+"""Output projection and a loss in one, by chunks of logits: cross-entropy, distillation.
 
     L = Σ_n −Σ_v y_nv log softmax(W h_n)_v,   y = (1 − ε) one-hot + ε/V
-    D = Σ_n KL(p_n‖q_n) + KL(q_n‖p_n),        p_n = softmax(W h_n), q_n = softmax(W g_n)
-    K = Σ_n KL(p̄_n‖p_n),                      p̄_n = 1/M Σ_m softmax(W_m g_mn)
+    K = Σ_n KL(p̄_n‖p_n),   p_n = softmax(W h_n), p̄_n = 1/M Σ_m softmax(W_m g_mn)
 
 The forward also computes the gradients, chunk by chunk, so that the logits (N, V) of a batch never
 exist all at once.
@@ -18,10 +17,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.nn.linear import to_autocast_dtype
-from foveate.nn.native.kernels import AutogradContext, cross_entropy_, divergence_, transformed
+from foveate.nn.native.kernels import AutogradContext, cross_entropy_, transformed
 
 Product = tuple[Float[Tensor, "N D"], Float[Tensor, "V D"]]  # vectors and the weight of the logits
-ChunkLoss = Callable[..., Tensor]  # of a span and its logits, which gradients may overwrite
+# of a span, whether gradients overwrite the logits, and the logits
+ChunkLoss = Callable[[slice, bool, Tensor], Tensor]
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
 EVEN = 64  # rows of a chunk are a multiple of it: oneDNN compiles a kernel for each new shape
 
@@ -31,30 +31,25 @@ class _LinearLoss(torch.autograd.Function):
     def forward(
         ctx: AutogradContext, hidden: Tensor, weight: Tensor, loss: ChunkLoss
     ) -> tuple[Tensor, Tensor]:
-        """Return two sums over N, of the loss of the vectors (M, N, D) and of one without gradient.
-
-        There is one vector at each position, or there are several.
-        """
+        """Return two sums over N, of the loss of the vectors (N, D) and of one without gradient."""
         with_grad = any(ctx.needs_input_grad)
-        count, rows = hidden.shape[1], _rows(hidden.shape[1], len(weight))
+        count, rows = len(hidden), _rows(len(hidden), len(weight))
         hidden = F.pad(hidden, (0, 0, 0, -count % rows))
         grad_hidden = torch.empty_like(hidden) if with_grad else None
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         weight = weight.to(hidden.dtype)
-        logits = hidden.new_empty(len(hidden), rows, len(weight))
+        logits = hidden.new_empty(rows, len(weight))
         sums = torch.zeros(2, dtype=torch.float64, device=hidden.device)
         for start in range(0, count, rows):
             chunk, real = slice(start, start + rows), slice(start, min(start + rows, count))
-            for h, z in zip(hidden, logits, strict=True):
-                torch.mm(h[chunk], weight.T, out=z)
-            sums += loss(real, with_grad, *logits[:, : real.stop - start])
+            torch.mm(hidden[chunk], weight.T, out=logits)
+            sums += loss(real, with_grad, logits[: real.stop - start])
             if grad_hidden is None:
                 continue
-            logits[:, real.stop - start :] = 0
-            for h, z, grad in zip(hidden, logits, grad_hidden, strict=True):
-                torch.mm(z, weight, out=grad[chunk])
-                grad_weight += z.T @ h[chunk]
-        ctx.save_for_backward(None if grad_hidden is None else grad_hidden[:, :count], grad_weight)
+            logits[real.stop - start :] = 0
+            torch.mm(logits, weight, out=grad_hidden[chunk])
+            grad_weight += logits.T @ hidden[chunk]
+        ctx.save_for_backward(None if grad_hidden is None else grad_hidden[:count], grad_weight)
         total, other = sums
         ctx.mark_non_differentiable(other)
         return total.float(), other
@@ -107,18 +102,7 @@ def linear_cross_entropy(
         losses = cross_entropy_(logits, target[part], smoothing, grad)
         return torch.stack(losses).sum(dim=1, dtype=torch.float64)
 
-    return _linear_loss(hidden[None], weight, loss)
-
-
-def linear_divergence(
-    hidden: Float[Tensor, "N D"], other: Float[Tensor, "N D"], weight: Float[Tensor, "V D"]
-) -> Float[Tensor, ""]:
-    """Return KL(p‖q) + KL(q‖p), p = softmax(W h), q = softmax(W g), summed over the N targets."""
-    if transformed():
-        log_p, log_q = (_log_p(each, weight) for each in (hidden, other))
-        return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
-    both = torch.stack((hidden, other))
-    return _linear_loss(both, weight, lambda _, grad, *z: divergence_(*z).double().sum())[0]
+    return _linear_loss(hidden, weight, loss)
 
 
 def linear_taught(
@@ -142,4 +126,4 @@ def linear_taught(
         logits.copy_(log_p.exp_().sub_(mean))
         return total
 
-    return _linear_loss(hidden[None], weight, loss)[0]
+    return _linear_loss(hidden, weight, loss)[0]

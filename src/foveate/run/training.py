@@ -37,7 +37,7 @@ from foveate.run.snapshots import Snapshots
 from foveate.run.start import begin, check_size
 from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
-from foveate.tasks.compared import Distillation, RDrop
+from foveate.tasks.compared import Distillation
 from foveate.tasks.engine import check_pieces, members_of
 from foveate.tasks.objectives import Objective
 from foveate.train import checkpoint
@@ -166,7 +166,7 @@ def _check_objective(config: RunConfig) -> None:
     forcing = config.objective.teacher_forcing.kind
     if forcing == "always":
         return
-    if isinstance(config.objective, RDrop.Config | Distillation.Config):
+    if isinstance(config.objective, Distillation.Config):
         why = f"{config.objective.kind} compares passes over the same words"
     elif not task_of(config).own_outputs:
         why = f"the task {config.task.kind} writes nothing that its model would read"

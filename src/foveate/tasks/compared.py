@@ -1,4 +1,4 @@
-"""Objectives that compare several passes over a batch: R-Drop and distillation."""
+"""Objectives that compare several passes over a batch: distillation."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.nn.loss import Product, linear_divergence, linear_taught
+from foveate.nn.loss import Product, linear_taught
 from foveate.tasks.base import AnyTask, Loss
 from foveate.tasks.objectives import CrossEntropy, with_bias
 
@@ -46,30 +46,6 @@ class Compared(CrossEntropy):
                 "probabilities are made of others: use cross_entropy"
             )
         return losses, products
-
-
-class RDrop(Compared):
-    """The mean of two passes with dropout, drawn together: L = ½ (L₁ + L₂) + β/2 · D,
-    D = ½ Σ_t KL(p₁‖p₂) + KL(p₂‖p₁), of the same batch (Liang et al., 2021).
-
-    A step is two passes, so it takes twice the time. The paper's loss is twice this one. Raises
-    `UserError` for a model whose probabilities are not those of its output layer.
-    """
-
-    class Config(CrossEntropy.Config, kind="r_drop"):
-        """``weight`` is β."""
-
-        weight: float = Field(5.0, ge=0)  # of the divergence: 5 for translation, 1 for labels
-
-    config: Config
-
-    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
-        (first, second), products = self.passes(task, (model, model), batch)
-        (hidden, weight), (other, _) = products
-        divergence = linear_divergence(hidden, other, weight) / 2
-        total = (first.total + second.total + self.config.weight * divergence) / 2
-        logged = {name: (first.logged[name] + second.logged[name]) / 2 for name in first.logged}
-        return Loss(total, first.count, logged | {"divergence": divergence.detach()})
 
 
 class Distillation(Compared):

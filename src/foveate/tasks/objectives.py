@@ -1,6 +1,6 @@
 """What is minimised: cross-entropy, and the loss of what a decoder predicts.
 
-R-Drop and distillation are in `foveate.tasks.compared`, REINFORCE and penalties on attention in
+Distillation is in `foveate.tasks.compared`, REINFORCE and penalties on attention in
 `foveate.tasks.attention_losses`, and objectives of numbers in `foveate.tasks.forecasting`.
 """
 

@@ -65,7 +65,7 @@ def test_heads_of_another_size_are_projected_back() -> None:
         Attention.Config(num_heads=4, head_size=6, project=("key", "value")).build(16)
 
 
-def test_one_table_of_both_inputs_leaves_the_output_its_own() -> None:
+def test_paired_of_both_inputs_leaves_the_output_its_own() -> None:
     built = model(tie="inputs")
     assert built.encoder.embedding is not None
     assert built.decoder.embedding is not None

@@ -89,7 +89,7 @@ class Published(PublishedPieces, kind="published"):
     lines but the sign LF; ``startless`` ones are continued without a start before them.
     """
 
-    one_table = True
+    paired = True
 
     @classmethod
     def of_json(cls, tree: Tree, names: list[str], order: list[int], **own: object) -> Published:

@@ -74,7 +74,7 @@ class Tokenizer(Configurable, ABC):
     nothing ends it."""
     line_end = "⏎"  # the sign of `EOS` on an axis, which ends a line
     startless = False  # whether a text that is continued begins with its own first token
-    one_table = False  # whether it has the pieces of the other side's, in the same order
+    paired = False  # whether it has the pieces of the other side, in the same order
     certain = 0  # the first id of those with which outputs must begin, such as a language; 0: none
 
     def opening(self, source: str) -> list[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
@@ -14,7 +16,25 @@ from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.positions import Position, Rotary
+from foveate.nn.scores import Key, Query, Score, Scores
 from foveate.nn.spec import Tokens
+
+
+class SoftCapped(Score):
+    """c tanh(qᵀk / (c √K)): near qᵀk / √K if small, never beyond ±c (Gemma Team, 2024: Gemma 2)."""
+
+    class Config(Score.Config, kind="soft_capped"):
+        cap: float = Field(50.0, gt=0)  # c, which no score exceeds
+
+    config: Config
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.divisor = config.cap * math.sqrt(head_size)
+        self.equation = f"e_i = {config.cap:.6g} tanh(q · k_i / ({config.cap:.6g} √K))"
+
+    def forward(self, query: Query, key: Key) -> Scores:
+        return self.config.cap * torch.tanh((query / self.divisor) @ key.mT)
 
 
 class LocalLayer(DecoderLayer):

@@ -85,23 +85,6 @@ class Dot(Score, kind="dot"):
         return query @ key.mT
 
 
-class SoftCapped(Score):
-    """c tanh(qᵀk / (c √K)): near qᵀk / √K if small, never beyond ±c (Gemma Team, 2024: Gemma 2)."""
-
-    class Config(Score.Config, kind="soft_capped"):
-        cap: float = Field(50.0, gt=0)  # c, which no score exceeds
-
-    config: Config
-
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
-        super().__init__(config, num_heads, head_size)
-        self.divisor = config.cap * math.sqrt(head_size)
-        self.equation = f"e_i = {config.cap:.6g} tanh(q · k_i / ({config.cap:.6g} √K))"
-
-    def forward(self, query: Query, key: Key) -> Scores:
-        return self.config.cap * torch.tanh((query / self.divisor) @ key.mT)
-
-
 class General(Score):
     """qᵀ W k, with a matrix W (K, K') for each head (Luong et al., 2015); K' is the size of the
     keys, which may be another than K where they are not projected.

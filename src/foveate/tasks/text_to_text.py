@@ -203,13 +203,13 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         sides = self._learnt_from(tags, 0)
         source, target = self.tokenizers
         further = list(dict.fromkeys([*tags, *self.config.tags()]))
-        if self.config.joint or source.one_table:
+        if self.config.joint or source.paired:
             sides = ([*chain(*sides)],) * 2
         source.extend(sides[0], self.config.tokenizer)
         source.add_tags(further)
         if not self.config.joint:
             target.extend(sides[1], self.config.target_tokenizer or self.config.tokenizer)
-            if source.one_table:
+            if source.paired:
                 target.add_tags(further)
 
     def pieces(self) -> dict[str, list[str]]:

@@ -1,12 +1,10 @@
 """The API of the translator: its schema, version 1, and what it answers."""
 
 import json
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 from foveate.run import Run
 from serve_tools import get, post, sent, served
 from small_runs import SUBJECTS, VERBS
-from tolerances import MODEL, near
 
 # ---- The service answers as LibreTranslate does, and as the run itself does
 WORDS = [*{w for s in SUBJECTS for w in s.split()}, *VERBS]
@@ -180,60 +177,13 @@ def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -
         RunPool([tmp_path])
 
 
-# ------------------------------ Scores, alignments and streams give what the run gives
-PAIRS = [("the dog runs", "le chien court"), ("", "un"), ("a cat sleeps", "")]
-
-
-def post_v1(app: FastAPI, path: str, **tree: Any) -> httpx.Response:
-    return post(app, path, json={"source": "en", "target": "fr"} | tree)
-
-
-def test_scores_are_those_of_the_run(app: FastAPI, run: Run) -> None:
-    result = post_v1(app, "/v1/score", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
-    for item, own in zip(result, run.score(PAIRS), strict=True):
-        assert item["logProbability"] == near(own.log_probability, terms=MODEL)
-        assert item["tokens"] == own.tokens
-    single = post_v1(app, "/v1/score", q=PAIRS[0][0], t=PAIRS[0][1]).json()
-    assert single[0]["logProbability"] == near(result[0]["logProbability"], terms=MODEL)
-
-
-def test_links_are_those_of_the_run(app: FastAPI, run: Run) -> None:
-    result = post_v1(app, "/v1/align", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
-    own = [sorted(map(list, links)) for links in run.links(PAIRS[:1])]
-    assert result[0]["links"] == own[0] and result[1]["links"] == [] == result[2]["links"]
-
-
-def test_a_pair_of_too_many_tokens_is_refused_before_it_is_computed(app: FastAPI) -> None:
-    long, began = "1 " * 4000, time.process_time()
-    for path in ("/v1/align", "/v1/score"):
-        answer = post_v1(app, path, q=["the dog", long], t=["le chien", long])
-        assert answer.status_code == 413 and "tokens; at most 1,024" in answer.json()["error"]
-    assert time.process_time() - began < 5  # it took minutes and gigabytes
-
-
 def test_a_bug_is_no_mistake_of_the_client(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> list[object]:
         return list(zip([1], [], strict=True))
 
-    monkeypatch.setattr(Run, "score", broken)
-    answer = post_v1(app, "/v1/score", q="a", t="b")
+    monkeypatch.setattr(Run, "translate", broken)
+    answer = post(app, json=ask("a"))
     assert answer.status_code == 500 and "ValueError" in answer.json()["error"]
-
-
-@pytest.mark.parametrize(
-    "tree",
-    [
-        {"q": ["a", "b"], "t": ["a"]},
-        {"q": "a\nb", "t": "a"},
-        {"q": "a", "t": "b", "source": "auto"},
-        {"q": "a", "t": "b", "source": "fr"},
-        {"q": "a"},
-    ],
-)
-def test_pairs_that_are_none_are_refused(app: FastAPI, tree: dict[str, Any]) -> None:
-    for path in ("/v1/score", "/v1/align"):
-        answer = post_v1(app, path, **tree)
-        assert answer.status_code == 400 and list(answer.json()) == ["error"]
 
 
 # ---- Requests made from the OpenAPI document: never a fault, and every answer as it is described
@@ -241,7 +191,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import schemathesis
     from schemathesis.specs.openapi.checks import positive_data_acceptance
-POSTS = ("/translate", "/detect", "/v1/score", "/v1/align", "/translate_file")
+POSTS = ("/translate", "/detect", "/translate_file")
 ROUTES = [("POST", path) for path in POSTS]
 ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
 ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]

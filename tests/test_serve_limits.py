@@ -21,7 +21,6 @@ from foveate.serve.translation_schemas import (
     DetectBody,
     FileBody,
     Limits,
-    PairsBody,
     TranslateBody,
 )
 from serve_tools import Program, program
@@ -32,7 +31,7 @@ TRIES = 3  # a request that holds up others does so each time, a busy machine no
 STATES = (200, 201, 400, 404, 413, 429, 456, 504)
 ROUTES: dict[str, type[BaseModel]] = {
     "/translate": TranslateBody, "/detect": DetectBody,
-    "/v1/score": PairsBody, "/v1/align": PairsBody, "/translate_file": FileBody,
+    "/translate_file": FileBody,
     "/v2/translate": DeeplBody, "/v2/glossaries": GlossaryBody, "/v3/glossaries": GlossariesBody,
 }  # fmt: skip
 DEFAULTS: dict[str, Any] = {

@@ -142,7 +142,7 @@ class Service:
         """Return the links of pairs; none if the run cannot align, or the pair is too long."""
         if route.run is None or not pairs:
             return []
-        operation, none = PairOperation(route.direction.to, links=True), list[tuple[int, int]]()
+        operation, none = PairOperation(route.direction.to), list[tuple[int, int]]()
         submit = route.run.batcher.submit
         return await results(submit(client.name, operation, pairs, none, admitted=True))
 

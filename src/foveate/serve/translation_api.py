@@ -1,4 +1,4 @@
-"""The translation API: LibreTranslate's routes, and scores and alignments under /v1."""
+"""The translation API: LibreTranslate's routes, and figures for Prometheus."""
 
 import asyncio
 import logging
@@ -22,10 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.documents.formats import ENDINGS
 from foveate.documents.languages import detected, most_probable, name_of
-from foveate.engine.answers import PairScore
 from foveate.serve import deepl, deepl_glossaries
 from foveate.serve.assistance import options_of
-from foveate.serve.batching import PairOperation
 from foveate.serve.bodies import (
     MULTIPART,
     Upload,
@@ -58,18 +56,14 @@ from foveate.serve.translation import (
     Service,
     check_size,
     find_routes,
-    results,
     translate,
     translate_lines,
 )
 from foveate.serve.translation_schemas import (
     BODIES,
-    Aligned,
     DetectBody,
     DetectedLanguage,
     FileBody,
-    PairsBody,
-    Scored,
     ServedLanguage,
     ServerStatus,
     TranslateBody,
@@ -309,42 +303,6 @@ async def download_file(name: str, request: Request) -> Response:
     return Response(data, media_type=kind, headers=headers)
 
 
-@router.post(
-    "/v1/score", response_model=list[Scored], openapi_extra=body_of(PairsBody), tags=["v1"]
-)
-async def score(request: Request) -> list[PairScore]:
-    """Score translations of texts."""
-    return await _answer_pairs(request, links=False)
-
-
-@router.post(
-    "/v1/align", response_model=list[Aligned], openapi_extra=body_of(PairsBody), tags=["v1"]
-)
-async def align(request: Request) -> Response:
-    """Link the words of texts and their translations."""
-    return JSONResponse([{"links": links} for links in await _answer_pairs(request, links=True)])
-
-
-async def _answer_pairs(request: Request, links: bool) -> list[Any]:
-    service, body, client = await request_body(request, PairsBody)
-    sources = [body.q] if isinstance(body.q, str) else body.q
-    targets = [body.t] if isinstance(body.t, str) else body.t
-    if len(sources) != len(targets):
-        raise RequestError(400, f"{len(sources)} texts in q but {len(targets)} in t")
-    if any("\n" in text or "\r" in text for text in [*sources, *targets]):
-        raise RequestError(400, "q and t are single lines; send lists for several")
-    if AUTO in (body.source, body.target) or body.source == body.target:
-        raise RequestError(400, "source and target must be two languages")
-    limits = service.limits
-    check_size(service, [*sources, *targets], client, limits.characters, limits.items)
-    [route] = await find_routes(service, body.source, body.target, [""])
-    assert route.run is not None
-    pairs = list(zip(sources, targets, strict=True))
-    operation = PairOperation(route.direction.to, links)
-    answers = route.run.batcher.submit(client.name, operation, pairs)
-    return await service.for_client(request, results(answers))
-
-
 def document(app: FastAPI) -> OpenApi:
     """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
     tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
@@ -353,7 +311,7 @@ def document(app: FastAPI) -> OpenApi:
     for model in BODIES:
         fields = tree["components"]["schemas"][model.__name__]["properties"]
         if "source" in fields:
-            fields["source"]["enum"] = [*([] if "t" in fields else [AUTO]), *table]
+            fields["source"]["enum"] = [AUTO, *table]
             fields["target"]["enum"] = targets
         if "alternatives" in fields:
             fields["alternatives"]["maximum"] = service.limits.alternatives
@@ -419,6 +377,8 @@ def application(
 
     if home is not None:
         app.router.routes.append(HomeMount("/", home, name="home"))
+    else:
+        app.add_api_route("/", app.openapi, include_in_schema=False)
     app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
     if origins:
         app.add_middleware(

@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ConfigDict, Field
 
 from foveate.config import Config
 
@@ -74,15 +73,6 @@ class DetectBody(Body):
     q: str
 
 
-class PairsBody(Body):
-    """Texts and their translations, as many of one as of the other."""
-
-    q: str | list[str]
-    t: str | list[str] = Field(description="one translation per text")
-    source: str
-    target: str
-
-
 class FileBody(AssistanceFields):
     """A file to translate: multipart/form-data."""
 
@@ -91,7 +81,7 @@ class FileBody(AssistanceFields):
     target: str
 
 
-BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, PairsBody, FileBody)
+BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, FileBody)
 
 
 class ServedLanguage(BaseModel):
@@ -143,22 +133,6 @@ class TranslatedFile(BaseModel):
 
     translatedFileUrl: str
     untranslated: int | None = None
-
-
-class Scored(BaseModel):
-    """log p(t | q), and that of each token of t, its end included."""
-
-    model_config = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
-
-    log_probability: float
-    tokens: list[str]
-    token_log_probabilities: list[float]
-
-
-class Aligned(BaseModel):
-    """Links between words (place in q, place in t), counted from 0."""
-
-    links: list[tuple[int, int]]
 
 
 class ServerStatus(BaseModel):

@@ -400,8 +400,8 @@ class Translator(ABC):
         for begins, log_p in zip(sides.target_tokenizer.begun(lines), scores, strict=False):
             log_p[: len(begins)] = [0.0] * len(begins)
         return [
-            PairScore.of(ids, log_p, sides.tokenizers_of(line)[1])
-            for line, ids, log_p in zip(lines, targets, scores, strict=True)
+            PairScore.of(ids, log_p, sides.target_tokenizer)
+            for ids, log_p in zip(targets, scores, strict=True)
         ]
 
     def links(
@@ -470,7 +470,7 @@ def translated(
     request = replace(request, prefixes=sides.target_tokenizer.begun(lines, request.prefixes))
     outputs = engine.outputs([each[:limit] for each in ids], request)
     return [
-        TextAnswer.of(line, each, limit, hypotheses, sides.tokenizers_of(line)[1], engine)
+        TextAnswer.of(line, each, limit, hypotheses, sides.target_tokenizer, engine)
         for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
     ]
 

@@ -28,7 +28,6 @@ from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Search
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
-from foveate.models.pointer import PointerGenerator
 from foveate.nn.native.kernels import as_written
 from foveate.run import Run
 from foveate.run.pack import made_of
@@ -274,10 +273,6 @@ def export(
         raise ExchangeError(
             f"{run.checkpoint} is an ensemble; export each model alone, or distill them into one: "
             "foveate distill RUN --ensemble RUN2 --out DIR"
-        )
-    if isinstance(run.model, PointerGenerator):
-        raise ExchangeError(
-            f"no export to {to} of a PointerGenerator, which copies words; serve it"
         )
     refuse_own(target.rewritten(), to)
     target.refuse()

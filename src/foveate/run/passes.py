@@ -126,7 +126,7 @@ def _translation_pass(
 ) -> ForcedPass:
     """A target being produced."""
     source = task.sides.addressed([source])[0]
-    reads, writes = task.sides.tokenizers_of(source)
+    reads, writes = task.tokenizers
     output = writes.written(target, source)[1].ids
     batch = collate(reads.encode_ids([source]), [output]).to(model.output.weight.device)
     read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)

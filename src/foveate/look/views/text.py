@@ -30,7 +30,6 @@ from foveate.run.watching import Watched
 from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
-from foveate.tasks.summarisation import Summarisation
 from foveate.tasks.text_to_text import TextToText
 
 MOST_ADDED = 40  # tokens that a language model adds in a drawing
@@ -130,9 +129,6 @@ def forced(
     read, memory, *_ = calls[-1].args
     with torch.inference_mode():
         log_p = run.model.predict(read, memory)[0].float().log_softmax(dim=-1).cpu()
-    if isinstance(run.task, Summarisation):  # the ids of copied words are of this source
-        tokenizer = run.task.sides.tokenizers_of(text_of(run, text))[1]
-        return ForcedText(list(prepared.target), log_p, tokenizer)
     tokenizer = run.need(Generates, "write text").output_tokenizer
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
 

@@ -101,9 +101,8 @@ async def _translated(
     read = written = 0
     if pending.route.run is not None:
         sides = service.pool.run(pending.route.run).sides("translate")
-        read = sum(
-            map(len, sides.source_tokenizer.encode_ids([answer.source for answer in pending.done]))
-        )
+        ids = sides.source_tokenizer.encode_ids([answer.source for answer in pending.done])
+        read = sum(1 + len(each) for each in ids)
         written = sum(1 + len(answer.outputs[0].ids) for answer in pending.done if answer.outputs)
     usage: JsonObject = {"prompt_tokens": read, "completion_tokens": written}
     return pending.versions[0], usage | {"total_tokens": read + written}

@@ -1,0 +1,156 @@
+"""The verb ``foveate student``: a small translator from any teacher and text."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+import foveate.cli.options as options
+from foveate.cli.options import say
+from foveate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from foveate.documents.languages import Direction
+    from foveate.engine.answers import Translator
+    from foveate.student.make import StudentJob, TaughtText
+    from foveate.student.teachers import Teacher
+
+TEACHER = "a run, packed file, model's name, folder of another library, URL or file of outputs"
+Files = Annotated[list[Path] | None, typer.Option(metavar="TEXT", help="a sentence a line")]
+
+
+@dataclass(frozen=True)
+class TeacherChoice:
+    """The options of how teachers are asked."""
+
+    beam_size: options.BeamSize = None
+    ensemble: options.Ensemble = None
+    model: Annotated[str, typer.Option(help="of a URL in OpenAI's shape")] = ""
+    prompt: Annotated[
+        str, typer.Option(help="with {text}; {source}, {target}: names of the languages")
+    ] = ""
+    key_env: Annotated[str, typer.Option(metavar="NAME", help="variable with the key")] = ""
+    batch: Annotated[int | None, typer.Option(min=1, help="lines of a request")] = None
+    timeout: Annotated[float, typer.Option(min=0.1, help="seconds of a request")] = 60.0
+
+    def open(self, name: str, pair: Direction, sources: Sequence[str]) -> Teacher:
+        """Return a teacher. Raises ``ConfigError`` for what is none, or lacks its key."""
+        from foveate.student import teachers
+
+        path, others = Path(name), self.ensemble or []
+        if name.startswith(("http://", "https://")):
+            key, prompt = os.environ.get(self.key_env, ""), self.prompt or teachers.PROMPT
+            if self.key_env and not key:
+                raise ConfigError(f"--key-env {self.key_env}: put the key into this variable")
+            own = pair, self.model, prompt, self.key_env, key, self.timeout, lambda x: say([x])
+            return teachers.Service(name, *own).teacher(self.batch)
+        if (path / "model.bin").is_file():
+            return teachers.of_ctranslate2(path, self.beam_size)
+        if path.is_file() and path.suffix != ".safetensors":
+            return teachers.of_file(path, lines_of([path]), sources)
+        from foveate.config import shipped
+        from foveate.engine import packed
+
+        run = shipped(options.named(path))
+        model: Translator = (
+            packed.load(run) if run.is_file() else options.load(run, ensemble=others)
+        )
+        name = " + ".join(str(each.resolve()) for each in (run, *others))
+        return teachers.of_model(model, name, pair.to or pair.target, self.beam_size)
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """The options of what the student learns from."""
+
+    source: Files = None
+    back: Annotated[
+        list[Path] | None, typer.Option(metavar="TEXT", help="of the target language")
+    ] = None
+    back_teacher: Annotated[str, typer.Option(metavar="T", help="translates --back")] = ""
+    noise: Annotated[float, typer.Option(min=0, max=1, help="share of pairs copied noisily")] = 0.0
+    least_score: Annotated[float, typer.Option(help="mean log p of a token, of models")] = -math.inf
+    price: Annotated[float, typer.Option(min=0, help="of a million characters of sources")] = 0.0
+    per: Annotated[Literal["characters", "tokens"], typer.Option(help="of --price")] = "characters"
+    budget: Annotated[float, typer.Option(min=0, help="never exceeded; needs --price")] = math.inf
+
+    def job(self, out: Path, teacher: str, pair: str, choice: TeacherChoice) -> StudentJob:
+        """Open teachers and their journals. Raises ``ConfigError`` for texts that are missing."""
+        from foveate.documents.languages import CODE, Direction
+        from foveate.student.journal import Account, Journal
+        from foveate.student.make import StudentJob, TaughtText
+
+        codes = pair.split(":", 2)
+        if len(codes) < 2 or not all(map(CODE.fullmatch, codes[:2])):
+            raise ConfigError(f"--pair {pair} is not a pair of languages: expected en:fr")
+        if not self.source or bool(self.back) != bool(self.back_teacher):
+            missing = "--source TEXT" if not self.source else "--back TEXT and --back-teacher T"
+            raise ConfigError(f"{missing}: add it, a file with a sentence a line")
+        own, account = Direction(*codes), Account(self.price, self.per, self.budget)
+
+        def taught(name: str, files: list[Path], pair: Direction, journal: str) -> TaughtText:
+            lines = lines_of(files)
+            asked = choice.open(name, pair, lines)
+            return TaughtText(lines, Journal(out / journal, asked, account), pair.target)
+
+        forward = taught(teacher, self.source, own, "answers.jsonl")
+        job = StudentJob(out, own, forward, None, self.noise, self.least_score)
+        if self.back:
+            reverse = Direction(own.target, own.source)
+            job.back = taught(self.back_teacher, self.back, reverse, "back.jsonl")
+        return job
+
+
+def lines_of(files: Sequence[Path]) -> list[str]:
+    """Return the lines of text files, as many as there are."""
+    from foveate.data.catalogue import find
+    from foveate.data.text import decoded_lines
+
+    return [line for file in files for line, _ in decoded_lines(find(file))]
+
+
+def student(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="folder of all that is made")],
+    teacher: Annotated[str, typer.Option(metavar="T", help=TEACHER)],
+    pair: Annotated[str, typer.Option(help="such as en:fr, or en:fr:fra_Latn")],
+    overrides: options.Overrides = None,
+    lessons: Lessons = Lessons(),
+    choice: TeacherChoice = TeacherChoice(),
+    minutes: Annotated[float, typer.Option(min=0.01, help="of training")] = 30.0,
+    test: Annotated[
+        tuple[Path, Path] | None, typer.Option(metavar="SOURCE REFERENCE", help="to measure on")
+    ] = None,
+    stop: Annotated[
+        Literal["plan", "data", ""], typer.Option(help="after the plan, or before training")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether to begin")] = False,
+) -> None:
+    """Make a small translator from any teacher's answers: data, training, one file."""
+    from foveate.student.make import measured
+    from foveate.train.checkpoint import run_lock
+
+    with run_lock(out):
+        job = lessons.job(out, teacher, pair, choice)
+        job.minutes, job.overrides = minutes, overrides or []
+        say(job.plan())
+        if stop == "plan":
+            return
+        if not yes:
+            if not sys.stdin.isatty():
+                raise ConfigError("--yes is needed to begin where nobody can be asked")
+            typer.confirm("begin?", abort=True, err=True)
+        typer.echo("\n".join(job.write_data()))
+        if stop == "data":
+            return
+        file = job.train()
+    if test is not None:
+        figures = measured(file, lines_of(test[:1]), lines_of(test[1:]))
+        typer.echo("  ".join(f"{name} {value:.1f}" for name, value in figures.items()))
+    typer.echo(f"foveate serve {file} --as {job.pair.source}:{job.pair.target}")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from foveate.student.teachers import Teacher
 
 TEACHER = "a run, packed file, model's name, folder of another library, URL or file of outputs"
-Files = Annotated[list[Path] | None, typer.Option(metavar="TEXT", help="a sentence a line")]
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,9 @@ class TeacherChoice:
 class Lessons:
     """The options of what the student learns from."""
 
-    source: Files = None
+    teacher: Annotated[str, typer.Option(metavar="T", help=TEACHER)]
+    pair: Annotated[str, typer.Option(help="such as en:fr, or en:fr:fra_Latn")]
+    source: Annotated[list[Path], typer.Option(metavar="TEXT", help="a sentence a line; repeat")]
     back: Annotated[
         list[Path] | None, typer.Option(metavar="TEXT", help="of the target language")
     ] = None
@@ -81,26 +82,29 @@ class Lessons:
     per: Annotated[Literal["characters", "tokens"], typer.Option(help="of --price")] = "characters"
     budget: Annotated[float, typer.Option(min=0, help="never exceeded; needs --price")] = math.inf
 
-    def job(self, out: Path, teacher: str, pair: str, choice: TeacherChoice) -> StudentJob:
+    def job(self, out: Path, choice: TeacherChoice) -> StudentJob:
         """Open teachers and their journals. Raises ``ConfigError`` for texts that are missing."""
         from foveate.documents.languages import CODE, Direction
         from foveate.student.journal import Account, Journal
         from foveate.student.make import StudentJob, TaughtText
 
-        codes = pair.split(":", 2)
+        codes = self.pair.split(":", 2)
         if len(codes) < 2 or not all(map(CODE.fullmatch, codes[:2])):
-            raise ConfigError(f"--pair {pair} is not a pair of languages: expected en:fr")
-        if not self.source or bool(self.back) != bool(self.back_teacher):
-            missing = "--source TEXT" if not self.source else "--back TEXT and --back-teacher T"
-            raise ConfigError(f"{missing}: add it, a file with a sentence a line")
+            raise ConfigError(f"--pair {self.pair} is not a pair of languages: expected en:fr")
+        if bool(self.back) != bool(self.back_teacher):
+            raise ConfigError("--back TEXT and --back-teacher T belong together: add the other")
+        if self.budget < math.inf and not self.price:
+            raise ConfigError("--budget needs --price, the cost of a million characters or tokens")
         own, account = Direction(*codes), Account(self.price, self.per, self.budget)
 
         def taught(name: str, files: list[Path], pair: Direction, journal: str) -> TaughtText:
             lines = lines_of(files)
+            if not any(map(str.strip, lines)):
+                raise ConfigError(f"{files[0]} has no text: write a sentence a line")
             asked = choice.open(name, pair, lines)
             return TaughtText(lines, Journal(out / journal, asked, account), pair.target)
 
-        forward = taught(teacher, self.source, own, "answers.jsonl")
+        forward = taught(self.teacher, self.source, own, "answers.jsonl")
         job = StudentJob(out, own, forward, None, self.noise, self.least_score)
         if self.back:
             reverse = Direction(own.target, own.source)
@@ -118,18 +122,15 @@ def lines_of(files: Sequence[Path]) -> list[str]:
 
 def student(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="folder of all that is made")],
-    teacher: Annotated[str, typer.Option(metavar="T", help=TEACHER)],
-    pair: Annotated[str, typer.Option(help="such as en:fr, or en:fr:fra_Latn")],
+    lessons: Lessons,
     overrides: options.Overrides = None,
-    lessons: Lessons = Lessons(),
     choice: TeacherChoice = TeacherChoice(),
     minutes: Annotated[float, typer.Option(min=0.01, help="of training")] = 30.0,
     test: Annotated[
         tuple[Path, Path] | None, typer.Option(metavar="SOURCE REFERENCE", help="to measure on")
     ] = None,
-    stop: Annotated[
-        Literal["plan", "data", ""], typer.Option(help="after the plan, or before training")
-    ] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="print the plan alone")] = False,
+    no_train: Annotated[bool, typer.Option("--no-train", help="end with the data")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask whether to begin")] = False,
 ) -> None:
     """Make a small translator from any teacher's answers: data, training, one file."""
@@ -137,17 +138,17 @@ def student(
     from foveate.train.checkpoint import run_lock
 
     with run_lock(out):
-        job = lessons.job(out, teacher, pair, choice)
+        job = lessons.job(out, choice)
         job.minutes, job.overrides = minutes, overrides or []
         say(job.plan())
-        if stop == "plan":
+        if plan:
             return
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError("--yes is needed to begin where nobody can be asked")
             typer.confirm("begin?", abort=True, err=True)
         typer.echo("\n".join(job.write_data()))
-        if stop == "data":
+        if no_train:
             return
         file = job.train()
     if test is not None:

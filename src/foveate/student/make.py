@@ -104,7 +104,7 @@ class StudentJob:
         return [
             *rows,
             f"student: {model['kind']}, {pieces:,} pieces a side, {millions:.1f} M parameters, "
-            f"about {millions:.0f} MB in int8, {self.minutes:g} minutes of training",
+            f"about {millions:.1f} MB in int8, {self.minutes:g} minutes of training",
             f"in all {self.minutes / 60 + sum(seconds) / 3600:.1f} hours; "
             f"spent so far {self.forward.journal.account.spent:.4f}",
         ]

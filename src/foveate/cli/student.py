@@ -19,7 +19,7 @@ from foveate.errors import ConfigError
 if TYPE_CHECKING:
     from foveate.documents.languages import Direction
     from foveate.engine.answers import Translator
-    from foveate.student.make import StudentJob, TaughtText
+    from foveate.student.make import Texts
     from foveate.student.teachers import Teacher
 
 TEACHER = "a run, packed file, model's name, folder of another library, URL or file of outputs"
@@ -49,7 +49,7 @@ class TeacherChoice:
             if self.key_env and not key:
                 raise ConfigError(f"--key-env {self.key_env}: put the key into this variable")
             own = pair, self.model, prompt, self.key_env, key, self.timeout, lambda x: say([x])
-            return teachers.Service(name, *own).teacher(self.batch)
+            return teachers.HttpService(name, *own).teacher(self.batch)
         if (path / "model.bin").is_file():
             return teachers.of_ctranslate2(path, self.beam_size)
         if path.is_file() and path.suffix != ".safetensors":
@@ -82,34 +82,27 @@ class Lessons:
     per: Annotated[Literal["characters", "tokens"], typer.Option(help="of --price")] = "characters"
     budget: Annotated[float, typer.Option(min=0, help="never exceeded; needs --price")] = math.inf
 
-    def job(self, out: Path, choice: TeacherChoice) -> StudentJob:
-        """Open teachers and their journals. Raises ``ConfigError`` for texts that are missing."""
-        from foveate.documents.languages import CODE, Direction
-        from foveate.student.journal import Account, Journal
-        from foveate.student.make import StudentJob, TaughtText
+    def texts(self, out: Path, pair: Direction, choice: TeacherChoice) -> Texts:
+        """Open teachers and their journals. Raises ``ConfigError`` for what does not fit."""
+        from foveate.documents.languages import Direction
+        from foveate.student.journal import Account, AnswerJournal
 
-        codes = self.pair.split(":", 2)
-        if len(codes) < 2 or not all(map(CODE.fullmatch, codes[:2])):
-            raise ConfigError(f"--pair {self.pair} is not a pair of languages: expected en:fr")
         if bool(self.back) != bool(self.back_teacher):
             raise ConfigError("--back TEXT and --back-teacher T belong together: add the other")
         if self.budget < math.inf and not self.price:
             raise ConfigError("--budget needs --price, the cost of a million characters or tokens")
-        own, account = Direction(*codes), Account(self.price, self.per, self.budget)
-
-        def taught(name: str, files: list[Path], pair: Direction, journal: str) -> TaughtText:
+        account = Account(self.price, self.per, self.budget)
+        texts = {"source": (self.teacher, self.source, pair)}
+        if self.back:
+            texts["back"] = self.back_teacher, self.back, Direction(pair.target, pair.source)
+        journals = {}
+        for name, (teacher, files, direction) in texts.items():
             lines = lines_of(files)
             if not any(map(str.strip, lines)):
                 raise ConfigError(f"{files[0]} has no text: write a sentence a line")
-            asked = choice.open(name, pair, lines)
-            return TaughtText(lines, Journal(out / journal, asked, account), pair.target)
-
-        forward = taught(self.teacher, self.source, own, "answers.jsonl")
-        job = StudentJob(out, own, forward, None, self.noise, self.least_score)
-        if self.back:
-            reverse = Direction(own.target, own.source)
-            job.back = taught(self.back_teacher, self.back, reverse, "back.jsonl")
-        return job
+            opened = choice.open(teacher, direction, lines)
+            journals[name] = AnswerJournal(out / f"{name}.jsonl", opened, lines, account)
+        return journals
 
 
 def lines_of(files: Sequence[Path]) -> list[str]:
@@ -134,24 +127,29 @@ def student(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask whether to begin")] = False,
 ) -> None:
     """Make a small translator from any teacher's answers: data, training, one file."""
-    from foveate.student.make import measured
+    from foveate.documents.languages import CODE, Direction
+    from foveate.student import make
     from foveate.train.checkpoint import run_lock
 
+    codes, changed = lessons.pair.split(":", 2), overrides or []
+    if len(codes) < 2 or not all(map(CODE.fullmatch, codes[:2])):
+        raise ConfigError(f"--pair {lessons.pair} is not a pair of languages: expected en:fr")
     with run_lock(out):
-        job = lessons.job(out, choice)
-        job.minutes, job.overrides = minutes, overrides or []
-        say(job.plan())
+        pair = Direction(*codes)
+        texts = lessons.texts(out, pair, choice)
+        say(make.plan(texts, minutes, changed))
         if plan:
             return
+        if not (yes or sys.stdin.isatty()):
+            raise ConfigError("--yes is needed to begin where nobody can be asked")
         if not yes:
-            if not sys.stdin.isatty():
-                raise ConfigError("--yes is needed to begin where nobody can be asked")
             typer.confirm("begin?", abort=True, err=True)
-        typer.echo("\n".join(job.write_data()))
+        rows = make.write_data(out, pair, texts, lessons.noise, lessons.least_score)
+        typer.echo("\n".join(rows))
         if no_train:
             return
-        file = job.train()
+        file = make.trained(out, pair, minutes, changed)
     if test is not None:
-        figures = measured(file, lines_of(test[:1]), lines_of(test[1:]))
+        figures = make.measured(file, lines_of(test[:1]), lines_of(test[1:]))
         typer.echo("  ".join(f"{name} {value:.1f}" for name, value in figures.items()))
-    typer.echo(f"foveate serve {file} --as {job.pair.source}:{job.pair.target}")
+    typer.echo(f"foveate serve {file} --as {pair.code}")

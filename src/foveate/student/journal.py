@@ -3,12 +3,17 @@
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from foveate.data.corpus import Meter
 from foveate.errors import UserError
 from foveate.student.teachers import Replies, Reply, Teacher
+from foveate.tasks.base import spread
+
+SAMPLE = 20  # lines by which time and cost are judged
 
 
 @dataclass
@@ -39,15 +44,18 @@ class Account:
         return self.price * self.rate * sum(map(len, lines)) / 1e6
 
 
-class Journal:
-    """The answers of a teacher in a file of JSON lines, to which lines are only added.
+class AnswerJournal:
+    """The answers of a teacher to ``lines``, in a file of JSON lines that only grows.
 
     The first line names the teacher. A last line without its end, after a crash, is cut off. Raises
     `UserError` for the answers of another teacher, and for a line that is damaged.
     """
 
-    def __init__(self, path: Path, teacher: Teacher, account: Account) -> None:
-        self.path, self.teacher, self.account = path, teacher, account
+    def __init__(
+        self, path: Path, teacher: Teacher, lines: Sequence[str], account: Account
+    ) -> None:
+        self.path, self.teacher, self.lines, self.account = path, teacher, lines, account
+        self.distinct = list(dict.fromkeys(line for line in lines if line.strip()))
         self.replies: Replies = {}
         text = path.read_bytes() if path.exists() else b""
         whole = text.rfind(b"\n") + 1
@@ -73,6 +81,16 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
+    def remaining(self) -> list[str]:
+        """Return the distinct lines without an answer."""
+        return [line for line in self.distinct if line not in self.replies]
+
+    def answer(self) -> Replies:
+        """Return the answers to all lines, after asking for those that remain."""
+        with Meter(f"asking {self.path.stem}", len(self.distinct), "lines") as meter:
+            self.ask(self.distinct, meter.add)
+        return self.replies
+
     def ask(self, lines: Sequence[str], progress: Callable[[int], None] = lambda n: None) -> None:
         """Ask for the answers to distinct lines that are not in the journal.
 
@@ -95,3 +113,16 @@ class Journal:
                     if teacher.paid:
                         account.add(replies)
             progress(len(batch))
+
+    def seconds(self) -> float:
+        """Return how long the remaining answers take, by a sample that is asked now.
+
+        The answers of a paid teacher are kept.
+        """
+        lines, began = self.remaining(), time.perf_counter()
+        sample = [lines[n] for n in spread(len(lines), SAMPLE)]
+        if self.teacher.paid:
+            self.ask(sample)
+        else:
+            list(self.teacher.translate(sample))
+        return (time.perf_counter() - began) * len(self.remaining()) / max(1, len(sample))

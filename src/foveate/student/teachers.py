@@ -133,7 +133,7 @@ class _Refusal(Exception):
 
 
 @dataclass
-class Service:
+class HttpService:
     """A service that is asked over HTTP, again after a pause if it fails.
 
     With a ``model`` it has OpenAI's shape (POST /chat/completions with a prompt), else

@@ -38,12 +38,13 @@ def plan(texts: Texts, minutes: float, overrides: Sequence[str]) -> list[str]:
         )
     load_kinds()
     pieces, kind = size_for(sum(len(text.lines) for text in texts.values()))
-    model = merge({"kind": kind}, _tree(overrides).get("model", {}))
+    model = merge({"model": {"kind": kind}}, _tree(overrides))["model"]
+    kind = model if isinstance(model, str) else model["kind"]
     network = Model.Config.parse(model).build(Tokens(pieces), Tokens(pieces))
     millions = sum(weights.numel() for weights in network.parameters()) / 1e6
     return [
         *rows,
-        f"student: {model['kind']}, {pieces:,} pieces a side, {millions:.1f} M parameters, about "
+        f"student: {kind}, {pieces:,} pieces a side, {millions:.1f} M parameters, about "
         f"{millions:.1f} MB in int8, {minutes:g} minutes of training",
         f"in all {hours:.1f} hours; spent so far {texts['source'].account.spent:.4f}",
     ]

@@ -32,9 +32,7 @@ class TeacherChoice:
     beam_size: options.BeamSize = None
     ensemble: options.Ensemble = None
     model: Annotated[str, typer.Option(help="of a URL in OpenAI's shape")] = ""
-    prompt: Annotated[
-        str, typer.Option(help="with {text}; {source}, {target}: names of the languages")
-    ] = ""
+    prompt: Annotated[str, typer.Option(help="with {text}, and {source}, {target}")] = ""
     key_env: Annotated[str, typer.Option(metavar="NAME", help="variable with the key")] = ""
     batch: Annotated[int | None, typer.Option(min=1, help="lines of a request")] = None
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds of a request")] = 60.0
@@ -72,9 +70,7 @@ class Lessons:
     teacher: Annotated[str, typer.Option(metavar="T", help=TEACHER)]
     pair: Annotated[str, typer.Option(help="such as en:fr, or en:fr:fra_Latn")]
     source: Annotated[list[Path], typer.Option(metavar="TEXT", help="a sentence a line; repeat")]
-    back: Annotated[
-        list[Path] | None, typer.Option(metavar="TEXT", help="of the target language")
-    ] = None
+    back: Annotated[list[Path] | None, typer.Option(help="text in the target language")] = None
     back_teacher: Annotated[str, typer.Option(metavar="T", help="translates --back")] = ""
     noise: Annotated[float, typer.Option(min=0, max=1, help="share of pairs copied noisily")] = 0.0
     least_score: Annotated[float, typer.Option(help="mean log p of a token, of models")] = -math.inf
@@ -106,11 +102,17 @@ class Lessons:
 
 
 def lines_of(files: Sequence[Path]) -> list[str]:
-    """Return the lines of text files, as many as there are."""
+    """Return the lines of text files. Raises ``ConfigError`` naming one that is not UTF-8."""
     from foveate.data.catalogue import find
     from foveate.data.text import decoded_lines
 
-    return [line for file in files for line, _ in decoded_lines(find(file))]
+    lines = [
+        (file, n, *row) for file in files for n, row in enumerate(decoded_lines(find(file)), 1)
+    ]
+    for file, number, _, why in lines:
+        if why:
+            raise ConfigError(f"{file}:{number}: {why}: write this line in UTF-8")
+    return [line for _, _, line, _ in lines]
 
 
 def student(
@@ -119,9 +121,7 @@ def student(
     overrides: options.Overrides = None,
     choice: TeacherChoice = TeacherChoice(),
     minutes: Annotated[float, typer.Option(min=0.01, help="of training")] = 30.0,
-    test: Annotated[
-        tuple[Path, Path] | None, typer.Option(metavar="SOURCE REFERENCE", help="to measure on")
-    ] = None,
+    test: Annotated[tuple[Path, Path] | None, typer.Option(help="source, reference")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="print the plan alone")] = False,
     no_train: Annotated[bool, typer.Option("--no-train", help="end with the data")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask whether to begin")] = False,

@@ -18,11 +18,11 @@ SAMPLE = 20  # lines by which time and cost are judged
 
 @dataclass
 class Account:
-    """What paid answers cost, by their characters, or by the tokens that the teacher counts:
+    """What paid answers cost, by characters of sources, or by the tokens that the teacher counts:
 
         spent = price · Σ amount / 10⁶ ≤ budget
 
-    ``rate`` is the largest amount per character so far.
+    ``rate`` is the largest amount per character so far. Tokens that are not counted are characters.
     """
 
     price: float = 0.0
@@ -35,7 +35,7 @@ class Account:
         """Count answers that have arrived."""
         amount = characters = sum(map(len, replies))
         if self.per == "tokens":
-            amount = sum(reply.tokens for reply in replies.values())
+            amount = sum(reply.tokens for reply in replies.values()) or characters
             self.rate = max(self.rate, amount / max(1, characters))
         self.spent += self.price * amount / 1e6
 

@@ -1,6 +1,9 @@
 """Teachers: models, services and files that answer a line with its translation."""
 
+import contextlib
 import json
+import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -96,12 +99,12 @@ def pieces_of(folder: Path) -> tuple[Callable[[str], list[str]], Callable[[list[
     """
     names = "{side}.spm", "{side}.json", "tokenizer.json", "sentencepiece.model"
     places = [*(folder / name for name in names), folder.parent / names[-1]]
-    place = next((p for p in places if Path(str(p).format(side="source")).is_file()), None)
-    if place is None:
+    sides = [[str(p).replace("{side}", side) for side in ("source", "target")] for p in places]
+    source, target = next((pair for pair in sides if all(map(os.path.isfile, pair))), ("", ""))
+    if not source:
         files = ", ".join(names[2:])
         raise TeacherError(f"{folder}: add its pieces: source.spm and target.spm, {files}")
-    source, target = (str(place).format(side=side) for side in ("source", "target"))
-    if place.suffix == ".json":
+    if source.endswith(".json"):
         from tokenizers import Tokenizer
 
         read, write = Tokenizer.from_file(source), Tokenizer.from_file(target)
@@ -113,7 +116,7 @@ def pieces_of(folder: Path) -> tuple[Callable[[str], list[str]], Callable[[list[
     from sentencepiece import SentencePieceProcessor
 
     first, second = SentencePieceProcessor(source), SentencePieceProcessor(target)
-    end = ["</s>"] * (place.suffix == ".spm")  # Marian's sources end with it
+    end = ["</s>"] * (source.endswith(".spm"))  # Marian's sources end with it
     return lambda text: first.encode_as_pieces(text) + end, second.decode_pieces
 
 
@@ -211,13 +214,15 @@ class HttpService:
         if not self.model:
             return [Reply(str(text)) for text in tree["translatedText"]]
         text = tree["choices"][0]["message"]["content"].strip()
-        tokens = int((tree.get("usage") or {}).get("total_tokens") or 0) // len(lines)
+        tokens = math.ceil(((tree.get("usage") or {}).get("total_tokens") or 0) / len(lines))
         return [Reply(x, None, tokens) for x in (split_lines(text) if len(lines) > 1 else [text])]
 
     def _status(self, error: HTTPError) -> str:
         """Return why a request failed. Raises `TeacherError` if no other try can succeed."""
-        with error:
-            why = f"{error.code} {self._hidden(error.read(MOST).decode('utf-8', 'replace'))}"
+        text = b""
+        with error, contextlib.suppress(OSError, HTTPException):
+            text = error.read(MOST)
+        why = f"{error.code} {self._hidden(text.decode('utf-8', 'replace'))}"
         if error.code in REFUSED:
             raise _Refusal(why)
         if error.code in (401, 403):

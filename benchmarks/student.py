@@ -106,7 +106,8 @@ def main(
             results[name][test] = {key: round(value, 2) for key, value in figures.items()}
             print(name, test, results[name][test], flush=True)
     settings = {"minutes": minutes, "sentences": sentences, "words": words, "lines": LINES}
-    harness.write("student", {"settings": settings, "students": results}, json)
+    what = f"a teacher and its students after {minutes:g} minutes of training each, on a processor"
+    harness.write("student", {"what": what, "settings": settings, "students": results}, json)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ REQUIRED = {  # of each required parameter, by its name, what is right
     "target": "FILE", "files": "FILE", "links": "links", "gold": "links", "forward": "links",
     "backward": "links", "file": "keys", "out": "written", "to": "huggingface", "task": "auto",
     "image": "0", "images": "0", "kind": "rope", "name": "nothing",
+    "teacher": "runs/transformer", "pair": "en:fr",
 }  # fmt: skip
 
 

@@ -249,7 +249,7 @@ def test_a_budget_is_never_exceeded(tmp_path: Path) -> None:
 def test_tokens_that_a_service_does_not_count_are_characters(tmp_path: Path) -> None:
     account = Account(price=1e6, per="tokens", budget=19)
     teacher = Teacher("silent", lambda lines: iter([{x: Reply("y") for x in lines}]), 1, paid=True)
-    with pytest.raises(UserError, match="--budget 19 ends at .* after 3 answers"):
+    with pytest.raises(UserError, match=r"--budget 19 ends at .* after 3 answers"):
         AnswerJournal(
             tmp_path / "a", teacher, ["12345", "abcde", "ABCDE", "x2345", "y"], account
         ).answer()

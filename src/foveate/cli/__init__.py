@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VERBS = {  # the module of each, in the order of the help text
     "train": "train", "evaluate": "answers", "compare": "compare", "score": "answers",
     "new": "data", "answer": "answers", "translate": "translate", "classify": "answers",
-    "generate": "answers", "distill": "train", "shortlist": "train", "studio": "serve",
+    "generate": "answers", "student": "student", "shortlist": "train", "studio": "serve",
     "pack": "export", "publish": "export", "export": "export", "import": "export",
     "show": "doctor", "average": "train", "kinds": "doctor", "check": "check",
     "doctor": "doctor", "quickstart": "train", "look": "looking", "demo": "looking",

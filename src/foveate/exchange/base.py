@@ -271,8 +271,8 @@ def export(
     target = target_of(to, quantization)(run, quantization, languages)
     if isinstance(run.model, Ensemble):
         raise ExchangeError(
-            f"{run.checkpoint} is an ensemble; export each model alone, or distill them into one: "
-            "foveate distill RUN --ensemble RUN2 --out DIR"
+            f"{run.checkpoint} is an ensemble; export each model alone, or make a student of them: "
+            "foveate student OUT --teacher RUN --ensemble RUN2 --pair en:fr --source TEXT"
         )
     refuse_own(target.rewritten(), to)
     target.refuse()

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.documents.formats import ENDINGS
 from foveate.documents.languages import detected, most_probable, name_of
-from foveate.serve import deepl, deepl_glossaries
+from foveate.serve import chats, deepl, deepl_glossaries
 from foveate.serve.assistance import options_of
 from foveate.serve.bodies import (
     MULTIPART,
@@ -93,7 +93,8 @@ ERRORS: Responses = {
     }.items()
 }
 
-DEEPL_BODIES: tuple[type[BaseModel], ...] = (
+OTHER_BODIES: tuple[type[BaseModel], ...] = (
+    chats.ChatBody,
     deepl.DeeplBody,
     deepl_glossaries.GlossaryBody,
     deepl_glossaries.GlossariesBody,
@@ -126,6 +127,8 @@ class TranslationGuard(Guard):
         return most, self.known if known else self.unknown
 
     def error_body(self, path: str, error: RequestError) -> JsonObject | None:
+        if path.startswith(chats.PREFIX):
+            return chats.error_of(error)
         return {"message": error.message} if path.startswith(deepl.PREFIXES) else None
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
@@ -305,7 +308,7 @@ async def download_file(name: str, request: Request) -> Response:
 
 def document(app: FastAPI) -> OpenApi:
     """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
-    tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
+    tree = openapi_document(app, (*BODIES, *OTHER_BODIES))
     service: Service = app.state.service
     table, targets = service.pool.table(), service.pool.targets()
     for model in BODIES:
@@ -374,6 +377,7 @@ def application(
     app.state.service = service
     app.include_router(router)
     app.include_router(deepl.router)
+    app.include_router(chats.router)
 
     if home is not None:
         app.router.routes.append(HomeMount("/", home, name="home"))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.decode.beam import Greedy
 from foveate.decode.constraints import DecodingBatch
+from foveate.decode.search import Greedy
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.feed_forward import GELU, ReLU

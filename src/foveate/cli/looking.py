@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
-from foveate.engine import installed
+from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, installed_model, named
 from foveate.errors import ConfigError
 from foveate.files import replace_file
 from foveate.look.views import VIEWS, ViewEntry, nearest
@@ -61,7 +60,7 @@ class Views(VerbGroup):
         name, *words = args
         of_runs = name in VIEWS and super().get_command(ctx, name) is None
         if of_runs and words and not words[0].startswith("-"):
-            installed.named(Path(words[0]))
+            installed_model(Path(words[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:

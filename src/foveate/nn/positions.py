@@ -70,8 +70,7 @@ class Sinusoidal(Position):
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, hidden_size, num_heads)
-        size = getattr(config, "features", getattr(config, "size", hidden_size))
-        powers = f"ω = t / {config.base:.6g}^(2i / {size + size % 2})"
+        powers = f"ω = t / {config.base:.6g}^(2i / {hidden_size + hidden_size % 2})"
         self.equation = f"{self.embedding}, {self.waves}, {powers}"
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:

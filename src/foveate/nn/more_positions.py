@@ -80,6 +80,7 @@ class Concatenated(Sinusoidal):
 
     config: Config
     embedding = "W [x; PE(t)] + b"
+    adds = False
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, config.size, num_heads)
@@ -112,6 +113,7 @@ class Appended(Sinusoidal):
 
     config: Config
     embedding = "[x; PE(t)]"
+    adds = False
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, config.features, num_heads)

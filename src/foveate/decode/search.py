@@ -50,29 +50,6 @@ class SearchPosition:
     following: Next
     vocabulary: Int[Tensor, "W"] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        longer: Beams,
-        score: Float[Tensor, "M G c"],
-        state: Int[Tensor, "M G c"],
-        onward: Int[Tensor, "L G n"],
-        following: Next,
-        steps: Constrained,
-    ) -> SearchPosition:
-        """Return the position with the candidates of all groups of a source side by side."""
-        return cls(
-            [steps.numbers[source] for source in longer.sources.tolist()],
-            longer.token.flatten(1),
-            longer.log_p.flatten(1),
-            score.flatten(1),
-            longer.row.flatten(1),
-            state.flatten(1),
-            onward.flatten(),
-            following,
-            steps.vocabulary,
-        )
-
     @property
     def token(self) -> Int[Tensor, "M C"]:
         """The ids of the candidates' last tokens."""
@@ -310,7 +287,16 @@ class Search(Configurable):
             state, best = finish(longer, score, ended, last, self.stop)  # finish
             self._collect(outputs, longer, state, steps.end)
             sources, onward = going_on(state, ended, size)  # continue
-            yield SearchPosition.of(longer, score, state, onward, following, steps)
+            yield SearchPosition(
+                [steps.numbers[source] for source in beams.sources.tolist()],
+                longer.token.flatten(1),
+                longer.log_p.flatten(1),
+                score.flatten(1),
+                longer.row.flatten(1),
+                state.flatten(1),
+                onward.flatten(),
+                *(following, steps.vocabulary),
+            )
             rows = longer.row.flatten()[onward.flatten()]
             if not torch.equal(rows, torch.arange(len(ids), device=rows.device)):
                 steps.reorder(rows)

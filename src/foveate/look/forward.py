@@ -16,16 +16,7 @@ from torch import Tensor, nn
 
 from foveate.errors import UserError
 from foveate.look.hooks import ForcedPass
-from foveate.look.stages import (
-    FUNCTIONS,
-    Calls,
-    Made,
-    Trace,
-    attention_stages,
-    backwards,
-    cell_stages,
-    traced,
-)
+from foveate.look.stages import Calls, Trace, attention_stages, backwards, cell_stages, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.linear import Dropout, FeedForward, GatedFeedForward, ResidualBlock
@@ -150,7 +141,7 @@ def frames(
         and not any(name.startswith(f"{b}.") for b in blocks)
     }
     calls = _by_module(trace, units)
-    film = _Film(forced, equation, trace.way_of)
+    film = _Film(forced, equation, trace)
     for each in calls:
         film.add(each.name, each, trace.stages.get(each.name, {}))
     back = film.going_back(calls, blocks, -trace.scores) if train else ()
@@ -184,10 +175,8 @@ def _by_module(trace: Trace, units: Container[str]) -> list[ModuleCalls]:
 class _Film:
     """Collects frames in order; what each has read is looked up by its numbers."""
 
-    def __init__(
-        self, forced: ForcedPass, equation: Describe, way_of: Callable[[Tensor], Made]
-    ) -> None:
-        self.forced, self.equation, self.way_of = forced, equation, way_of
+    def __init__(self, forced: ForcedPass, equation: Describe, trace: Trace) -> None:
+        self.forced, self.equation, self.trace = forced, equation, trace
         self.frames: list[ForwardFrame] = []
         self.inputs: list[Sequence[Array | str]] = []  # per frame: arrays or names of stages
         self.counts: dict[str, int] = {}  # positions of each part
@@ -249,27 +238,18 @@ class _Film:
             return self._make("activation", path, text, values, reads)
         if not self.frames:
             return None
-        title, parts = self._made(tensors)
+        title, columns = self.trace.way_of(*tensors)
+        parts = [part for x in columns if (part := _joined(x, self.forced.row)) is not None]
         numbers = [self._find(part, len(self.frames)) for part in parts]
         sources = [self.frames[number] for number in numbers if number is not None]
-        if not parts or len(sources) < len(parts):
+        if not columns or len(sources) < len(columns):
             self._make("input", name, "", values, [])
-        elif title in FUNCTIONS:
+        elif title in ("tanh", "ReLU", "σ"):
             self._make(title, sources[0].block, f"{title}(z)", values, parts)
         else:
             text = f"[{'; '.join(each.name for each in sources)}]" if title == "joined" else ""
             self._make(title, name, text, values, parts)
         return None
-
-    def _made(self, tensors: Sequence[Tensor]) -> tuple[str, list[Array]]:
-        """Return how some tensors were made, and of which values; nothing if not all alike."""
-        ways = list(map(self.way_of, tensors))
-        title, count = ways[0][0], len(ways[0][1])
-        if any((name, len(parts)) != (title, count) for name, parts in ways):
-            return "", []
-        columns = zip(*(parts for _, parts in ways), strict=True)
-        arrays = [_joined(column, self.forced.row) for column in columns]
-        return title, [array for array in arrays if array is not None]
 
     def _position(
         self, name: str, position: Position, before: Array, values: Array, at: Tensor

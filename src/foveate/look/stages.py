@@ -25,13 +25,10 @@ Array = NDArray[np.floating]
 Made = tuple[str, tuple[Tensor, ...]]  # the way in which a tensor was made, and of which
 Gates = dict[str, Tensor]  # of a cell by name, each (B, T, H), from 0 (shut) to 1 (open)
 
-FUNCTIONS = ("tanh", "ReLU", "σ")
-WAYS = {  # by the names of functions of PyTorch and the dimension that they are given
-    **{(name, None): way for name, way in zip(("tanh", "relu", "sigmoid"), FUNCTIONS, strict=True)},
-    ("mean", 1): "mean of positions",
-    ("cat", -1): "joined",
-    ("stack", 1): "steps",
-}
+WAYS: dict[tuple[str, object], str] = {  # of functions of PyTorch and the dimension they are given
+    ("tanh", None): "tanh", ("relu", None): "ReLU", ("sigmoid", None): "σ",
+    ("mean", 1): "mean of positions", ("cat", -1): "joined", ("stack", 1): "steps",
+}  # fmt: skip
 # The stages of attention and of cells in the order in which they are shown.
 ATTENTION = (
     *("query", "normed query", "rotated query", "unit query", "query W", "query features", "key"),
@@ -84,18 +81,15 @@ class Trace:
     scores: Tensor = field(default_factory=torch.Tensor)
     made: dict[Tensor, Made] = field(default_factory=dict)
 
-    def way_of(self, x: Tensor) -> Made:
-        """Return how a tensor was made, "" if that is not known."""
-        name, parts = self.made.get(x, ("", ()))
-        if len(parts) == 1 and name in ("", "joined"):  # the same numbers
-            return self.way_of(parts[0])
-        if name != "steps":
-            return name, parts
-        ways = [self.way_of(part) for part in parts]
-        [way, *others] = {way for way, _ in ways}
-        if others or way not in FUNCTIONS:
-            return "", ()
-        return way, (torch.stack([z for _, (z,) in ways], dim=1),)
+    def way_of(self, *steps: Tensor) -> tuple[str, list[tuple[Tensor, ...]]]:
+        """Return how tensors were made, "" if not all in one way, and the steps of each part."""
+        ways = [self.made.get(step, ("", ())) for step in steps]
+        way, parts = ways[0]
+        if {(name, len(of)) for name, of in ways} != {(way, len(parts))}:
+            return "", []
+        if way == "steps" or (len(parts) == 1 and way in ("", "joined")):  # the same numbers
+            return self.way_of(*(part for _, of in ways for part in of))
+        return way, [*zip(*(of for _, of in ways), strict=True)]
 
 
 class Between(TorchFunctionMode):

@@ -238,7 +238,7 @@ class _Film:
             return self._make("activation", path, text, values, reads)
         if not self.frames:
             return None
-        title, columns = self.trace.way_of(*tensors)
+        title, columns = self.trace.making_of(*tensors)
         parts = [part for x in columns if (part := _joined(x, self.forced.row)) is not None]
         numbers = [self._find(part, len(self.frames)) for part in parts]
         sources = [self.frames[number] for number in numbers if number is not None]

@@ -22,10 +22,10 @@ from foveate.nn.context import Probed, probed
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
 
 Array = NDArray[np.floating]
-Made = tuple[str, tuple[Tensor, ...]]  # the way in which a tensor was made, and of which
+Made = tuple[str, tuple[Tensor, ...]]  # the made in which a tensor was made, and of which
 Gates = dict[str, Tensor]  # of a cell by name, each (B, T, H), from 0 (shut) to 1 (open)
-
-WAYS: dict[tuple[str, object], str] = {  # of functions of PyTorch and the dimension they are given
+# What a function of PyTorch, called with a dimension, makes of its first argument.
+MAKERS: dict[tuple[str, object], str] = {
     ("tanh", None): "tanh", ("relu", None): "ReLU", ("sigmoid", None): "σ",
     ("mean", 1): "mean of positions", ("cat", -1): "joined", ("stack", 1): "steps",
 }  # fmt: skip
@@ -81,15 +81,15 @@ class Trace:
     scores: Tensor = field(default_factory=torch.Tensor)
     made: dict[Tensor, Made] = field(default_factory=dict)
 
-    def way_of(self, *steps: Tensor) -> tuple[str, list[tuple[Tensor, ...]]]:
-        """Return how tensors were made, "" if not all in one way, and the steps of each part."""
-        ways = [self.made.get(step, ("", ())) for step in steps]
-        way, parts = ways[0]
-        if {(name, len(of)) for name, of in ways} != {(way, len(parts))}:
+    def making_of(self, *steps: Tensor) -> tuple[str, list[tuple[Tensor, ...]]]:
+        """Return how tensors were made, "" if they differ in that, and the steps of each part."""
+        makings = [self.made.get(step, ("", ())) for step in steps]
+        made, parts = makings[0]
+        if {(name, len(of)) for name, of in makings} != {(made, len(parts))}:
             return "", []
-        if way == "steps" or (len(parts) == 1 and way in ("", "joined")):  # the same numbers
-            return self.way_of(*(part for _, of in ways for part in of))
-        return way, [*zip(*(of for _, of in ways), strict=True)]
+        if made == "steps" or (len(parts) == 1 and made in ("", "joined")):  # the same numbers
+            return self.making_of(*(part for _, of in makings for part in of))
+        return made, [*zip(*(of for _, of in makings), strict=True)]
 
 
 class Between(TorchFunctionMode):
@@ -108,9 +108,9 @@ class Between(TorchFunctionMode):
     ) -> object:
         output, of = func(*args, **(kwargs or {})), (*tensors_in((*args[:1],)),)
         if isinstance(output, Tensor) and of and output is not of[0]:
-            way = WAYS.get((func.__name__, (kwargs or {}).get("dim")), "")
-            if way or (output.data_ptr(), output.numel()) == (of[0].data_ptr(), of[0].numel()):
-                self.made[output] = way, of
+            made = MAKERS.get((func.__name__, (kwargs or {}).get("dim")), "")
+            if made or (output.data_ptr(), output.numel()) == (of[0].data_ptr(), of[0].numel()):
+                self.made[output] = made, of
         return output
 
 

@@ -20,10 +20,10 @@ from foveate.config import ConfigError, read
 from foveate.data.tokenizer import Tokenizer
 from foveate.engine.packed import load
 from foveate.exchange.importing import import_from
+from foveate.look.views.watching import Watched
 from foveate.run import RunConfig, task_of
 from foveate.run.pack import pack
 from foveate.run.training import train
-from foveate.run.watching import Watched
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text_to_text import CorpusFiles
 from piece_models import TEXT, hostile

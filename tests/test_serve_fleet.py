@@ -14,7 +14,7 @@ from foveate.exchange.base import ExchangeError
 from foveate.run import Run, RunConfig, load
 from foveate.serve.batching import TranslateLines
 from foveate.serve.common import RequestError
-from foveate.serve.launch import ServerOptions, application
+from foveate.serve.launch import ServerOptions, server_application
 from foveate.serve.runs import RunPool
 from small_runs import made
 
@@ -46,7 +46,7 @@ def test_all_at_once_says_what_is_wrong_with_one(runs: dict[str, Run]) -> None:
     with pytest.raises(ExchangeError, match="ctranslate2 has no encoder"):
         load = ServerEngine(engine="ctranslate2").load
         options = ServerOptions(languages=["fr:en"], load=load, preload=True)
-        application([runs["rnn"].path], options)
+        server_application([runs["rnn"].path], options)
 
 
 def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:

@@ -9,8 +9,7 @@ from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import SegmentStem
-from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
-from foveate.nn.linear import LayerNorm
+from foveate.nn.linear import GEGLU, GELU, GELUTanh, LayerNorm, SiLU
 from foveate.nn.more_positions import T5Bias, T5CausalBias
 from foveate.nn.positions import SinusoidalHalves
 from foveate.nn.spec import Tokens

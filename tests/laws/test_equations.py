@@ -20,8 +20,7 @@ from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import BlockSparseAttention, LocalAttention
-from foveate.nn.feed_forward import FeedForward
-from foveate.nn.linear import BatchNorm, CappedLinear, Norm
+from foveate.nn.linear import BatchNorm, CappedLinear, FeedForward, Norm
 from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
 from foveate.nn.spec import Tokens

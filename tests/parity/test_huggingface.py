@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from foveate.decode.beam import Greedy
 from foveate.decode.constraints import DecodingBatch
+from foveate.decode.search import Greedy
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import FAMILIES, from_huggingface, to_huggingface
 from foveate.exchange.huggingface_rules import Family, Layers, look_up

@@ -162,7 +162,7 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
 
 
 def _processor(report: MachineReport, usable: float, load: float) -> None:
-    from foveate.engine.loading import LibraryError, loaded
+    from foveate.engine.compiled import LibraryError, loaded
 
     flags = set(processor_flags().split())
     report.facts["processor"] = facts = {

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
-from foveate.engine import installed
+from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, installed_model, named
 from foveate.look.views import VIEWS, ViewEntry, nearest
 from foveate.look.views.demos import DEMOS, DemoEntry, find
 
@@ -55,7 +54,7 @@ class Views(VerbGroup):
         """Find the verb, after its run: the verb of a view imports PyTorch."""
         name, *words = args
         if name in VIEWS and words and not words[0].startswith("-"):
-            installed.named(Path(words[0]))
+            installed_model(Path(words[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:

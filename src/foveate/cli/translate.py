@@ -142,8 +142,8 @@ class Request:
     def translate_document(self) -> list[str]:
         """Translate a document of a file or standard input to a file or standard output."""
         from foveate.data.text import CUT
+        from foveate.documents.folders import translate_document, with_languages
         from foveate.documents.formats import format_of, read_document
-        from foveate.documents.whole import translate_document, with_languages
         from foveate.engine.answers import STAYED
         from foveate.files import replace_file
 

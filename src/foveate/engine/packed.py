@@ -37,19 +37,13 @@ from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer
 from foveate.data.words import behind_tag, between_words, split_words
-from foveate.decode.characters import token_states
-from foveate.decode.choosing import (
+from foveate.decode.engine import (
     COMMON,
     DRAWN,
     OFFSET,
     STOPS,
-    Ending,
-    chosen,
-    continuing,
-    widened,
-)
-from foveate.decode.engine import (
     Ability,
+    Ending,
     EngineError,
     Example,
     Outputs,
@@ -58,6 +52,10 @@ from foveate.decode.engine import (
     SearchRequest,
     check_lists,
     check_outputs,
+    chosen,
+    continuing,
+    token_states,
+    widened,
 )
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.answers import LabelAnswer, ModelEngine, Translator, probabilities_of

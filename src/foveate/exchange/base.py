@@ -23,9 +23,9 @@ import foveate.exchange
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.engine import SearchRequest, best
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
 from foveate.nn.native.kernels import as_written

@@ -27,8 +27,7 @@ from foveate.models.transformer import TransformerDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.embedding import TokenStem
-from foveate.nn.feed_forward import GEGLU, GELUTanh, SwiGLU
-from foveate.nn.linear import RMSNorm
+from foveate.nn.linear import GEGLU, GELUTanh, RMSNorm, SwiGLU
 from foveate.nn.positions import Learned, Rotary
 
 ACTIVATIONS = {  # of several names for one activation, the first is written

@@ -26,9 +26,9 @@ from foveate.data.sentencepiece import (
     SentencePieceModel,
 )
 from foveate.data.tokenizer import BOS, PAD, TAG, UNK, Tokenizer, bounded
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.sample import Sample
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.errors import UserError
 from foveate.exchange import m2m100
 from foveate.exchange.base import ExchangeError

@@ -18,8 +18,18 @@ from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, Sublayer, normalize, through
+from foveate.nn.linear import (
+    Dropout,
+    FeedForward,
+    LayerNorm,
+    NoFeedForward,
+    Norm,
+    ReLU,
+    ResidualBlock,
+    Sublayer,
+    normalize,
+    through,
+)
 from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
@@ -144,7 +154,7 @@ class TransformerStack(nn.Module):
         """
         x = self.stem(inputs)
         at = torch.arange(start, start + x.shape[1], device=x.device)
-        return self.dropout(normalize(self.embedding_norm, self.position.embed(x, at), mask))
+        return self.dropout(normalize(self.embedding_norm, self.position(x, at), mask))
 
 
 class TransformerEncoder(TransformerStack, Encoder):

@@ -21,8 +21,7 @@ from foveate.config import Config, ConfigError, check_run, published, read_resol
 from foveate.data.text import TextData
 from foveate.data.tokenizer import TextSides, Tokenizer
 from foveate.decode.beam import Beam, another, with_beam
-from foveate.decode.choosing import continuing
-from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
+from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest, continuing
 from foveate.decode.search import Search
 from foveate.engine import answers
 from foveate.engine.compiled import CompiledModel

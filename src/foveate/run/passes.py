@@ -15,9 +15,8 @@ from torch import Tensor
 from foveate.data.catalogue import DataError
 from foveate.data.series import labels
 from foveate.data.tokenizer import EOS, UNK, Tokenizer
-from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest, best
-from foveate.decode.search import Search, token_log_probabilities
+from foveate.decode.search import Greedy, Search, token_log_probabilities
 from foveate.engine.answers import Picture
 from foveate.errors import UserError
 from foveate.look.hooks import ForcedPass

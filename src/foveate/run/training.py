@@ -13,7 +13,7 @@ from torch import nn
 
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
-from foveate.decode.beam import Greedy
+from foveate.decode.search import Greedy
 from foveate.engine.packed import packed_file
 from foveate.files import replace_file
 from foveate.nn.adapters import freeze

@@ -94,7 +94,7 @@ def serve(runs: Sequence[Path], options: ServerOptions) -> None:
         raise ConfigError(
             f"{options.keys} contains no key: foveate serve keys add NAME --file {options.keys}"
         )
-    app = application(runs, options)
+    app = server_application(runs, options)
     from foveate.serve.common import address, listen, log_to_stderr
     from foveate.serve.connections import run_server
 
@@ -107,14 +107,14 @@ def serve(runs: Sequence[Path], options: ServerOptions) -> None:
     run_server(app, listener, options.drain, head_seconds, options.behind_proxy)
 
 
-def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
+def server_application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
     """Return the ASGI application of the translation server, with the studio at ``/``."""
     with extra_packages("serving", "serve"):
         import foveate.serve.connections  # noqa: F401  # it needs this extra
         from foveate.serve.common import LOOPBACK
         from foveate.serve.runs import RunPool, TranslationOptions, load_run
         from foveate.serve.translation import Service
-        from foveate.serve.translation_api import application
+        from foveate.serve.translation_api import translation_application
         from foveate.serve.translation_schemas import Limits
         from foveate.serve.waiting import Batching
 
@@ -138,7 +138,7 @@ def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
     if options.host in LOCAL or options.allow_host:
         hosts = [*LOOPBACK, *options.allow_host]
     studio = _studio([run for run in runs if not run.is_file()], options, hosts)
-    app = application(service, __version__, hosts, options.cors, studio, options.drain)
+    app = translation_application(service, __version__, hosts, options.cors, studio, options.drain)
     app.state.started_with = sentences
     return app
 
@@ -158,9 +158,9 @@ def _studio(
     from foveate.serve.translation_api import LazyStudio
 
     def make() -> FastAPI:
-        from foveate.studio.api import application
+        from foveate.studio.api import studio_application
 
-        return application(runs, options.studio_token, hosts)
+        return studio_application(runs, options.studio_token, hosts)
 
     return LazyStudio(make)
 
@@ -168,6 +168,6 @@ def _studio(
 def studio_document() -> str:
     """Return the OpenAPI document of the studio, the same at every call."""
     with extra_packages("the studio", "studio"):
-        from foveate.studio.api import application, document
-    tree = document(application([]))
+        from foveate.studio.api import document, studio_application
+    tree = document(studio_application([]))
     return json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

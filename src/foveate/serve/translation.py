@@ -24,7 +24,7 @@ from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
 from foveate.engine.answers import TextAnswer
-from foveate.serve.assistance import RequestOptions, assistance_of, options_of
+from foveate.serve.assistance import RequestOptions, assistance_of, options_of, provided
 from foveate.serve.batching import Links, PairOperation, TranslateLines
 from foveate.serve.common import (
     CLIENT_LEFT,
@@ -294,7 +294,7 @@ async def start(
     for route in set(routes):
         if route.run is not None:
             route.run.batcher.check(client.name, time.perf_counter() - client.record.began)
-    size = sum(map(len, texts)) if not body.assists else inf
+    size = sum(map(len, texts)) if not provided(body) else inf
     prepare = partial(_prepared, service, body, texts, routes, versions)
     pending = await service.computed(prepare, size)
     submit(service, pending, client)

@@ -350,7 +350,7 @@ class HomeMount(Mount):
         return super().matches(scope) if own else (Match.NONE, {})
 
 
-def application(
+def translation_application(
     service: Service,
     version: str,
     hosts: Iterable[str] | None = LOOPBACK,

@@ -50,11 +50,6 @@ class AssistanceFields(Body):
     protect: str | list[str] = Field("", description="a text to leave unchanged, or several")
     ban: str | list[str] = Field("", description="a phrase banned from translations, or several")
 
-    @property
-    def assists(self) -> bool:
-        """True if any of them is present."""
-        return any((self.glossary, self.memory, self.protect, self.ban))
-
 
 class TranslateBody(AssistanceFields):
     """Texts to translate; ``source`` "auto" has the language of each detected."""

@@ -25,8 +25,8 @@ from foveate.look.hooks import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import decoder_of, described, example_of, ready, text_of
 from foveate.look.views.options import BeamSize, Image, Num, Split, Target, Text, Top
+from foveate.look.views.watching import Watched
 from foveate.run import Run
-from foveate.run.watching import Watched
 from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for

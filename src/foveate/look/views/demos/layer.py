@@ -13,8 +13,7 @@ from foveate.look.draw.sheets import SHARES, SheetGrid, sheet
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
-from foveate.nn.feed_forward import GELU, FeedForward, ReLU
-from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
+from foveate.nn.linear import GELU, BatchNorm, Dropout, FeedForward, LayerNorm, ReLU
 from foveate.nn.spec import Pixels
 
 WORDS = "the", "cat", "sat"

@@ -28,7 +28,7 @@ from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import DecoderState
 from foveate.nn.efficient_attention import LocalAttention
-from foveate.nn.feed_forward import ReLU
+from foveate.nn.linear import ReLU
 from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
 from foveate.nn.spec import Tokens
 

@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from foveate.cli.serve import ServerEngine
 from foveate.config import ConfigError
 from foveate.documents.languages import NAMES, Direction, directions
-from foveate.exchange.base import ExchangeError
 from foveate.run import Run, RunConfig, load
 from foveate.serve.batching import TranslateLines
 from foveate.serve.common import RequestError
-from foveate.serve.launch import ServerOptions, server_application
 from foveate.serve.runs import RunPool
 from small_runs import made
 
@@ -43,10 +40,6 @@ def test_all_at_once_says_what_is_wrong_with_one(runs: dict[str, Run]) -> None:
     assert [place.loads for place in fleet.runs.values()] == [1, 1]
     assert all(fleet.run(place) is place.run for place in fleet.runs.values())
     assert [place.loads for place in fleet.runs.values()] == [1, 1]
-    with pytest.raises(ExchangeError, match="ctranslate2 has no encoder"):
-        load = ServerEngine(engine="ctranslate2").load
-        options = ServerOptions(languages=["fr:en"], load=load, preload=True)
-        server_application([runs["rnn"].path], options)
 
 
 def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:

@@ -195,7 +195,7 @@ def throughput(run: Path, sentences: Path, seconds: float) -> Figures:
 def engines(run: Path, sentences: Path, seconds: float, requests: int) -> Figures:
     """Each engine behind the same server: times and rates by clients, memory as requests pass."""
     result: Figures = {}
-    for engine in ("packed", "ctranslate2", "torch"):
+    for engine in ("packed", "torch"):
         with served(run, "--engine", engine) as server:
             begins = resident(server.process.pid)
             wrk(server, sentences, 2, 16)

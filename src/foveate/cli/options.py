@@ -126,9 +126,6 @@ TaskName = Literal[
     "captioning", "vision",
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Sample = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="test ctranslate2 on it, not on the run's data")
-]
 Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="never output it")]
 Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="replace <unk> by source words")]

@@ -36,15 +36,13 @@ class ServerEngine:
     """
 
     precision: options.Precision = "fp32"
-    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto"
-    sample: options.Sample = None
+    engine: Annotated[str, typer.Option(help="auto, packed or torch")] = "auto"
 
     def __post_init__(self) -> None:
         self._spec(Path()).check()
 
     def _spec(self, folder: Path) -> RunSpec:
-        sample = None if self.sample is None else str(self.sample)
-        return RunSpec(str(folder), precision=self.precision, engine=self.engine, sample=sample)
+        return RunSpec(str(folder), precision=self.precision, engine=self.engine)
 
     def load(self, folder: Path) -> Translator:
         """Load the packed model of a file or a run, or the run in PyTorch."""
@@ -59,10 +57,6 @@ class ServerEngine:
         if all(self._spec(run).chosen({})[0] is not None for run in runs):
             return threads or processors()
         return batch_threads(threads)
-
-    def may_fail(self, runs: Sequence[Path]) -> bool:
-        """Return whether loading may fail, and is done at the start: of a file, or an export."""
-        return self.engine == "ctranslate2" or any(run.is_file() for run in runs)
 
 
 def batch_threads(threads: int | None) -> int:
@@ -173,7 +167,7 @@ def serve_runs(serving: Serving) -> None:
     batching["max_delay"] = batching.pop("max_batch_delay_ms") / 1000
     server = ServerOptions(
         **chosen(serving.address), weights=serving.weights, load=engine.load,
-        preload=serving.preload or engine.may_fail(runs),
+        preload=serving.preload or any(run.is_file() for run in runs),  # which may fail
         studio=serving.studio, studio_token=serving.studio_token, protect=serving.protect or (),
         glossaries=serving.glossaries, drain=serving.drain, log_level=serving.log_level,
         translation=chosen(serving.terms), limits=chosen(serving.limits),

@@ -105,7 +105,6 @@ class Request:
     checkpoint: options.Checkpoint = "best"
     precision: options.Precision = "fp32"
     engine: EngineName = "auto"
-    sample: options.Sample = None
     processes: Annotated[
         int | None,
         typer.Option(min=1, max=1024, help="that translate a folder; default: all cores"),
@@ -116,9 +115,8 @@ class Request:
     @property
     def spec(self) -> RunSpec:
         """The plain values of loading the run."""
-        sample = None if self.sample is None else str(self.sample)
         others = tuple(map(str, self.ensemble or ())), tuple(self.overrides or ())
-        return RunSpec(str(self.run), self.checkpoint, *others, self.precision, self.engine, sample)
+        return RunSpec(str(self.run), self.checkpoint, *others, self.precision, self.engine)
 
     @property
     def search(self) -> TranslateOptions:

@@ -43,7 +43,7 @@ class SceneNode(DrawingPart):
 
     name: str
     label: Text = ""
-    form: Literal["box", "group", "word", "label", "plus", "frame"] = "box"
+    form: Literal["box", "group", "word", "label", "plus", "frame", "pixel"] = "box"
     box: Box
     hue: int | None = None
     tag: str = ""

@@ -26,6 +26,7 @@ SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
+LITTLE = 0.1  # smaller weights have little part in a mean
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
 LONG = 110  # letters of equations that do not fit into a caption
@@ -39,8 +40,9 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
+ONE = "The decoder has one vector c of the source; each word that it writes is its next input."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the weighted mean of {values}."
+WHOLE_QUERY = "c is the weighted mean of the {values}: for “{asks}”, {most} is from “{best}”."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
@@ -50,7 +52,7 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "α": "Weights, which sum to 1: {weights}.",
     "v": "Values, what each word gives: {value}.",
     "c": "The mean of the {values}, by weight: {context}.",
-    "o": "The c of all heads, joined, times one matrix: {output}.",
+    "o": "The c of all heads, side by side, are one vector; W_O maps it to the size of x.",
     "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. {few}Framed: “{row}”.",
     "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
@@ -117,6 +119,7 @@ class _Scene(SceneMaker):
         caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
         if recurs:
             caption = PAIR if len(sides) > 1 else SAME
+            caption = ONE if any(e.name == "decoder 0 fed" for e in self.edges) else caption
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -127,12 +130,13 @@ class _Scene(SceneMaker):
             if inner:
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
-                order = " → ".join(map(_name, inner))
-                text = f"Layer {inner[0].layer}: {order}; each is added to x."
+                names, word = [b for b in inner if b.family != "norm"], self.places[part.name][0]
+                order = " and ".join(map(_name, names))
+                text = f"What {order} give is added to x (3 numbers of “{word}”)."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
-                    text = f"x stays on its line; the result of {_name(each)} is added to it."
+                    text = f"x stays on its line; what {_name(each)} gives is added to it."
                     lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
@@ -153,6 +157,10 @@ class _Scene(SceneMaker):
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
                 box = left + start + 2, top + 10, end - start - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
+                x, up = left + (start + end) / 2, top + 10
+                ends = ((x, up + 4), (x, STEM + 46)) if kind == "reads" else ((x, OUTPUT), (x, 36))
+                if not recurs or kind == "writes":
+                    self.edge(f"{part} {kind} {k} arrow", *ends, tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream."""
@@ -188,20 +196,39 @@ class _Scene(SceneMaker):
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
+        self._sum(main.name, (left, low, top), (x, y + high - 22, wide - 210, 18))
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
         self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
+            points = (memory, OUTPUT), (memory, OUTPUT - 18), (beside, OUTPUT - 18)
             ends = (beside, y + high / 2), (end, y + high / 2)
             self.edge(f"{main.name} memory", *points, *ends, hue=0)
-            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 440, 42)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 62, 440, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
+
+    def _sum(self, name: str, at: tuple[float, float, float], inside: Box) -> None:
+        """Write x, f and x + f of the first word, three numbers each, where f is added to x."""
+        added = [f for f in self.film if (f.block, f.name) == (name, "residual sum")]
+        for total in [frame for frame in added if len(frame.reads) == 2]:
+            read, of = (self.film[k] for k in total.reads)
+            (left, low, top), tag = at, "layer"
+            columns = [(f"{name} sum", total, top - 18)]
+            if not any(node.tag == tag and node.box[0] == left + 2 for node in self.nodes):
+                columns.append((f"{name} before", read, low + 4))
+            for key, frame, middle in columns:
+                texts, box = (
+                    [*map(_number, frame.values[0, 0, :3])],
+                    (left + 2, middle - 21, 52, 42),
+                )
+                self.node(key, "", box, form="label", texts=texts, tag=tag)
+            numbers = ",  ".join(map(_number, of.values[0, 0, :3]))
+            self.node(f"{name} adds", f"= {numbers}, …", inside, form="label", tag=tag)
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -248,6 +275,11 @@ class _Scene(SceneMaker):
                 across = x + pitch * (0.58 if attends else 0.35)
                 ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
+                right = left + pitch * (k + 1)  # where a written word goes down to be read
+                if lone and letter == "s" and k + 1 < count:
+                    back = (right - 0.12 * pitch, 22), (right, 22), (right, WORDS + 30)
+                    end = right + 0.15 * pitch, WORDS + 30
+                    self.edge(f"decoder {k} fed", *back, end, hue=1)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -281,7 +313,12 @@ class _Scene(SceneMaker):
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
             self.edge(f"bridge {number}", *points, hue=0)
         attends = any(b.family == "attention" for b in sides[1].blocks)
-        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0" if attends else "c = s_0"
+        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
+        if not attends:
+            x, _, w, _ = self.box_of(ends[0])
+            box, state = ((x + w + u) / 2 - 90, v - 56, 180, 44.0), f"c = h_{last + 1} = s_0"
+            middle = (x + w + u) / 2 - 32, v, 58, CELL
+            self.node("bridge c", "c", middle, hue=0, level=0.6, tag="stream")
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
@@ -372,7 +409,11 @@ class _Scene(SceneMaker):
         same = ", the same at each position" * (not pools and "position" not in own.values())
         text = f"{spoken.capitalize()}{layer}: {text}{same}."
         every = _tags(["words", *stages])
-        self._enter(spoken + " numbers" * deep, text, every)
+        twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
+        lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
+        if own_position := deep and "position" in own.values() and bool(twice):
+            text = f"“{rows[twice[0]]}” twice: one embedding, two positions, so two inputs."
+        self._enter(spoken + " numbers" * deep, text, every, lit if own_position else ())
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
@@ -505,6 +546,9 @@ class _Scene(SceneMaker):
         size = values["query"].shape[-1]
         facts["few"] = f"Of each vector, 3 of {size} numbers are drawn. " if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
+        weights = values["weights"].array[panel.head, row]
+        facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
+        facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}
         texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
@@ -513,8 +557,12 @@ class _Scene(SceneMaker):
             alone = stage in ("o", "E", "A")
             if stage in ("E", "A") and (not itself or len(rows) == 1):
                 continue
-            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
+            shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
+            if not stage:  # all numbers, those of keys with little weight dimmed
+                lit += ["h note", "h own", "c own", "c bus", "c step", "name", "k matrix"]
+                lit += [f"{s}{between} {key}" for s in "hkvc" for between in ("", " from")
+                        for key in np.flatnonzero(weights >= LITTLE)]  # fmt: skip
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
@@ -545,6 +593,8 @@ class _Scene(SceneMaker):
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
+        if equations.get("position", "").startswith("x + PE(t)"):
+            letters["position"] = "PE(t)"
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}

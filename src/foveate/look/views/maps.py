@@ -12,8 +12,9 @@ from foveate.engine.answers import Picture
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
-from foveate.look.draw.parts import visible
+from foveate.look.draw.parts import Floats, visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
+from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, alike, sheet
 from foveate.look.records import AttentionRecord, block_of, spaced
 from foveate.look.relevance import contrasted
@@ -27,6 +28,7 @@ from foveate.look.views.options import (
     Image,
     Layer,
     Method,
+    Query,
     Scale,
     Target,
     Text,
@@ -37,6 +39,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 ALLOWED = "0: allowed, −∞: masked"
+FEWEST = 0.03  # smaller shares of a hop are grey
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
@@ -84,11 +87,49 @@ def picture(
 @view(needs.attends, needs.explains, silence=True)
 def rollout(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, units: AxisUnits = "auto",
+    layer: Layer = -1, query: Query = None, units: AxisUnits = "auto",
 ) -> Drawing:  # fmt: skip
-    """Draw the product of the layers, up to a given one."""
-    record = flow.rollout(ready(run, text, target, image, units))
-    return _of_record(run, record, image, block, layer)
+    """Draw the product of the layers, up to a given one; of one ``query``, its hops."""
+    forced = ready(run, text, target, image, units)
+    if query is not None:
+        return _hops(forced.record(), block, query)
+    return _of_record(run, flow.rollout(forced), image, block, layer)
+
+
+def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawing:
+    """Draw by which ways the words reach a position, from layer to layer.
+
+    From the last layer down, the share of each position is its column of Ā_l times the shares in
+    the layer above, so the last row is a row of Ā_L … Ā_0. Raises `ConfigError` for no position.
+    """
+    layers = record.layers(block or record.first_block())
+    words = [visible(word) for word in record.axes(layers[0])[1]]
+    if query >= len(words):
+        raise ConfigError(f"--query {query}: there are {len(words)} positions, from 0")
+    made, step, shares = SceneMaker(), (HIGH - 160) / len(layers), np.eye(len(words))[query]
+    middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH)
+    wide = float(np.diff(middles, append=WIDE + 60).min()) - 12
+    for up, name in enumerate(reversed(layers)):
+        top, mean, of = 6 + step * up, record.drawn(name).mean(axis=0), len(layers) - 1 - up
+        flows = shares[:, None] * (mean + np.eye(len(mean))) / 2
+        made.node(f"layer {of}", f"Ā_{of}", (0, top + step / 2, 200, 48), form="label")
+        _shares(made, f"after {of}", middles, top, wide, shares)
+        ends = top + step, top + CELL
+        for hue, some in ((None, flows < FEWEST), (2, flows >= FEWEST)):
+            made.fan(f"hop {of} {hue}", middles, ends, np.where(some, flows, 0), hue=hue)
+        shares = flows.sum(axis=0)
+    _shares(made, "words in", middles, 6 + step * len(layers), wide, shares)
+    best = int(np.where(np.arange(len(words)) == query, 0, shares).argmax())
+    text = f"Of “{words[query]}”, {shares[query]:.2f} is still its own word; the most of another "
+    text += f"comes from “{words[best]}”: {shares[best]:.2f}."
+    return made.drawing(f"The hops to “{words[query]}”", caption=text)
+
+
+def _shares(
+    made: SceneMaker, name: str, middles: Floats, top: float, wide: float, shares: Floats
+) -> None:
+    texts = [f"{share:.2f}" if share else "" for share in shares]
+    made.cells(name, middles, top, wide, texts, shares, hue=2)
 
 
 @view(needs.gives_probabilities, silence=True)

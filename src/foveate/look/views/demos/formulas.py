@@ -436,8 +436,11 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
             ends = top + (110 if layer else 98), top + CELL
             read = np.ones((count, count)) if number else np.eye(count)
-            made.fan(f"{name} from", middles, ends, 0.02 * read)
+            made.fan(f"mesh {name}", middles, ends, 0.02 * read)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = f"When a box can be computed. Over {length:,} words: {length:,} steps a layer, or 1."
+    text = "In a box: the step that computes it."
+    text = f"{text} Over {length:,} words: {length:,} steps a layer, or 1."
+    lit = [f"mesh attention {layer} {s} {count - 1}" for layer in (0, 1) for s in range(count)]
+    made.stop("steps", text, [], lit=["recurrent", "attention", "mesh recurrent", *lit])
     return made.drawing("Serial steps", caption=text)

@@ -1,6 +1,5 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
-from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -8,8 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, SheetGrid, sheet
+from foveate.look.draw.scene import WIDE, Box, SceneDrawing, SceneMaker
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
@@ -279,38 +277,90 @@ def pixels(
     patch_size: Annotated[int, Field(ge=2, le=8, description="pixels per side of a patch")] = 4,
     x: Place = 0.3,
     y: Place = -0.4,
-) -> SheetGrid:
+) -> SceneDrawing:
     """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
     torch.manual_seed(0)
-    picture, grey = nine(), partial(sheet, scale=SHARES)
-    whole = grey("picture, 16 × 16", picture.numpy())
+    picture, made = nine(), SceneMaker()
     if part == "glimpses":
-        retina = Retina(patch_size, SCALES)
-        seen = retina(retina.pyramid(picture[None, None]), torch.tensor([[x, y]]))[0, :, 0]
-        patches = [grey(f"{patch_size * 2**k} pixels wide", v.numpy()) for k, v in enumerate(seen)]
-        middle = ((y + 1) / 2 * SIDE - 0.5, (x + 1) / 2 * SIDE - 0.5)
-        frames = [(*(at - patch_size * 2**k / 2 + 0.5 for at in middle), *[patch_size * 2**k] * 2)
-                  for k in range(SCALES)]  # fmt: skip
-        return SheetGrid(
-            sheets=[whole.model_copy(update={"dots": [middle], "outlines": frames}), *patches],
-            across=4,
-            title=f"One glimpse at ({x:g}, {y:g})",
-            caption="Equally many numbers for frames twice as wide: sharp in the middle, coarse "
-            "around it. The next location is chosen from what was seen (Mnih et al., 2014).",
-        )  # fmt: skip
-    stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
-    rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
-    rows = rows.flatten(2).flatten(0, 1)  # (T, P·P)
-    corners = range(0, SIDE, patch_size)
-    frames = [(y, x, patch_size, patch_size) for y in corners for x in corners]
-    whole = whole.model_copy(update={"outlines": frames})
-    title = f"{len(rows)} patches p_i, as rows"
-    patches_of = grey(title, rows.numpy(), down="patch i", across="pixel")
-    vectors, title = stem(picture[None, None])[0].numpy(), f"x_i = E p_i + b, {FEATURES} numbers"
-    tokens = sheet(title, vectors, down="patch i", across="number", aspect=0.5)
-    return SheetGrid(
-        sheets=[whole, patches_of, tokens], across=3,
-        title="A picture as a sequence of patches",
-        caption="E, random here, maps each patch to a token; the encoder reads the tokens with "
-        "positions (Dosovitskiy et al., 2020).",
-    )  # fmt: skip
+        caption = _glimpse(made, picture, patch_size, (x, y))
+    else:
+        caption = _patches(made, picture, patch_size)
+    made.stop(part, caption, ["stream"])
+    return made.drawing(f"A picture of {SIDE} × {SIDE} pixels", caption=caption)
+
+
+def _raster(made: SceneMaker, name: str, numbers: Tensor, box: Box) -> None:
+    """Draw each number as a pixel, from white to black; the first is in ``box``."""
+    x, y, wide, high = box
+    for (row, column), value in np.ndenumerate(numbers.numpy()):
+        place = x + wide * column, y + high * row, wide, high
+        made.node(f"{name} {row} {column}", "", place, form="pixel", level=float(value))
+
+
+def _glimpse(made: SceneMaker, picture: Tensor, size: int, place: tuple[float, float]) -> str:
+    """Draw frames around a location, what is seen in each, and the state that reads it."""
+    retina, pixel, (x, y) = Retina(size, SCALES), 480.0 / SIDE, place
+    seen = retina(retina.pyramid(picture[None, None]), torch.tensor([place]))[0, :, 0]
+    across, down = 6 + 240 * (x + 1), 60 + 240 * (y + 1)
+    _raster(made, "picture", picture, (6, 60, pixel, pixel))
+    for k, (patch, hue) in enumerate(zip(seen, (1, 0, 2), strict=True)):
+        wide, left = pixel * size * 2**k, 570 + 231.0 * k
+        _raster(made, f"glimpse {k}", patch, (left, 200, 200 / size, 200 / size))
+        frame = across - wide / 2, down - wide / 2, wide, wide
+        made.node(f"frame {k}", "", frame, form="frame", hue=hue)
+        made.node(f"seen {k}", "", (left, 200, 200, 200), form="frame", hue=hue)
+        name, label = f"seen {k} name", f"{size * 2**k} pixels wide"
+        made.node(name, label, (left - 16, 146, 232, 44), form="label")
+        made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
+    made.node("state", "h_t", (570, 20, 110, 64), hue=3, level=0.25)
+    made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), hue=3, level=0.25)
+    made.node("mean", f"l_t ~ N(f(h_t), σ²), here ({x:g}, {y:g})", (690, 30, 540, 44), form="label")
+    made.edge("place", (570, 30), (across, 30), (across, 58), hue=3)
+    made.node("l", "", (across - 13, down - 13, 26, 26), form="plus", hue=3)
+    return f"Each frame gives {size} × {size} numbers: the wider it is, the coarser what is seen."
+
+
+@torch.no_grad()
+def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
+    """Draw a picture cut into patches, one of them as a row p, and its token x = E p + b."""
+    stem = PatchStem(PatchStem.Config(patch_size=size), Pixels(1, SIDE, SIDE), FEATURES)
+    rows = picture.unfold(0, size, size).unfold(1, size, size).flatten(2).flatten(0, 1)  # (T, P·P)
+    tokens, chosen, across = (
+        stem(picture[None, None])[0],
+        int(rows.std(dim=1).argmax()),
+        SIDE // size,
+    )
+    pitch, count, name = 500.0 / across, len(rows), f"_{int(rows.std(dim=1).argmax()) + 1}"
+    for k, row in enumerate(rows):
+        corner, pixel = (pitch * (k % across), 36 + pitch * (k // across)), (pitch - 12) / size
+        _raster(made, f"patch {k}", row.view(size, size), (*corner, pixel, pixel))
+        if k == chosen:
+            box = *corner, pitch - 12, pitch - 12
+            made.node("chosen", "", box, form="frame", hue=1)
+            made.edge("row", (box[0] + box[2], box[1] + box[3] / 2), (550, 96), hue=1)
+        own = 560 + 672 / count * k, 452.0, 672 / count - 4, 50.0
+        made.node(f"x {k}", "", own, texts=[str(k + 1)], hue=2, level=0.8 * (k == chosen))
+        if k == chosen:
+            made.edge("token", (own[0] + own[2] / 2, 388), (own[0] + own[2] / 2, 452), hue=2)
+    _raster(made, "row", rows[chosen][None], (560, 70, 672 / size**2, 52))
+    made.node("row frame", "", (560, 70, 672, 52), form="frame", hue=1)
+    made.node("row name", f"p{name}: its {size**2} pixels", (560, 18, 672, 44), form="label")
+    made.edge("read", (900, 126), (900, 192), hue=1)
+    made.node(
+        "E",
+        f"E p{name} + b: {size**2} → {FEATURES} numbers",
+        (560, 192, 672, 64),
+        hue=5,
+        level=0.25,
+    )
+    made.edge("made", (900, 256), (900, 338), hue=2)
+    made.node("x name", f"x{name}", (800, 276, 80, 44), form="label")
+    middles, texts = (
+        560 + 84 * (np.arange(FEATURES) + 0.5),
+        [f"{v:.2f}" for v in tokens[chosen].tolist()],
+    )
+    made.cells(
+        "x", middles, 338, 81, [text.replace("-", "−") for text in texts], [0.35] * FEATURES, hue=2
+    )
+    made.node("tokens", f"x_1 … x_{count} → encoder", (560, 508, 672, 44), form="label")
+    return "Cut into patches, a picture is read like a sentence; all share E and b."

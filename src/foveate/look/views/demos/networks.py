@@ -293,7 +293,7 @@ def memory(
 
 
 OUTPUTS = {"linear": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
-ASIDE = 276.0  # width of what is written once, beside the steps
+ASIDE = 300.0  # width of what is written once, beside the steps
 
 
 @demo
@@ -337,15 +337,25 @@ def rnn(
         rows["y_t"] = (head * outputs).flatten().tolist()
         texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
-    captions = {
-        "A linear head turns each output into any real number: y_t = W_yo o_t.": head is not None,
-        "Each layer has its own W and U; the second reads the states of the first.": len(w) > 1,
-        f"Each output depends on its state: V h_t + c, then {output}.": output != "linear",
-        "The same W and U at every step: an input reaches all later states through U.": any(u),
-        "Each state has its own input alone. Equal inputs, equal states (same colour).": True,
-    }  # fmt: skip
-    caption = next(text for text, holds in captions.items() if holds)
-    made.stop("whole", caption, ["stream"])
+    lit = states = [name for name in rows if name.startswith("h")]
+    h, o = rows[states[-1]], rows["o_t"][0]
+    if head is not None:
+        lit, caption = (
+            ["y_t"],
+            f"Any real number: y_1 = W_yo o_1 = {head:g} · {o:.2f} = {head * o:.2f}",
+        )
+    elif len(w) > 1:
+        caption = "Each layer has its own W and U; layer 2 reads the states of layer 1."
+    elif output != "linear":
+        sums, lit = f"{v:g} · {h[0]:.2f} + {c:g}", ["o_t"]
+        caption = f"Each output from its own state: o_1 = {output}({sums}) = {o:.2f}"
+    elif any(u) and len(h) > 1:
+        sums = f"{w[0]:g} · {inputs[1]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
+        caption = f"The same W and U at each step: h_2 = tanh({sums}) = {h[1]:.2f}"
+    else:
+        caption = "Each state has its own input alone. Equal inputs, equal states (same colour)."
+    names = [f"{own}{row}" for row in lit for own in ("", *(f"step {k} " for k in range(1, 10)))]
+    made.stop("whole", caption.replace("-", "−"), ["stream"], lit=names)
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."

@@ -100,7 +100,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
     const size = values.get("key")!.shape[2] ?? 0;
     if (size > WRITTEN) put("h note", `${WRITTEN} of ${size}`, boxAt(0, 354, 126, 40), "h", { form: "label" });
-    put("c step", "2. mix", boxAt(70, 108, 124, 40), "c", { form: "label" });
+    put("c step", "2. mix", boxAt(70, 122, 124, 40), "c", { form: "label" });
     put("e step", "1. compare", boxAt(20, 200, 178, 40), "e", { form: "label" });
     const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
     const query = cell("q own", 70, 246, vector("query", row, head), "q", { hue: 1, level: 0.25 });

@@ -40,9 +40,9 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
-ONE = "The decoder has one vector c of the source; each word that it writes is its next input."
+ONE = "One vector c holds the whole source; each word written is the next input."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "c is the weighted mean of the {values}: for “{asks}”, {most} is from “{best}”."
+WHOLE_QUERY = "The weighted mean of {values} is c: for “{asks}”, {most} is from “{best}”."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
@@ -130,9 +130,8 @@ class _Scene(SceneMaker):
             if inner:
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
-                names, word = [b for b in inner if b.family != "norm"], self.places[part.name][0]
-                order = " and ".join(map(_name, names))
-                text = f"What {order} give is added to x (3 numbers of “{word}”)."
+                word = self.places[part.name][0]
+                text = f"Each + adds f(norm(x)) to x: two numbers of “{word}” are written."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
@@ -196,7 +195,7 @@ class _Scene(SceneMaker):
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
-        self._sum(main.name, (left, low, top), (x, y + high - 22, wide - 210, 18))
+        self._sum(main.name, left, (low, top), (x, y + high - 22, wide - 210, 18))
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
         self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
@@ -212,23 +211,17 @@ class _Scene(SceneMaker):
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
 
-    def _sum(self, name: str, at: tuple[float, float, float], inside: Box) -> None:
-        """Write x, f and x + f of the first word, three numbers each, where f is added to x."""
-        added = [f for f in self.film if (f.block, f.name) == (name, "residual sum")]
-        for total in [frame for frame in added if len(frame.reads) == 2]:
-            read, of = (self.film[k] for k in total.reads)
-            (left, low, top), tag = at, "layer"
-            columns = [(f"{name} sum", total, top - 18)]
-            if not any(node.tag == tag and node.box[0] == left + 2 for node in self.nodes):
-                columns.append((f"{name} before", read, low + 4))
-            for key, frame, middle in columns:
-                texts, box = (
-                    [*map(_number, frame.values[0, 0, :3])],
-                    (left + 2, middle - 21, 52, 42),
-                )
-                self.node(key, "", box, form="label", texts=texts, tag=tag)
-            numbers = ",  ".join(map(_number, of.values[0, 0, :3]))
-            self.node(f"{name} adds", f"= {numbers}, …", inside, form="label", tag=tag)
+    def _sum(self, name: str, left: float, ends: tuple[float, float], inside: Box) -> None:
+        """Write two numbers of the first word: of x, of what is added to it, and of the sum."""
+        for total in self.film:
+            if (total.block, total.name) == (name, "residual sum") and len(total.reads) == 2:
+                x, added = (self.film[k].values[0, 0, :2] for k in total.reads)
+                both = (x, ends[0] + 6), (total.values[0, 0, :2], ends[1])
+                for key, (pair, y) in zip(("before", "after"), both, strict=True):
+                    more = {"form": "label", "texts": [*map(_number, pair)], "tag": "layer"}
+                    self.node(f"{name} {key}", "", (left + 2, y - 14, 52, 28), **more)
+                text = f"= {',  '.join(map(_number, added))}, …"
+                self.node(f"{name} adds", text, inside, form="label", tag="layer")
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -277,8 +270,8 @@ class _Scene(SceneMaker):
                 self.edge(f"{part.name} output {k}", *ends)
                 right = left + pitch * (k + 1)  # where a written word goes down to be read
                 if lone and letter == "s" and k + 1 < count:
-                    back = (right - 0.12 * pitch, 22), (right, 22), (right, WORDS + 30)
-                    end = right + 0.15 * pitch, WORDS + 30
+                    back = (right - 0.08 * pitch, 22), (right, 22), (right, WORDS + 30)
+                    end = right + 0.1 * pitch, WORDS + 30
                     self.edge(f"decoder {k} fed", *back, end, hue=1)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
@@ -560,7 +553,16 @@ class _Scene(SceneMaker):
             shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             if not stage:  # all numbers, those of keys with little weight dimmed
-                lit += ["h note", "h own", "c own", "c bus", "c step", "name", "k matrix"]
+                lit += [
+                    "h note",
+                    "h own",
+                    "c own",
+                    "c bus",
+                    "c step",
+                    "name",
+                    "k matrix",
+                    "v matrix",
+                ]
                 lit += [f"{s}{between} {key}" for s in "hkvc" for between in ("", " from")
                         for key in np.flatnonzero(weights >= LITTLE)]  # fmt: skip
             text = template.format(**facts)
@@ -641,7 +643,7 @@ class _Scene(SceneMaker):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
             lit += self._arcs(cross[-1], t) if cross else []
-            text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
+            text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
             text += " Arcs: attention." * bool(cross)

@@ -12,9 +12,9 @@ from foveate.engine.answers import Picture
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
-from foveate.look.draw.parts import Floats, visible
+from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
-from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, alike, sheet
 from foveate.look.records import AttentionRecord, block_of, spaced
 from foveate.look.relevance import contrasted
@@ -39,7 +39,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 ALLOWED = "0: allowed, −∞: masked"
-FEWEST = 0.03  # smaller shares of a hop are grey
+FEWEST = 0.015  # smaller shares of a hop are not drawn
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
@@ -108,28 +108,20 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
         raise ConfigError(f"--query {query}: there are {len(words)} positions, from 0")
     made, step, shares = SceneMaker(), (HIGH - 160) / len(layers), np.eye(len(words))[query]
     middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH)
-    wide = float(np.diff(middles, append=WIDE + 60).min()) - 12
-    for up, name in enumerate(reversed(layers)):
-        top, mean, of = 6 + step * up, record.drawn(name).mean(axis=0), len(layers) - 1 - up
-        flows = shares[:, None] * (mean + np.eye(len(mean))) / 2
-        made.node(f"layer {of}", f"Ā_{of}", (0, top + step / 2, 200, 48), form="label")
-        _shares(made, f"after {of}", middles, top, wide, shares)
-        ends = top + step, top + CELL
-        for hue, some in ((None, flows < FEWEST), (2, flows >= FEWEST)):
-            made.fan(f"hop {of} {hue}", middles, ends, np.where(some, flows, 0), hue=hue)
-        shares = flows.sum(axis=0)
-    _shares(made, "words in", middles, 6 + step * len(layers), wide, shares)
+    for up, name in enumerate(["", *reversed(layers)]):
+        top = 6 + step * up
+        if name:
+            flows = shares[:, None] * (record.drawn(name).mean(axis=0) + np.eye(len(words))) / 2
+            shares, some = flows.sum(axis=0), np.where(flows >= FEWEST, flows, 0)
+            made.fan(f"hop {up}", middles, (top, top + CELL - step), some, hue=2)
+            label = f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48)
+            made.node(name, *label, form="label")
+        texts = [f"{share:.2f}" if share else "" for share in shares]
+        made.cells(f"row {up}", middles, top, 84, texts, shares, hue=2)
     best = int(np.where(np.arange(len(words)) == query, 0, shares).argmax())
-    text = f"Of “{words[query]}”, {shares[query]:.2f} is still its own word; the most of another "
-    text += f"comes from “{words[best]}”: {shares[best]:.2f}."
+    text = f"“{words[query]}” holds {shares[query]:.2f} of itself and {shares[best]:.2f} of "
+    text += f"“{words[best]}”, by one hop or more."
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
-
-
-def _shares(
-    made: SceneMaker, name: str, middles: Floats, top: float, wide: float, shares: Floats
-) -> None:
-    texts = [f"{share:.2f}" if share else "" for share in shares]
-    made.cells(name, middles, top, wide, texts, shares, hue=2)
 
 
 @view(needs.gives_probabilities, silence=True)

@@ -109,11 +109,11 @@ def scaling(
         name: (products * factor).softmax(dim=-1).numpy()
         for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
     }
-    labels = [str(key) for key in range(1, num_keys + 1)]
+    labels = [f"k{chr(0x2080 + n)}" if n < 10 else str(n) for n in range(1, num_keys + 1)]
     return PanelGrid(
         panels=[
             line_chart(
-                sizes.astype(float), curves, "key size K", "mean norm of ∂α/∂e",
+                sizes.astype(float), curves, "key size K", "gradient ‖∂α/∂e‖",
                 log="x", marks={f"K = {size}": size},
             ),
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),

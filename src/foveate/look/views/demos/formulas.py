@@ -48,6 +48,17 @@ def small_score(kind: type[kinds.Score]) -> kinds.Score:
 
 
 @torch.no_grad()
+def example(kind: type[kinds.Score], x: float, y: float) -> str:
+    """Return the score of a query and the key (1, 2), where learned matrices are I, vectors 1."""
+    score = small_score(kind)
+    for weight in score.parameters():
+        weight.copy_(torch.eye(2) if weight.shape[-2:] == (2, 2) else torch.ones(()))
+    if not kind.reads_keys:
+        return "no key read"
+    return f"{float(score(torch.tensor([[[[x, y]]]]), torch.tensor([[[[1.0, 2.0]]]]))):.2f}"
+
+
+@torch.no_grad()
 def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int) -> Tensor:
     """Return the score of a query (2,) with all keys in a square of the plane, (points, points)."""
     score = small_score(kind)
@@ -69,10 +80,12 @@ def scores(
 ) -> SheetGrid | TableDrawing:
     """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
     if of == "table":
-        rows: list[list[str | float | None]] = [[name, *row[1:]] for name, row in SCORES.items()]
+        rows: list[list[str | float | None]] = [
+            [name, row[1], example(row[0], x, y), row[3]] for name, row in SCORES.items()
+        ]
         return TableDrawing(
             title="Scores of a query q and a key k of K numbers",
-            columns=["score", "formula", "learned", "paper"], rows=rows,
+            columns=["score", "formula", f"q ({x:g}, {y:g}), k (1, 2)", "paper"], rows=rows,
             caption="The location score reads no key: it scores positions.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}

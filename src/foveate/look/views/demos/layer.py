@@ -154,14 +154,14 @@ def block(
 
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
-    for dim, name, y, hue, text in (
-        (1, "Layer norm", layer, ROWS, "each row: of one word"),
-        (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
+    text = ""
+    for dim, name, y, hue, of in (
+        (1, "Layer norm", layer, ROWS, "of each word (row)"),
+        (0, "Batch norm", batch, COLUMNS, "of each feature (column)"),
     ):
-        mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        of_all = ("μ", mean, hue), "", ("σ²", variance, hue)
-        text = f"{name}: μ and σ² of {text}."
-        made.line(text, ("x", x, hue), "→", *of_all, "→", (name.lower(), y, hue))
+        both = torch.cat((x.mean(dim, True), x.var(dim, False, keepdim=True)), dim=dim)
+        text += f"{name}: μ, σ² {of}. "
+        made.line(text[:-1], ("x", x, hue), "→", ("μ, σ²", both, hue), "→", (name.lower(), y, hue))
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
@@ -301,66 +301,57 @@ def _glimpse(made: SceneMaker, picture: Tensor, size: int, place: tuple[float, f
     """Draw frames around a location, what is seen in each, and the state that reads it."""
     retina, pixel, (x, y) = Retina(size, SCALES), 480.0 / SIDE, place
     seen = retina(retina.pyramid(picture[None, None]), torch.tensor([place]))[0, :, 0]
-    across, down = 6 + 240 * (x + 1), 60 + 240 * (y + 1)
+    across, down, state = 6 + 240 * (x + 1), 60 + 240 * (y + 1), {"hue": 3, "level": 0.25}
     _raster(made, "picture", picture, (6, 60, pixel, pixel))
     for k, (patch, hue) in enumerate(zip(seen, (1, 0, 2), strict=True)):
-        wide, left = pixel * size * 2**k, 570 + 231.0 * k
+        wide, left, own = pixel * size * 2**k, 570 + 231.0 * k, {"form": "frame", "hue": hue}
         _raster(made, f"glimpse {k}", patch, (left, 200, 200 / size, 200 / size))
-        frame = across - wide / 2, down - wide / 2, wide, wide
-        made.node(f"frame {k}", "", frame, form="frame", hue=hue)
-        made.node(f"seen {k}", "", (left, 200, 200, 200), form="frame", hue=hue)
-        name, label = f"seen {k} name", f"{size * 2**k} pixels wide"
-        made.node(name, label, (left - 16, 146, 232, 44), form="label")
+        made.node(f"frame {k}", "", (across - wide / 2, down - wide / 2, wide, wide), **own)
+        made.node(f"seen {k}", "", (left, 200, 200, 200), **own)
+        name = f"{size * 2**k} pixels wide", (left - 16, 146, 232, 44)
+        made.node(f"seen {k} name", *name, form="label")
         made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
-    made.node("state", "h_t", (570, 20, 110, 64), hue=3, level=0.25)
-    made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), hue=3, level=0.25)
-    made.node("mean", f"l_t ~ N(f(h_t), σ²), here ({x:g}, {y:g})", (690, 30, 540, 44), form="label")
+    made.node("state", "h_t", (570, 20, 110, 64), **state)
+    made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
+    text = f"l_t ~ N(f(h_t), σ²), here ({x:g}, {y:g})"
+    made.node("mean", text, (690, 30, 540, 44), form="label")
     made.edge("place", (570, 30), (across, 30), (across, 58), hue=3)
     made.node("l", "", (across - 13, down - 13, 26, 26), form="plus", hue=3)
     return f"Each frame gives {size} × {size} numbers: the wider it is, the coarser what is seen."
 
 
-@torch.no_grad()
 def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
     """Draw a picture cut into patches, one of them as a row p, and its token x = E p + b."""
     stem = PatchStem(PatchStem.Config(patch_size=size), Pixels(1, SIDE, SIDE), FEATURES)
     rows = picture.unfold(0, size, size).unfold(1, size, size).flatten(2).flatten(0, 1)  # (T, P·P)
-    tokens, chosen, across = (
-        stem(picture[None, None])[0],
-        int(rows.std(dim=1).argmax()),
-        SIDE // size,
-    )
-    pitch, count, name = 500.0 / across, len(rows), f"_{int(rows.std(dim=1).argmax()) + 1}"
-    for k, row in enumerate(rows):
-        corner, pixel = (pitch * (k % across), 36 + pitch * (k // across)), (pitch - 12) / size
-        _raster(made, f"patch {k}", row.view(size, size), (*corner, pixel, pixel))
-        if k == chosen:
-            box = *corner, pitch - 12, pitch - 12
-            made.node("chosen", "", box, form="frame", hue=1)
-            made.edge("row", (box[0] + box[2], box[1] + box[3] / 2), (550, 96), hue=1)
-        own = 560 + 672 / count * k, 452.0, 672 / count - 4, 50.0
-        made.node(f"x {k}", "", own, texts=[str(k + 1)], hue=2, level=0.8 * (k == chosen))
-        if k == chosen:
-            made.edge("token", (own[0] + own[2] / 2, 388), (own[0] + own[2] / 2, 452), hue=2)
-    _raster(made, "row", rows[chosen][None], (560, 70, 672 / size**2, 52))
+    k, across = int(rows.std(dim=1).argmax()), SIDE // size
+    pitch, wide, count = 500.0 / across, 500.0 / across - 12, len(rows)
+    corners = [(pitch * (n % across), 36 + pitch * (n // across)) for n in range(count)]
+    for n, (row, corner) in enumerate(zip(rows, corners, strict=True)):
+        _raster(made, f"patch {n}", row.view(size, size), (*corner, wide / size, wide / size))
+    x, y, middle = *corners[k], 560 + 672 * (k + 0.5) / count
+    _raster(made, "row", rows[k][None], (560, 70, 672 / size**2, 52))
+    made.node("patch", "", (x, y, wide, wide), form="frame", hue=1)
     made.node("row frame", "", (560, 70, 672, 52), form="frame", hue=1)
-    made.node("row name", f"p{name}: its {size**2} pixels", (560, 18, 672, 44), form="label")
-    made.edge("read", (900, 126), (900, 192), hue=1)
-    made.node(
-        "E",
-        f"E p{name} + b: {size**2} → {FEATURES} numbers",
-        (560, 192, 672, 64),
-        hue=5,
-        level=0.25,
+    text = f"E p_{k + 1} + b: {size**2} → {FEATURES} numbers"
+    made.node("E", text, (560, 192, 672, 64), hue=5, level=0.25)
+    for text, left, top in (
+        (f"p_{k + 1}: its {size**2} pixels", 560, 18), (f"x_{k + 1}", 500, 276),
+        (f"x_1 … x_{count} → encoder", 560, 508),
+    ):  # fmt: skip
+        made.node(f"{text} name", text, (left, top, 672, 44), form="label")
+    ways = ((x + wide, y + wide / 2), (550, 96)), ((900, 126), (900, 192)), ((900, 256), (900, 338))
+    for n, way in enumerate((*ways, ((middle, 388), (middle, 452)))):
+        made.edge(f"way {n}", *way, hue=1 if n < 2 else 2)
+    texts = [f"{v:.2f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]
+    made.cells(
+        "x", 560 + 84 * (np.arange(FEATURES) + 0.5), 338, 81, texts, [0.35] * FEATURES, hue=2
     )
-    made.edge("made", (900, 256), (900, 338), hue=2)
-    made.node("x name", f"x{name}", (800, 276, 80, 44), form="label")
-    middles, texts = (
-        560 + 84 * (np.arange(FEATURES) + 0.5),
-        [f"{v:.2f}" for v in tokens[chosen].tolist()],
+    places, numbers = (
+        560 + 672 * (np.arange(count) + 0.5) / count,
+        [str(n + 1) for n in range(count)],
     )
     made.cells(
-        "x", middles, 338, 81, [text.replace("-", "−") for text in texts], [0.35] * FEATURES, hue=2
+        "tokens", places, 452, 672 / count - 4, numbers, 0.8 * (np.arange(count) == k), hue=2
     )
-    made.node("tokens", f"x_1 … x_{count} → encoder", (560, 508, 672, 44), form="label")
     return "Cut into patches, a picture is read like a sentence; all share E and b."

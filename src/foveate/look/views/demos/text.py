@@ -304,20 +304,17 @@ def targets(
     made = SceneMaker()
     if of == "text":
         _blocks(made, TEXT.split(), size)
-        caption = "Each word is predicted from all before it in its block; bold: u_1 … → "
-        caption += f"u_{min(5, size + 1)}."
+        caption = "Each word is predicted from all before it in its block; bold: one of them."
     elif of == "pair":
         _sides(made, *(text.split() for text in PAIR))
         caption = "Source and target are read; only the target words are predicted."
     else:
         for k, (head, cells) in enumerate(TABLE.items()):
-            box, hue = (110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0), 5 if k == 4 else 0
-            made.column(head, head, box, cells, hue=hue)
+            box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
+            made.column(head, head, box, cells, hue=5 if k == 4 else 0)
+        made.column("x", "", (0, 60, 100, 490), ["x_1", "x_2", "x_3", "x_4"])
         for t in range(4):
-            x, y, _, high = next(n.box for n in made.nodes if n.name == f"day {t}")
-            made.node(f"x {t}", f"x_{t + 1}", (x - 110, y, 100, high), form="label")
             if t < 3:
-                made.edge(f"x {t} on", (x - 60, y + high - 6), (x - 60, y + high + 56))
                 made.link(f"value {t + 1}", f"next value {t}", weight=0.3, hue=5)
             made.link(f"value {t}", f"next value {t}")
         caption = "After each row, the value of the next row is predicted (joined to it)."
@@ -327,39 +324,33 @@ def targets(
 
 def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
     """Draw a text as blocks, each word below what is predicted from it and those before it."""
-    starts, lit = range(0, len(words) - 1, size), min(3, size - 1)
-    band, pitch = HIGH / len(starts), (WIDE - 150) / size
+    starts, pitch = range(0, len(words) - 1, size), (WIDE - 150) / size
     for number, k in enumerate(starts):
-        own, top = words[k : k + size + 1], band * number
-        middles, low = 150 + pitch * (np.arange(len(own) - 1) + 0.5), top + band - 70
-        names = [f"u_{i} {word}" for i, word in enumerate(own, start=1)]
-        levels, read = np.full(len(middles), 0.35), 0.02 * np.tri(len(middles))
-        made.node(f"block {number}", f"block {number + 1}", (0, low, 140, CELL), form="label")
-        made.node(f"predicted {number}", "predicted", (0, top + 8, 140, CELL), form="label")
-        made.cells(f"read {number}", middles, low, pitch - 10, names[:-1], levels, hue=0)
-        made.cells(f"next {number}", middles, top + 8, pitch - 10, names[1:], levels, hue=5)
-        ends, chosen = (low, top + 8 + CELL), np.arange(len(middles))[:, None] == lit
-        made.fan(f"from {number}", middles, ends, read * ~chosen)
-        made.fan(f"chosen {number}", middles, ends, 20 * read * chosen * (number == 0), hue=1)
+        high, own = HIGH / len(starts), words[k : k + size + 1]
+        low, top, read = high * (number + 1) - 70, high * number + 8, 0.02 * np.tri(len(own) - 1)
+        middles, names = 150 + pitch * (np.arange(len(read)) + 0.5), range(1, len(own) + 1)
+        texts = [f"u_{i} {word}" for i, word in zip(names, own, strict=True)]
+        for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
+            made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
+            made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
+        read[3 * (number == 0)] *= 1 + 19 * (number == 0)
+        made.fan(f"reads {number}", middles, (low, top + CELL), read, hue=1)
 
 
 def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
     """Draw an encoder that reads, and a decoder that reads and predicts."""
     sides = ("encoder", source, 4.0, 496.0, 2), ("decoder", ["<s>", *target], 580.0, 656.0, 3)
     for name, words, left, wide, hue in sides:
-        pitch = wide / len(words)
-        middles = left + pitch * (np.arange(len(words)) + 0.5)
+        middles, line = left + wide * (np.arange(len(words)) + 0.5) / len(words), np.eye(len(words))
         made.node(name, name, (left, 300, wide, 84), hue=hue, level=0.2)
-        made.cells(f"{name} reads", middles, 480, pitch - 10, words, [0.35] * len(words), hue=0)
-        for k, x in enumerate(middles):
-            made.edge(f"{name} in {k}", (x, 480), (x, 384))
-            if name == "decoder":
-                made.edge(f"{name} out {k}", (x, 300), (x, 204))
-                made.node(f"loss {k}", "−log p", (x - 60, 96, 120, 44), form="label")
-    made.cells("predicted", middles, 154, pitch - 10, [*target, "</s>"], [0.5] * 5, hue=5)
+        made.cells(f"{name} reads", middles, 480, 116, words, 0.35 + 0 * middles, hue=0)
+        made.fan(f"{name} in", middles, (480, 384), 0.2 * line)
+    made.fan("decoder out", middles, (300, 204), 0.2 * line)
+    made.cells("predicted", middles, 154, 120, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
+    made.cells("−log p", middles, 96, 120, ["−log p"] * 5, 0 * middles, form="label")
     made.edge("states", (500, 342), (580, 342), hue=0)
-    made.node("loss", "the sum is the loss", (580, 40, 660, 44), form="label")
-    made.node("no loss", "x: no prediction, no loss", (0, 154, 500, CELL), form="label")
+    made.node("loss", "the sum is the loss", (580, 40, 656, 44), form="label")
+    made.node("no loss", "x: no prediction, no loss", (4, 154, 496, CELL), form="label")
 
 
 @demo

@@ -26,7 +26,6 @@ SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
-LITTLE = 0.1  # smaller weights have little part in a mean
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
 LONG = 110  # letters of equations that do not fit into a caption
@@ -118,8 +117,8 @@ class _Scene(SceneMaker):
         recurs = any(block.steps for part in sides for block in part.blocks)
         caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
         if recurs:
-            caption = PAIR if len(sides) > 1 else SAME
-            caption = ONE if any(e.name == "decoder 0 fed" for e in self.edges) else caption
+            fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
+            caption = ONE if fed else PAIR if len(sides) > 1 else SAME
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -131,7 +130,7 @@ class _Scene(SceneMaker):
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
                 word = self.places[part.name][0]
-                text = f"Each + adds f(norm(x)) to x: two numbers of “{word}” are written."
+                text = f"Each + adds f(norm(x)) to x. Written: two numbers of “{word}”."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
@@ -156,10 +155,9 @@ class _Scene(SceneMaker):
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
                 box = left + start + 2, top + 10, end - start - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
-                x, up = left + (start + end) / 2, top + 10
-                ends = ((x, up + 4), (x, STEM + 46)) if kind == "reads" else ((x, OUTPUT), (x, 36))
-                if not recurs or kind == "writes":
-                    self.edge(f"{part} {kind} {k} arrow", *ends, tag="words")
+                x, way = left + (start + end) / 2, (OUTPUT, 36.0) if top < 0 else (502.0, STEM + 46)
+                if not self.train and (not recurs or kind == "writes"):
+                    self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in way), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream."""
@@ -195,10 +193,16 @@ class _Scene(SceneMaker):
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
-        self._sum(main.name, left, (low, top), (x, y + high - 22, wide - 210, 18))
+        read = {f.block: f.reads for f in self.film if f.name == "residual sum"}.get(main.name, ())
+        of_x, of_f = (
+            ([*map(_number, self.film[k].values[0, 0, :2])] for k in read) if read else ([], [])
+        )
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
-        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
-        self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
+        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (left + 4, low - 22, 76, 44)
+        more: dict[str, object] = {"form": "label", "tag": "layer"}
+        self.node(f"{main.name} x", "x", aside, texts=["x", *of_x] if of_x else [], **more)
+        inside = x, y + high - 22, wide - 210.0, 18.0
+        self.node(f"{main.name} adds", f"= {', '.join(of_f)}, …" if of_f else "", inside, **more)
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
@@ -210,18 +214,6 @@ class _Scene(SceneMaker):
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
-
-    def _sum(self, name: str, left: float, ends: tuple[float, float], inside: Box) -> None:
-        """Write two numbers of the first word: of x, of what is added to it, and of the sum."""
-        for total in self.film:
-            if (total.block, total.name) == (name, "residual sum") and len(total.reads) == 2:
-                x, added = (self.film[k].values[0, 0, :2] for k in total.reads)
-                both = (x, ends[0] + 6), (total.values[0, 0, :2], ends[1])
-                for key, (pair, y) in zip(("before", "after"), both, strict=True):
-                    more = {"form": "label", "texts": [*map(_number, pair)], "tag": "layer"}
-                    self.node(f"{name} {key}", "", (left + 2, y - 14, 52, 28), **more)
-                text = f"= {',  '.join(map(_number, added))}, …"
-                self.node(f"{name} adds", text, inside, form="label", tag="layer")
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -268,11 +260,10 @@ class _Scene(SceneMaker):
                 across = x + pitch * (0.58 if attends else 0.35)
                 ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
-                right = left + pitch * (k + 1)  # where a written word goes down to be read
-                if lone and letter == "s" and k + 1 < count:
-                    back = (right - 0.08 * pitch, 22), (right, 22), (right, WORDS + 30)
-                    end = right + 0.1 * pitch, WORDS + 30
-                    self.edge(f"decoder {k} fed", *back, end, hue=1)
+                if lone and letter == "s" and k + 1 < count and not self.train:
+                    right, low = left + pitch * (k + 1), WORDS + 30  # a written word is read next
+                    back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
+                    self.edge(f"decoder {k} fed", *back, hue=1)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -308,10 +299,8 @@ class _Scene(SceneMaker):
         attends = any(b.family == "attention" for b in sides[1].blocks)
         box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
         if not attends:
-            x, _, w, _ = self.box_of(ends[0])
-            box, state = ((x + w + u) / 2 - 90, v - 56, 180, 44.0), f"c = h_{last + 1} = s_0"
-            middle = (x + w + u) / 2 - 32, v, 58, CELL
-            self.node("bridge c", "c", middle, hue=0, level=0.6, tag="stream")
+            box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1} = s_0"
+            self.node("bridge c", "c", (u - 76, v, 58, CELL), hue=0, level=0.6, tag="stream")
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
@@ -402,11 +391,11 @@ class _Scene(SceneMaker):
         same = ", the same at each position" * (not pools and "position" not in own.values())
         text = f"{spoken.capitalize()}{layer}: {text}{same}."
         every = _tags(["words", *stages])
-        twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
-        lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
-        if own_position := deep and "position" in own.values() and bool(twice):
+        lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
+        if deep and twice and "position" in stages:
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, so two inputs."
-        self._enter(spoken + " numbers" * deep, text, every, lit if own_position else ())
+            lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
+        self._enter(spoken + " numbers" * deep, text, every, lit)
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
@@ -455,6 +444,8 @@ class _Scene(SceneMaker):
     def _losses(self) -> None:
         """Write −log p below each target, frame the least likely ones, and stop at the whole."""
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
+        if "encoder" in self.places:
+            self.node("no loss", "no loss: only read", (20, 0, SIDE, 44), form="label", tag="back")
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, _), name = word.box, f"{word.name} loss"
@@ -563,8 +554,10 @@ class _Scene(SceneMaker):
                     "k matrix",
                     "v matrix",
                 ]
-                lit += [f"{s}{between} {key}" for s in "hkvc" for between in ("", " from")
-                        for key in np.flatnonzero(weights >= LITTLE)]  # fmt: skip
+                strong = np.flatnonzero(weights >= 0.1).tolist()
+                lit += [
+                    f"{s}{way} {key}" for s in "hkvc" for way in ("", " from") for key in strong
+                ]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
@@ -595,8 +588,7 @@ class _Scene(SceneMaker):
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
-        if equations.get("position", "").startswith("x + PE(t)"):
-            letters["position"] = "PE(t)"
+        letters |= {"position": "PE(t)"} if "PE(t)" in equations.get("position", "") else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}

@@ -48,17 +48,6 @@ def small_score(kind: type[kinds.Score]) -> kinds.Score:
 
 
 @torch.no_grad()
-def example(kind: type[kinds.Score], x: float, y: float) -> str:
-    """Return the score of a query and the key (1, 2), where learned matrices are I, vectors 1."""
-    score = small_score(kind)
-    for weight in score.parameters():
-        weight.copy_(torch.eye(2) if weight.shape[-2:] == (2, 2) else torch.ones(()))
-    if not kind.reads_keys:
-        return "no key read"
-    return f"{float(score(torch.tensor([[[[x, y]]]]), torch.tensor([[[[1.0, 2.0]]]]))):.2f}"
-
-
-@torch.no_grad()
 def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int) -> Tensor:
     """Return the score of a query (2,) with all keys in a square of the plane, (points, points)."""
     score = small_score(kind)
@@ -80,8 +69,10 @@ def scores(
 ) -> SheetGrid | TableDrawing:
     """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
     if of == "table":
+        at = {n: landscape(row[0], torch.tensor([x, y]), 2, 5)[0, 3] for n, row in SCORES.items()}
         rows: list[list[str | float | None]] = [
-            [name, row[1], example(row[0], x, y), row[3]] for name, row in SCORES.items()
+            [n, formula, f"{at[n]:.2f}" if learned == "none" else f"{learned} learned", paper]
+            for n, (_, formula, learned, paper) in SCORES.items()
         ]
         return TableDrawing(
             title="Scores of a query q and a key k of K numbers",

@@ -259,7 +259,6 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3
-Place = Annotated[float, Field(ge=-1, le=1, description="centre of the glimpse, −1 to 1")]
 
 
 def nine() -> Tensor:
@@ -275,14 +274,12 @@ def nine() -> Tensor:
 def pixels(
     part: Annotated[Literal["patches", "glimpses"], Field(description="what to show")] = "patches",
     patch_size: Annotated[int, Field(ge=2, le=8, description="pixels per side of a patch")] = 4,
-    x: Place = 0.3,
-    y: Place = -0.4,
 ) -> SceneDrawing:
     """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
     torch.manual_seed(0)
     picture, made = nine(), SceneMaker()
     if part == "glimpses":
-        caption = _glimpse(made, picture, patch_size, (x, y))
+        caption = _glimpse(made, picture, patch_size)
     else:
         caption = _patches(made, picture, patch_size)
     made.stop(part, caption, ["stream"])
@@ -297,26 +294,24 @@ def _raster(made: SceneMaker, name: str, numbers: Tensor, box: Box) -> None:
         made.node(f"{name} {row} {column}", "", place, form="pixel", level=float(value))
 
 
-def _glimpse(made: SceneMaker, picture: Tensor, size: int, place: tuple[float, float]) -> str:
-    """Draw frames around a location, what is seen in each, and the state that reads it."""
-    retina, pixel, (x, y) = Retina(size, SCALES), 480.0 / SIDE, place
-    seen = retina(retina.pyramid(picture[None, None]), torch.tensor([place]))[0, :, 0]
-    across, down, state = 6 + 240 * (x + 1), 60 + 240 * (y + 1), {"hue": 3, "level": 0.25}
+def _glimpse(made: SceneMaker, picture: Tensor, size: int) -> str:
+    """Draw frames around the middle, what is seen in each, and the state that reads it."""
+    retina, pixel, state = Retina(size, SCALES), 480.0 / SIDE, {"hue": 3, "level": 0.25}
+    seen = retina(retina.pyramid(picture[None, None]), torch.zeros(1, 2))[0, :, 0]
     _raster(made, "picture", picture, (6, 60, pixel, pixel))
     for k, (patch, hue) in enumerate(zip(seen, (1, 0, 2), strict=True)):
         wide, left, own = pixel * size * 2**k, 570 + 231.0 * k, {"form": "frame", "hue": hue}
         _raster(made, f"glimpse {k}", patch, (left, 200, 200 / size, 200 / size))
-        made.node(f"frame {k}", "", (across - wide / 2, down - wide / 2, wide, wide), **own)
+        made.node(f"frame {k}", "", (246 - wide / 2, 300 - wide / 2, wide, wide), **own)
         made.node(f"seen {k}", "", (left, 200, 200, 200), **own)
         name = f"{size * 2**k} pixels wide", (left - 16, 146, 232, 44)
         made.node(f"seen {k} name", *name, form="label")
         made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
     made.node("state", "h_t", (570, 20, 110, 64), **state)
     made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
-    text = f"l_t ~ N(f(h_t), σ²), here ({x:g}, {y:g})"
-    made.node("mean", text, (690, 30, 540, 44), form="label")
-    made.edge("place", (570, 30), (across, 30), (across, 58), hue=3)
-    made.node("l", "", (across - 13, down - 13, 26, 26), form="plus", hue=3)
+    made.node("mean", "l_t ~ N(f(h_t), σ²), here (0, 0)", (690, 30, 540, 44), form="label")
+    made.edge("place", (570, 30), (246, 30), (246, 58), hue=3)
+    made.node("l", "", (233, 287, 26, 26), form="plus", hue=3)
     return f"Each frame gives {size} × {size} numbers: the wider it is, the coarser what is seen."
 
 

@@ -193,16 +193,15 @@ class _Scene(SceneMaker):
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
-        read = {f.block: f.reads for f in self.film if f.name == "residual sum"}.get(main.name, ())
-        of_x, of_f = (
-            ([*map(_number, self.film[k].values[0, 0, :2])] for k in read) if read else ([], [])
-        )
+        reads = {f.block: f.reads for f in self.film if f.name == "residual sum"}
+        read = (self.film[k].values[0, 0, :2] for k in reads.get(main.name, ()))
+        x_of, f_of = [[*map(_number, pair)] for pair in read] or [[], []]
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (left + 4, low - 22, 76, 44)
         more: dict[str, object] = {"form": "label", "tag": "layer"}
-        self.node(f"{main.name} x", "x", aside, texts=["x", *of_x] if of_x else [], **more)
+        self.node(f"{main.name} x", "x", aside, texts=["x", *x_of], **more)
         inside = x, y + high - 22, wide - 210.0, 18.0
-        self.node(f"{main.name} adds", f"= {', '.join(of_f)}, …" if of_f else "", inside, **more)
+        self.node(f"{main.name} adds", f"= {', '.join(f_of)}, …" if f_of else "", inside, **more)
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
@@ -444,8 +443,6 @@ class _Scene(SceneMaker):
     def _losses(self) -> None:
         """Write −log p below each target, frame the least likely ones, and stop at the whole."""
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
-        if "encoder" in self.places:
-            self.node("no loss", "no loss: only read", (20, 0, SIDE, 44), form="label", tag="back")
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, _), name = word.box, f"{word.name} loss"
@@ -544,20 +541,14 @@ class _Scene(SceneMaker):
             shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             if not stage:  # all numbers, those of keys with little weight dimmed
-                lit += [
-                    "h note",
-                    "h own",
+                lit += [f"h {own}" for own in ("note", "own")] + [
                     "c own",
                     "c bus",
                     "c step",
                     "name",
-                    "k matrix",
-                    "v matrix",
                 ]
-                strong = np.flatnonzero(weights >= 0.1).tolist()
-                lit += [
-                    f"{s}{way} {key}" for s in "hkvc" for way in ("", " from") for key in strong
-                ]
+                for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
+                    lit += [f"{s}{way} {key}" for s in "hkvc" for way in ("", " from")]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit

@@ -340,10 +340,8 @@ def rnn(
     lit = states = [name for name in rows if name.startswith("h")]
     h, o = rows[states[-1]], rows["o_t"][0]
     if head is not None:
-        lit, caption = (
-            ["y_t"],
-            f"Any real number: y_1 = W_yo o_1 = {head:g} · {o:.2f} = {head * o:.2f}",
-        )
+        caption = f"Any real number: y_1 = W_yo o_1 = {head:g} · {o:.2f} = {head * o:.2f}"
+        lit = ["y_t"]
     elif len(w) > 1:
         caption = "Each layer has its own W and U; layer 2 reads the states of layer 1."
     elif output != "linear":

@@ -288,6 +288,7 @@ def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) ->
 
 
 TEXT = "the old woman closes the window and she sings in the garden ."
+PAIR = "she closes the window", "elle ferme la fenêtre"
 TABLE = {
     "day": ("02", "03", "04", "05"), "month": ("10",) * 4, "year": ("2015",) * 4,
     "value": ("1500", "1205", "1820", "1900"), "next value": ("1205", "1820", "1900", "?"),
@@ -296,7 +297,7 @@ TABLE = {
 
 @demo
 def targets(
-    of: Annotated[Literal["text", "table"], Field(description="kind of data")] = "text",
+    of: Annotated[Literal["text", "pair", "table"], Field(description="kind of data")] = "text",
     size: Annotated[int, Field(ge=2, le=12, description="tokens per block of text")] = 4,
 ) -> SceneDrawing:
     """Draw what a model reads in training, and what it learns to predict."""
@@ -304,6 +305,9 @@ def targets(
     if of == "text":
         _blocks(made, TEXT.split(), size)
         caption = "Each word is predicted from all before it in its block; bold: one of them."
+    elif of == "pair":
+        _sides(made, *(text.split() for text in PAIR))
+        caption = "Source and target are read; only the target words are predicted."
     else:
         for k, (head, cells) in enumerate(TABLE.items()):
             box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
@@ -331,6 +335,21 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
             made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
         read[3 * (number == 0)] *= 1 + 19 * (number == 0)
         made.fan(f"reads {number}", middles, (low, top + CELL), read, hue=1)
+
+
+def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
+    """Draw an encoder that reads, and a decoder that reads and predicts."""
+    sides = ("encoder", source, 4.0, 2), ("decoder", ["<s>", *target], 580.0, 3)
+    for name, words, left, hue in sides:
+        middles, own = left + 130 * (np.arange(len(words)) + 0.5), 0.2 * np.eye(len(words))
+        made.node(name, name, (left, 300, 130 * len(words), 84), hue=hue, level=0.2)
+        made.cells(f"{name} reads", middles, 480, 116, words, 0.35 + 0 * middles, hue=0)
+        made.fan(f"{name} in", middles, (480, 384), own)
+    made.fan("decoder out", middles, (300, 204), own)
+    made.cells("predicted", middles, 154, 116, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
+    made.cells("loss", middles, 96, 120, ["−log p"] * len(middles), 0 * middles, form="label")
+    made.edge("states", (524, 342), (580, 342), hue=0)
+    made.node("no loss", "x: no prediction, no loss", (4, 154, 520, CELL), form="label")
 
 
 @demo

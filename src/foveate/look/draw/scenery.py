@@ -39,7 +39,7 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
-ONE = "One vector c holds the whole source; each word written is the next input."
+BOTTLENECK = "One vector c holds the whole source; each word written is the next input."
 ALL = "whole", "words", "stream"
 WHOLE_QUERY = "The weighted mean of {values} is c: for “{asks}”, {most} is from “{best}”."
 BUILD = {  # stops inside an attention: what it shows, after these stages
@@ -118,7 +118,7 @@ class _Scene(SceneMaker):
         caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
         if recurs:
             fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
-            caption = ONE if fed else PAIR if len(sides) > 1 else SAME
+            caption = BOTTLENECK if fed else PAIR if len(sides) > 1 else SAME
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -155,9 +155,9 @@ class _Scene(SceneMaker):
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
                 box = left + start + 2, top + 10, end - start - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
-                x, way = left + (start + end) / 2, (OUTPUT, 36.0) if top < 0 else (502.0, STEM + 46)
+                x, up = left + (start + end) / 2, (OUTPUT, 36.0) if top < 0 else (502.0, STEM + 46)
                 if not self.train and (not recurs or kind == "writes"):
-                    self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in way), tag="words")
+                    self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream."""
@@ -548,7 +548,7 @@ class _Scene(SceneMaker):
                     "name",
                 ]
                 for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
-                    lit += [f"{s}{way} {key}" for s in "hkvc" for way in ("", " from")]
+                    lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit

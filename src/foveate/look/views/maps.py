@@ -97,10 +97,9 @@ def rollout(
 
 
 def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawing:
-    """Draw by which ways the words reach a position, from layer to layer.
+    """Draw the share of each position in one of the output, layer by layer: rows of Ā_L … Ā_l.
 
-    From the last layer down, the share of each position is its column of Ā_l times the shares in
-    the layer above, so the last row is a row of Ā_L … Ā_0. Raises `ConfigError` for no position.
+    Raises `ConfigError` for a position that does not exist.
     """
     layers = record.layers(block or record.first_block())
     words = [visible(word) for word in record.axes(layers[0])[1]]
@@ -118,7 +117,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             made.node(name, *label, form="label")
         texts = [f"{share:.2f}" if share else "" for share in shares]
         made.cells(f"row {up}", middles, top, 84, texts, shares, hue=2)
-    best = int(np.where(np.arange(len(words)) == query, 0, shares).argmax())
+    best = max({*range(len(words))} - {query}, key=shares.__getitem__, default=query)
     text = f"“{words[query]}” holds {shares[query]:.2f} of itself and {shares[best]:.2f} of "
     text += f"“{words[best]}”, by one hop or more."
     return made.drawing(f"The hops to “{words[query]}”", caption=text)

@@ -164,10 +164,8 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
     panels: dict[str, dict[str, Errors]] = {}
     for name, errors in by_run.items():
         enough = errors.counts >= min(FEWEST, errors.counts.max())
-        own, true = "reads its own words", "reads the reference"
-        if "mse" in errors.free:
-            own, true = "reads its own x̂", "reads the true x"
-        for mode, figures in ((true, errors.forced), (own, errors.free)):
+        own = "reads its own x̂" if "mse" in errors.free else "reads its own words"
+        for mode, figures in (("reads the true ones", errors.forced), (own, errors.free)):
             label = f"{name}, {mode}" if len(by_run) > 1 else mode
             for figure, values in figures.items():
                 panels.setdefault(NAMES[figure], {})[label] = np.where(enough, values, np.nan)

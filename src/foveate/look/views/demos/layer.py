@@ -254,7 +254,6 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     for i in range(2):
         made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
     caption = "The scores come from s and x alone: no key is read."
-    made.stop("layers", caption, ["stream"])
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 
 
@@ -282,7 +281,6 @@ def pixels(
         caption = _glimpse(made, picture, patch_size)
     else:
         caption = _patches(made, picture, patch_size)
-    made.stop(part, caption, ["stream"])
     return made.drawing(f"A picture of {SIDE} × {SIDE} pixels", caption=caption)
 
 
@@ -335,18 +333,12 @@ def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
         (f"x_1 … x_{count} → encoder", 560, 508),
     ):  # fmt: skip
         made.node(f"{text} name", text, (left, top, 672, 44), form="label")
-    ways = ((x + wide, y + wide / 2), (550, 96)), ((900, 126), (900, 192)), ((900, 256), (900, 338))
-    for n, way in enumerate((*ways, ((middle, 388), (middle, 452)))):
-        made.edge(f"way {n}", *way, hue=1 if n < 2 else 2)
+    arrows = (x + wide, y + wide / 2, 550, 96), (900, 126, 900, 192), (900, 256, 900, 338)
+    for n, arrow in enumerate((*arrows, (middle, 388, middle, 452))):
+        made.edge(f"arrow {n}", arrow[:2], arrow[2:], hue=1 if n < 2 else 2)
     texts = [f"{v:.2f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]
-    made.cells(
-        "x", 560 + 84 * (np.arange(FEATURES) + 0.5), 338, 81, texts, [0.35] * FEATURES, hue=2
-    )
-    places, numbers = (
-        560 + 672 * (np.arange(count) + 0.5) / count,
-        [str(n + 1) for n in range(count)],
-    )
-    made.cells(
-        "tokens", places, 452, 672 / count - 4, numbers, 0.8 * (np.arange(count) == k), hue=2
-    )
+    places, each = 560 + 84 * (np.arange(FEATURES) + 0.5), [str(n + 1) for n in range(count)]
+    made.cells("x", places, 338, 81, texts, [0.35] * FEATURES, hue=2)
+    places = 560 + 672 * (np.arange(count) + 0.5) / count
+    made.cells("tokens", places, 452, 38, each, 0.8 * (np.arange(count) == k), hue=2)
     return "Cut into patches, a picture is read like a sentence; all share E and b."

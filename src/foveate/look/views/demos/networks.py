@@ -337,27 +337,26 @@ def rnn(
         rows["y_t"] = (head * outputs).flatten().tolist()
         texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
-    lit = states = [name for name in rows if name.startswith("h")]
-    h, o = rows[states[-1]], rows["o_t"][0]
-    if head is not None:
-        caption = f"Any real number: y_1 = W_yo o_1 = {head:g} · {o:.2f} = {head * o:.2f}"
-        lit = ["y_t"]
-    elif len(w) > 1:
-        caption = "Each layer has its own W and U; layer 2 reads the states of layer 1."
-    elif output != "linear":
-        sums, lit = f"{v:g} · {h[0]:.2f} + {c:g}", ["o_t"]
-        caption = f"Each output from its own state: o_1 = {output}({sums}) = {o:.2f}"
-    elif any(u) and len(h) > 1:
-        sums = f"{w[0]:g} · {inputs[1]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
-        caption = f"The same W and U at each step: h_2 = tanh({sums}) = {h[1]:.2f}"
-    else:
-        caption = "Each state has its own input alone. Equal inputs, equal states (same colour)."
-    names = [f"{own}{row}" for row in lit for own in ("", *(f"step {k} " for k in range(1, 10)))]
-    made.stop("whole", caption.replace("-", "−"), ["stream"], lit=names)
+    states = [name for name in rows if name.startswith("h")]
+    h, o, y, n = rows[states[-1]], rows["o_t"][0], rows.get("y_t", [0.0])[0], len(inputs)
+    begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
+    captions = {  # of the rows that are new
+        f"Any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
+            ["y_t"] * (head is not None),
+        "Each layer has its own W, U; layer 2 reads the states of layer 1.": states * (len(w) > 1),
+        f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
+            ["o_t"] * (output != "linear"),
+        f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":
+            states * (any(u) and n > 1),
+        "Each state has its own input alone. Equal inputs, equal states (same colour).": states,
+    }  # fmt: skip
+    caption, lit = next(pair for pair in captions.items() if pair[1])
+    made.stop("whole", caption.replace("-", "−"), ["stream"], lit=lit)
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
-        made.stop(f"step {step}", text, ["stream"], lit=[f"step {k}" for k in range(1, step + 1)])
+        now = [f"{row} {k}" for row in ("x_t", *rows) for k in range(1, step + 1)]
+        made.stop(f"step {step}", text, ["stream"], lit=now)
     return made.drawing("A recurrent network, unrolled", caption="Inputs below, outputs above.")
 
 
@@ -377,7 +376,7 @@ def _unrolled(
             x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if is_state and not recurs:
                 hue = alike.setdefault(value, len(alike))
-            box, own = (x, y, wide, high), f"step {step} {name}"
+            box, own = (x, y, wide, high), f"{name} {step}"
             number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
             texts_of = [number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")

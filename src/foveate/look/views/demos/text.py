@@ -274,16 +274,10 @@ def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) ->
             best = own[i, j] == own[:, j].max()
             line = {"weight": max(0.02, own[i, j]), "hue": 2 if best else None}
             made.link(f"f {number} {j}", f"e {number} {i}", **line)
+            place = left + wide / 2 - 50, made.edges[-1].points[0][1] + (18 if j else -62), 90, 44
             if best:
-                y, middle = made.edges[-1].points[0][1], left + wide / 2 - 5
-                label = (
-                    f"{number} {j} t",
-                    f"{own[i, j]:.2f}",
-                    (middle - 45, y + (18 if j else -62), 90, 44),
-                )
-                made.node(*label, form="label")
+                made.node(f"{number} {j} t", f"{own[i, j]:.2f}", place, form="label")
     caption = "f German, e English. Width: t(f|e) by EM; green: the best e of each f."
-    made.stop("links", caption, ["stream"])
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 
@@ -314,11 +308,10 @@ def targets(
             made.column(head, head, box, cells, hue=5 if k == 4 else 0)
         made.column("x", "", (0, 60, 100, 490), ["x_1", "x_2", "x_3", "x_4"])
         for t in range(4):
-            if t < 3:
-                made.link(f"value {t + 1}", f"next value {t}", weight=0.3, hue=5)
             made.link(f"value {t}", f"next value {t}")
+            if t:
+                made.link(f"value {t}", f"next value {t - 1}", weight=0.3, hue=5)
         caption = "After each row, the value of the next row is predicted (joined to it)."
-    made.stop("targets", caption, ["stream"])
     return made.drawing("Inputs and targets", caption=caption)
 
 

@@ -226,7 +226,7 @@ def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
 def test_layers_outputs_and_heads_of_an_unrolled_network() -> None:
     def row(name: str, **values: object) -> list[float]:
         drawn = DEMOS["rnn"].draw(values)
-        return [written(drawn, f"step {step} {name}") for step in range(1, 6)]
+        return [written(drawn, f"{name} {step}") for step in range(1, 6)]
 
     states = row("h_t")
     made: dict[str, object] = {"c": 0.5, "output": "sigmoid", "head": 3.0}
@@ -432,7 +432,7 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
     np.testing.assert_array_equal(projections, 2 * recurrent)
     apart = DEMOS["rnn"].draw({"inputs": [1.0, 0.0, 1.0], "u": [0.0]})
     assert isinstance(apart, SceneDrawing) and not any(" on" in edge.name for edge in apart.edges)
-    hues = [node.hue for node in apart.nodes if node.name.endswith("h_t") and node.texts]
+    hues = [node.hue for node in apart.nodes if node.name.startswith("h_t") and node.texts]
     assert hues[1:] == [0, 1, 0] and "Equal inputs, equal states" in apart.stops[0].caption
 
 

@@ -298,7 +298,7 @@ class _Scene(SceneMaker):
         attends = any(b.family == "attention" for b in sides[1].blocks)
         box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
         if not attends:
-            box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1} = s_0"
+            box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
             self.node("bridge c", "c", (u - 76, v, 58, CELL), hue=0, level=0.6, tag="stream")
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"

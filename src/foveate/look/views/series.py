@@ -165,7 +165,7 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
     for name, errors in by_run.items():
         enough = errors.counts >= min(FEWEST, errors.counts.max())
         own = "reads its own x̂" if "mse" in errors.free else "reads its own words"
-        for mode, figures in (("reads the true ones", errors.forced), (own, errors.free)):
+        for mode, figures in (("reads the truth", errors.forced), (own, errors.free)):
             label = f"{name}, {mode}" if len(by_run) > 1 else mode
             for figure, values in figures.items():
                 panels.setdefault(NAMES[figure], {})[label] = np.where(enough, values, np.nan)

@@ -156,8 +156,8 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
     text = ""
     for dim, name, y, hue, of in (
-        (1, "Layer norm", layer, ROWS, "of each word (row)"),
-        (0, "Batch norm", batch, COLUMNS, "of each feature (column)"),
+        (1, "Layer norm", layer, ROWS, "by word (row)"),
+        (0, "Batch norm", batch, COLUMNS, "by feature (column)"),
     ):
         both = torch.cat((x.mean(dim, True), x.var(dim, False, keepdim=True)), dim=dim)
         text += f"{name}: μ, σ² {of}. "

@@ -306,7 +306,7 @@ def rnn(
     u: Annotated[tuple[float, ...], Field(min_length=1, description="state weight, per layer")]
     = (0.8,),
     b: Annotated[float, Field(description="bias")] = 0.0,
-    v: Annotated[float, Field(description="weight of the output")] = 2.0,
+    v: Annotated[float, Field(description="weight of the output; 0: none")] = 2.0,
     c: Annotated[float, Field(description="bias of the output")] = 0.0,
     output: Annotated[Literal["linear", "sigmoid", "tanh"], Field(description="σ_o, of the output")]
     = "linear",
@@ -331,14 +331,14 @@ def rnn(
         rows[name] = values.flatten().tolist()
         texts[name] = [name, ", ".join(written[: 1 + any(u)]), f"b = {b:g}, tanh"]
     outputs = OUTPUTS[output](v * values + c)
-    rows["o_t"] = outputs.flatten().tolist()
+    rows |= {"o_t": outputs.flatten().tolist()} if v else {}
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
     if head is not None:
         rows["y_t"] = (head * outputs).flatten().tolist()
         texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
     states = [name for name in rows if name.startswith("h")]
-    h, o, y, n = rows[states[-1]], rows["o_t"][0], rows.get("y_t", [0.0])[0], len(inputs)
+    h, o, y, n = rows[states[-1]], outputs[0, 0, 0], rows.get("y_t", [0.0])[0], len(inputs)
     begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
         f"Any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
@@ -347,8 +347,8 @@ def rnn(
         f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
             ["o_t"] * (output != "linear"),
         f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":
-            states * (any(u) and n > 1),
-        "Each state has its own input alone. Equal inputs, equal states (same colour).": states,
+            [*texts] * (any(u) and n > 1),
+        "Each state has its own input alone. Equal inputs, equal states (same colour).": [*texts],
     }  # fmt: skip
     caption, lit = next(pair for pair in captions.items() if pair[1])
     made.stop("whole", caption.replace("-", "−"), ["stream"], lit=lit)

@@ -306,11 +306,11 @@ def targets(
         for k, (head, cells) in enumerate(TABLE.items()):
             box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
             made.column(head, head, box, cells, hue=5 if k == 4 else 0)
-        made.column("x", "", (0, 60, 100, 490), ["x_1", "x_2", "x_3", "x_4"])
+        made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
+        for t in range(3):
+            made.link(f"value {t + 1}", f"next value {t}", weight=0.3, hue=5)
         for t in range(4):
             made.link(f"value {t}", f"next value {t}")
-            if t:
-                made.link(f"value {t}", f"next value {t - 1}", weight=0.3, hue=5)
         caption = "After each row, the value of the next row is predicted (joined to it)."
     return made.drawing("Inputs and targets", caption=caption)
 
@@ -336,7 +336,7 @@ def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
     for name, words, left, hue in sides:
         middles, own = left + 130 * (np.arange(len(words)) + 0.5), 0.2 * np.eye(len(words))
         made.node(name, name, (left, 300, 130 * len(words), 84), hue=hue, level=0.2)
-        made.cells(f"{name} reads", middles, 480, 116, words, 0.35 + 0 * middles, hue=0)
+        made.cells(f"{name} reads", middles, 480, 122, words, 0.35 + 0 * middles, hue=0)
         made.fan(f"{name} in", middles, (480, 384), own)
     made.fan("decoder out", middles, (300, 204), own)
     made.cells("predicted", middles, 154, 116, [*target, "</s>"], 0.5 + 0 * middles, hue=5)

@@ -134,7 +134,7 @@ class _Scene(SceneMaker):
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
-                    text = f"x stays on its line; what {_name(each)} gives is added to it."
+                    text = f"x (of “{word}”) stays on its line; what {_name(each)} gives is added."
                     lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)

@@ -375,7 +375,7 @@ def test_a_forecast_that_reads_itself_moves_away_from_the_truth() -> None:
     drawn = exposure([load(f"packaged/{name}") for name in runs], dict(question)["split"])
     [panel] = drawn.panels
     curves = panel.arrays()
-    assert (curves["its own forecast"][1:] > curves["given the reference"][1:]).all()
+    assert (curves["reads its own x̂"][1:] > curves["reads the truth"][1:]).all()
 
 
 def test_words_that_a_model_never_saw_are_named(installed: TestClient) -> None:

@@ -149,8 +149,8 @@ def test_the_first_place_is_the_same_and_a_view_draws_both(name: str, runs: dict
         assert len(forced) == len(errors.free[figure]) == len(errors.counts)
     drawn = find("exposure").draw([runs[name]], Question(split="valid"))
     panels = {panel.up: [curve.name for curve in panel.curves] for panel in drawn.panels}
-    own = "its own forecast" if "mse" in errors.free else "its own words"
-    assert panels == {NAMES[figure]: ["given the reference", own] for figure in errors.forced}
+    own = "reads its own x̂" if "mse" in errors.free else "reads its own words"
+    assert panels == {NAMES[figure]: ["reads the truth", own] for figure in errors.forced}
 
 
 def test_forced_errors_are_the_loss_of_a_translator(tmp_path: Path) -> None:

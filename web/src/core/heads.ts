@@ -27,6 +27,7 @@ const isWord = (text: string) => /\p{L}/u.test(text);
 
 /** What a head does, where that was measured; else its largest weight between two words. */
 function story(kind: string, { values, width }: Matrix, rows: readonly string[], columns: readonly string[]): string {
+  if (kind === "sink") return `most → ${columns[largest(columns.map((_, k) => values.reduce((sum, weight, n) => sum + (n % width === k ? weight : 0), 0)))]}`;
   if (kind && kind !== UNCLEAR) return kind;
   const best = largest(Array.from(values, (weight, k) => (isWord(rows[Math.floor(k / width)]!) && isWord(columns[k % width]!) ? weight : 0)));
   return `${rows[Math.floor(best / width)]} ← ${columns[best % width]}`;
@@ -94,7 +95,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     grid.replaceChildren(...[block.layers.length - 1].flatMap((layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head);
       return map ? copied(map, block, `head ${head}`, story(block.kinds[layer]?.[head] ?? "", map, block.rows, block.columns), head % 7, wide, pitch) : h("span");
-    })]), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that looks; right: the words that it looks at; width: weight, from 0.1 to 1"));
+    })]), ...(most > 1 ? [h("p", { class: "fv-concat" }, `↓ concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that looks; right: the words that it looks at; width: weight, from 0.1 to 1"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

@@ -98,8 +98,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const [stage, y] of [["c", 2], ["q", 246], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
     put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
-    const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
-    put("h note", "", boxAt(14, 140, 186, 72), "h", { form: "label", texts: note });
+    const size = values.get("key")!.shape[2] ?? 0;
+    if (size > WRITTEN) put("h note", `${WRITTEN} of ${size}`, boxAt(0, 354, 126, 40), "h", { form: "label" });
+    put("c step", "2. mix", boxAt(70, 122, 124, 40), "c", { form: "label" });
+    put("e step", "1. compare", boxAt(20, 200, 178, 40), "e", { form: "label" });
     const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
     const query = cell("q own", 70, 246, vector("query", row, head), "q", { hue: 1, level: 0.25 });
     const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
@@ -120,8 +122,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
       if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
-    for (const [stage, x, matrix] of [["q", 136, "W_Q"], ["k", first + wide / 2 + 4, "W_K"]] as const)
-      if (panel.equations[stage === "q" ? "query" : "key"]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 354, 60, 40), stage, { form: "label" });
+    for (const [stage, x, of, matrix] of [["q", 136, "query", "W_Q"], ["k", first + wide / 2 + 4, "key", "W_K"], ["v", first + (wide + pitch) / 2 + 2, "value", "W_V"]] as const)
+      if (panel.equations[of]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 354, 56, 40), stage, { form: "label" });
     line("e from query", [at(194, 296), at(first - 54, 296), at(first - 54, 210), at(first - 44, 210)], "e", { hue: 1 });
     joined();
     if (isOne && panel.rows.length > 1) products();
@@ -130,15 +132,16 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** The answers of all heads as one long vector, and the vector that one matrix makes of it. */
   function joined() {
     const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
-    const pitch = Math.min(220, 1000 / heads), left = 200, middle = left + (pitch * heads) / 2, few = size > WRITTEN ? `first 3 of ${size} each` : "";
+    const pitch = Math.min(220, 980 / heads), left = 240, middle = left + (pitch * heads) / 2, few = size > WRITTEN ? `first 3 of ${size} each` : "";
     const join = (key: string, from: number, to: number) => line(key, [at(middle, from), at(middle, to)], "o");
     put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
     put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
     put("o word", wide > WRITTEN ? `of “${panel.rows[panel.row]!}”, first 3 of ${wide}` : `of “${panel.rows[panel.row]!}”`, boxAt(middle + 100, 4, 1236 - middle - 100, TALL), "o", { form: "word" });
     put("o matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, boxAt(left, 180, pitch * heads, 70), "o");
     join("o from matrix", 180, 104);
-    join("o from heads", 330, 246);
-    put("o joined", "[c^0; …]".replace("…", heads > 2 ? `…; c^${heads - 1}` : "c^1"), boxAt(0, 340, left - 12, TALL), "o", { form: "label" });
+    join("o from heads", 322, 250);
+    put("o joined", heads < 5 ? `[${Array.from({ length: heads }, (_, k) => `c^${k}`).join("; ")}]` : `[c^0; …; c^${heads - 1}]`, boxAt(0, 340, left - 16, TALL), "o", { form: "label" });
+    put("o frame", "", boxAt(left - 8, 322, pitch * heads + 16, 136), "o", { form: "frame" });
     for (let head = 0; head < heads; head++) {
       const x = left + pitch * head;
       put(`o head ${head}`, "", boxAt(x, 330, pitch, 120), "o", { texts: vectorOf("context", head), hue: hueOf(head), level: 0.3 });
@@ -214,7 +217,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: stage === "tokens" ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);
       }));

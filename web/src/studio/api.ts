@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of e1fed89413029963.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 9e084cd9278e0a1e.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -39,8 +39,9 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
+BOTTLENECK = "One vector c holds the whole source; each word written is the next input."
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the weighted mean of {values}."
+WHOLE_QUERY = "The weighted mean of {values} is c: for “{asks}”, {most} is from “{best}”."
 BUILD = {  # stops inside an attention: what it shows, after these stages
     "h": "Each word is a vector x_i. The query is of “{row}”.",
     "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
@@ -50,7 +51,7 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "α": "Weights, which sum to 1: {weights}.",
     "v": "Values, what each word gives: {value}.",
     "c": "The mean of the {values}, by weight: {context}.",
-    "o": "The c of all heads, joined, times one matrix: {output}.",
+    "o": "The c of all heads, side by side, are one vector; W_O maps it to the size of x.",
     "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. {few}Framed: “{row}”.",
     "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
@@ -116,7 +117,8 @@ class _Scene(SceneMaker):
         recurs = any(block.steps for part in sides for block in part.blocks)
         caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
         if recurs:
-            caption = PAIR if len(sides) > 1 else SAME
+            fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
+            caption = BOTTLENECK if fed else PAIR if len(sides) > 1 else SAME
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -127,12 +129,12 @@ class _Scene(SceneMaker):
             if inner:
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
-                order = " → ".join(map(_name, inner))
-                text = f"Layer {inner[0].layer}: {order}; each is added to x."
+                word = self.places[part.name][0]
+                text = f"Each + adds f(norm(x)) to x. Written: two numbers of “{word}”."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
-                    text = f"x stays on its line; the result of {_name(each)} is added to it."
+                    text = f"x (of “{word}”) stays on its line; what {_name(each)} gives is added."
                     lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
@@ -153,6 +155,9 @@ class _Scene(SceneMaker):
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
                 box = left + start + 2, top + 10, end - start - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
+                x, up = left + (start + end) / 2, (OUTPUT, 36.0) if top < 0 else (502.0, STEM + 46)
+                if not self.train and (not recurs or kind == "writes"):
+                    self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream."""
@@ -188,16 +193,22 @@ class _Scene(SceneMaker):
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
+        reads = {f.block: f.reads for f in self.film if f.name == "residual sum"}
+        read = (self.film[k].values[0, 0, :2] for k in reads.get(main.name, ()))
+        x_of, f_of = [[*map(_number, pair)] for pair in read] or [[], []]
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
-        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
-        self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
+        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (left + 4, low - 22, 76, 44)
+        more: dict[str, object] = {"form": "label", "tag": "layer"}
+        self.node(f"{main.name} x", "x", aside, texts=["x", *x_of], **more)
+        inside = x, y + high - 22, wide - 210.0, 18.0
+        self.node(f"{main.name} adds", f"= {', '.join(f_of)}, …" if f_of else "", inside, **more)
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
+            points = (memory, OUTPUT), (memory, OUTPUT - 18), (beside, OUTPUT - 18)
             ends = (beside, y + high / 2), (end, y + high / 2)
             self.edge(f"{main.name} memory", *points, *ends, hue=0)
-            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 440, 42)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 62, 440, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
@@ -248,6 +259,10 @@ class _Scene(SceneMaker):
                 across = x + pitch * (0.58 if attends else 0.35)
                 ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
+                if lone and letter == "s" and k + 1 < count and not self.train:
+                    right, low = left + pitch * (k + 1), WORDS + 30  # a written word is read next
+                    back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
+                    self.edge(f"decoder {k} fed", *back, hue=1)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -281,7 +296,10 @@ class _Scene(SceneMaker):
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
             self.edge(f"bridge {number}", *points, hue=0)
         attends = any(b.family == "attention" for b in sides[1].blocks)
-        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0" if attends else "c = s_0"
+        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
+        if not attends:
+            box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
+            self.node("bridge c", "c", (u - 76, v, 58, CELL), hue=0, level=0.6, tag="stream")
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
@@ -372,7 +390,11 @@ class _Scene(SceneMaker):
         same = ", the same at each position" * (not pools and "position" not in own.values())
         text = f"{spoken.capitalize()}{layer}: {text}{same}."
         every = _tags(["words", *stages])
-        self._enter(spoken + " numbers" * deep, text, every)
+        lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
+        if deep and twice and "position" in stages:
+            text = f"“{rows[twice[0]]}” twice: one embedding, two positions, so two inputs."
+            lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
+        self._enter(spoken + " numbers" * deep, text, every, lit)
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
@@ -505,6 +527,9 @@ class _Scene(SceneMaker):
         size = values["query"].shape[-1]
         facts["few"] = f"Of each vector, 3 of {size} numbers are drawn. " if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
+        weights = values["weights"].array[panel.head, row]
+        facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
+        facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}
         texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
@@ -513,8 +538,17 @@ class _Scene(SceneMaker):
             alone = stage in ("o", "E", "A")
             if stage in ("E", "A") and (not itself or len(rows) == 1):
                 continue
-            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
+            shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
+            if not stage:  # all numbers, those of keys with little weight dimmed
+                lit += [f"h {own}" for own in ("note", "own")] + [
+                    "c own",
+                    "c bus",
+                    "c step",
+                    "name",
+                ]
+                for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
+                    lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
@@ -545,6 +579,7 @@ class _Scene(SceneMaker):
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
+        letters |= {"position": "PE(t)"} if "PE(t)" in equations.get("position", "") else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
@@ -591,7 +626,7 @@ class _Scene(SceneMaker):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
             lit += self._arcs(cross[-1], t) if cross else []
-            text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
+            text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
             text += " Arcs: attention." * bool(cross)

@@ -153,7 +153,7 @@ def probabilities(
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,
         legend="p of each token, entropy of the distribution, and the most probable tokens",
-        caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(sum(log_p)),
+        caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(log_p),
     )  # fmt: skip
 
 

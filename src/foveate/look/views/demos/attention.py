@@ -109,11 +109,11 @@ def scaling(
         name: (products * factor).softmax(dim=-1).numpy()
         for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
     }
-    labels = [str(key) for key in range(1, num_keys + 1)]
+    labels = [f"k{chr(0x2080 + n)}" if n < 10 else str(n) for n in range(1, num_keys + 1)]
     return PanelGrid(
         panels=[
             line_chart(
-                sizes.astype(float), curves, "key size K", "mean norm of ∂α/∂e",
+                sizes.astype(float), curves, "key size K", "gradient ‖∂α/∂e‖",
                 log="x", marks={f"K = {size}": size},
             ),
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
@@ -229,7 +229,6 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
         weights, left = norm / norm.max(), 640.0 * place
         fan(made, name, left, 600, [*words[1:], last], read_as, weights, np.triu(1 + 0 * norm, 1))
     text = "Above: what each step writes; below: what it reads. Orange: words that come later."
-    made.stop("leak", text, ["stream"])
     return made.drawing("How strongly a step depends on each input", caption=text)
 
 
@@ -276,7 +275,6 @@ def weights(seed: Seed = 0) -> SceneDrawing:
             left, own_hue = 312.0 * (2 * kind + k), np.full((length, length), float(kind))
             fan(made, name, left, 300, above, below, used.numpy(), own_hue)
     text = "Blue: the same weights W for both inputs X. Orange: W(X), computed from the input."
-    made.stop("weights", text, ["stream"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
 
 
@@ -367,7 +365,6 @@ def heads(
         name, left, hues = title.format(*output), 640.0 * (count - 1), np.indices(alphas.shape)[0]
         fan(made, name, left, 600, above, below, alphas.numpy(), hues)
     text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
-    made.stop("heads", text, ["stream"])
     return made.drawing("Who ate, and what?", caption=text)
 
 

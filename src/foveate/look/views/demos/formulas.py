@@ -69,10 +69,14 @@ def scores(
 ) -> SheetGrid | TableDrawing:
     """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
     if of == "table":
-        rows: list[list[str | float | None]] = [[name, *row[1:]] for name, row in SCORES.items()]
+        at = {n: landscape(row[0], torch.tensor([x, y]), 2, 5)[0, 3] for n, row in SCORES.items()}
+        rows: list[list[str | float | None]] = [
+            [n, formula, f"{at[n]:.2f}" if learned == "none" else f"{learned} learned", paper]
+            for n, (_, formula, learned, paper) in SCORES.items()
+        ]
         return TableDrawing(
             title="Scores of a query q and a key k of K numbers",
-            columns=["score", "formula", "learned", "paper"], rows=rows,
+            columns=["score", "formula", f"q ({x:g}, {y:g}), k (1, 2)", "paper"], rows=rows,
             caption="The location score reads no key: it scores positions.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
@@ -436,8 +440,11 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
             ends = top + (110 if layer else 98), top + CELL
             read = np.ones((count, count)) if number else np.eye(count)
-            made.fan(f"{name} from", middles, ends, 0.02 * read)
+            made.fan(f"mesh {name}", middles, ends, 0.02 * read)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = f"When a box can be computed. Over {length:,} words: {length:,} steps a layer, or 1."
+    text = "In a box: the step that computes it."
+    text = f"{text} Over {length:,} words: {length:,} steps a layer, or 1."
+    lit = [f"mesh attention {layer} {s} {count - 1}" for layer in (0, 1) for s in range(count)]
+    made.stop("steps", text, [], lit=["recurrent", "attention", "mesh recurrent", *lit])
     return made.drawing("Serial steps", caption=text)

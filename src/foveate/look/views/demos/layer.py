@@ -1,6 +1,5 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
-from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -8,8 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, SheetGrid, sheet
+from foveate.look.draw.scene import WIDE, Box, SceneDrawing, SceneMaker
 from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
@@ -155,14 +153,14 @@ def block(
 
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
-    for dim, name, y, hue, text in (
-        (1, "Layer norm", layer, ROWS, "each row: of one word"),
-        (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
+    text = ""
+    for dim, name, y, hue, of in (
+        (1, "Layer norm", layer, ROWS, "by word (row)"),
+        (0, "Batch norm", batch, COLUMNS, "by feature (column)"),
     ):
-        mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        of_all = ("μ", mean, hue), "", ("σ²", variance, hue)
-        text = f"{name}: μ and σ² of {text}."
-        made.line(text, ("x", x, hue), "→", *of_all, "→", (name.lower(), y, hue))
+        both = torch.cat((x.mean(dim, True), x.var(dim, False, keepdim=True)), dim=dim)
+        text += f"{name}: μ, σ² {of}. "
+        made.line(text[:-1], ("x", x, hue), "→", ("μ, σ²", both, hue), "→", (name.lower(), y, hue))
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
@@ -255,12 +253,10 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     for i in range(2):
         made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
     caption = "The scores come from s and x alone: no key is read."
-    made.stop("layers", caption, ["stream"])
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3
-Place = Annotated[float, Field(ge=-1, le=1, description="centre of the glimpse, −1 to 1")]
 
 
 def nine() -> Tensor:
@@ -276,40 +272,72 @@ def nine() -> Tensor:
 def pixels(
     part: Annotated[Literal["patches", "glimpses"], Field(description="what to show")] = "patches",
     patch_size: Annotated[int, Field(ge=2, le=8, description="pixels per side of a patch")] = 4,
-    x: Place = 0.3,
-    y: Place = -0.4,
-) -> SheetGrid:
+) -> SceneDrawing:
     """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
     torch.manual_seed(0)
-    picture, grey = nine(), partial(sheet, scale=SHARES)
-    whole = grey("picture, 16 × 16", picture.numpy())
+    picture, made = nine(), SceneMaker()
     if part == "glimpses":
-        retina = Retina(patch_size, SCALES)
-        seen = retina(retina.pyramid(picture[None, None]), torch.tensor([[x, y]]))[0, :, 0]
-        patches = [grey(f"{patch_size * 2**k} pixels wide", v.numpy()) for k, v in enumerate(seen)]
-        middle = ((y + 1) / 2 * SIDE - 0.5, (x + 1) / 2 * SIDE - 0.5)
-        frames = [(*(at - patch_size * 2**k / 2 + 0.5 for at in middle), *[patch_size * 2**k] * 2)
-                  for k in range(SCALES)]  # fmt: skip
-        return SheetGrid(
-            sheets=[whole.model_copy(update={"dots": [middle], "outlines": frames}), *patches],
-            across=4,
-            title=f"One glimpse at ({x:g}, {y:g})",
-            caption="Equally many numbers for frames twice as wide: sharp in the middle, coarse "
-            "around it. The next location is chosen from what was seen (Mnih et al., 2014).",
-        )  # fmt: skip
-    stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
-    rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
-    rows = rows.flatten(2).flatten(0, 1)  # (T, P·P)
-    corners = range(0, SIDE, patch_size)
-    frames = [(y, x, patch_size, patch_size) for y in corners for x in corners]
-    whole = whole.model_copy(update={"outlines": frames})
-    title = f"{len(rows)} patches p_i, as rows"
-    patches_of = grey(title, rows.numpy(), down="patch i", across="pixel")
-    vectors, title = stem(picture[None, None])[0].numpy(), f"x_i = E p_i + b, {FEATURES} numbers"
-    tokens = sheet(title, vectors, down="patch i", across="number", aspect=0.5)
-    return SheetGrid(
-        sheets=[whole, patches_of, tokens], across=3,
-        title="A picture as a sequence of patches",
-        caption="E, random here, maps each patch to a token; the encoder reads the tokens with "
-        "positions (Dosovitskiy et al., 2020).",
-    )  # fmt: skip
+        caption = _glimpse(made, picture, patch_size)
+    else:
+        caption = _patches(made, picture, patch_size)
+    return made.drawing(f"A picture of {SIDE} × {SIDE} pixels", caption=caption)
+
+
+def _raster(made: SceneMaker, name: str, numbers: Tensor, box: Box) -> None:
+    """Draw each number as a pixel, from white to black; the first is in ``box``."""
+    x, y, wide, high = box
+    for (row, column), value in np.ndenumerate(numbers.numpy()):
+        place = x + wide * column, y + high * row, wide, high
+        made.node(f"{name} {row} {column}", "", place, form="pixel", level=float(value))
+
+
+def _glimpse(made: SceneMaker, picture: Tensor, size: int) -> str:
+    """Draw frames around the middle, what is seen in each, and the state that reads it."""
+    retina, pixel, state = Retina(size, SCALES), 480.0 / SIDE, {"hue": 3, "level": 0.25}
+    seen = retina(retina.pyramid(picture[None, None]), torch.zeros(1, 2))[0, :, 0]
+    _raster(made, "picture", picture, (6, 60, pixel, pixel))
+    for k, (patch, hue) in enumerate(zip(seen, (1, 0, 2), strict=True)):
+        wide, left, own = pixel * size * 2**k, 570 + 231.0 * k, {"form": "frame", "hue": hue}
+        _raster(made, f"glimpse {k}", patch, (left, 200, 200 / size, 200 / size))
+        made.node(f"frame {k}", "", (246 - wide / 2, 300 - wide / 2, wide, wide), **own)
+        made.node(f"seen {k}", "", (left, 200, 200, 200), **own)
+        name = f"{size * 2**k} pixels wide", (left - 16, 146, 232, 44)
+        made.node(f"seen {k} name", *name, form="label")
+        made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
+    made.node("state", "h_t", (570, 20, 110, 64), **state)
+    made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
+    made.node("mean", "l_t ~ N(f(h_t), σ²), here (0, 0)", (690, 30, 540, 44), form="label")
+    made.edge("place", (570, 30), (246, 30), (246, 58), hue=3)
+    made.node("l", "", (233, 287, 26, 26), form="plus", hue=3)
+    return f"Each frame gives {size} × {size} numbers: the wider it is, the coarser what is seen."
+
+
+def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
+    """Draw a picture cut into patches, one of them as a row p, and its token x = E p + b."""
+    stem = PatchStem(PatchStem.Config(patch_size=size), Pixels(1, SIDE, SIDE), FEATURES)
+    rows = picture.unfold(0, size, size).unfold(1, size, size).flatten(2).flatten(0, 1)  # (T, P·P)
+    k, across = int(rows.std(dim=1).argmax()), SIDE // size
+    pitch, wide, count = 500.0 / across, 500.0 / across - 12, len(rows)
+    corners = [(pitch * (n % across), 36 + pitch * (n // across)) for n in range(count)]
+    for n, (row, corner) in enumerate(zip(rows, corners, strict=True)):
+        _raster(made, f"patch {n}", row.view(size, size), (*corner, wide / size, wide / size))
+    x, y, middle = *corners[k], 560 + 672 * (k + 0.5) / count
+    _raster(made, "row", rows[k][None], (560, 70, 672 / size**2, 52))
+    made.node("patch", "", (x, y, wide, wide), form="frame", hue=1)
+    made.node("row frame", "", (560, 70, 672, 52), form="frame", hue=1)
+    text = f"E p_{k + 1} + b: {size**2} → {FEATURES} numbers"
+    made.node("E", text, (560, 192, 672, 64), hue=5, level=0.25)
+    for text, left, top in (
+        (f"p_{k + 1}: its {size**2} pixels", 560, 18), (f"x_{k + 1}", 500, 276),
+        (f"x_1 … x_{count} → encoder", 560, 508),
+    ):  # fmt: skip
+        made.node(f"{text} name", text, (left, top, 672, 44), form="label")
+    arrows = (x + wide, y + wide / 2, 550, 96), (900, 126, 900, 192), (900, 256, 900, 338)
+    for n, arrow in enumerate((*arrows, (middle, 388, middle, 452))):
+        made.edge(f"arrow {n}", arrow[:2], arrow[2:], hue=1 if n < 2 else 2)
+    texts = [f"{v:.2f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]
+    places, each = 560 + 84 * (np.arange(FEATURES) + 0.5), [str(n + 1) for n in range(count)]
+    made.cells("x", places, 338, 81, texts, [0.35] * FEATURES, hue=2)
+    places = 560 + 672 * (np.arange(count) + 0.5) / count
+    made.cells("tokens", places, 452, 38, each, 0.8 * (np.arange(count) == k), hue=2)
+    return "Cut into patches, a picture is read like a sentence; all share E and b."

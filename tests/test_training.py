@@ -206,33 +206,6 @@ def test_each_continuation_is_recorded(tmp_path: Path, small: Tree, capsys) -> N
     assert load(run).config.train.max_steps == 7, "a refused config is not recorded"
 
 
-def test_a_student_of_two_teachers(tmp_path: Path, small: Tree) -> None:
-    """It nears them from step to step; other tokens, another task or no run are refused."""
-    places = [str(tmp_path / f"teacher-{seed}") for seed in (1, 2)]
-    for seed, place in enumerate(places):
-        train(parse_tree(RunConfig, small | {"seed": seed}), folder=place)
-    taught: Tree = {"kind": "distillation", "teachers": places, "weight": 1.0}
-    steps: Tree = {**small["train"], "max_steps": 30, "optimizer": {"kind": "adamw", "lr": 1e-2}}
-    steps["log_every"] = 1
-    tree = small | {"objective": taught, "train": steps}
-    run = train(parse_tree(RunConfig, tree), folder=tmp_path / "student")
-    lines = [line for line in journal.read(run.path) if line["event"] == "train"]
-    assert 0 < lines[-1]["divergence"] < lines[0]["divergence"] / 4
-    load(run.path)  # without its teachers, which it no longer needs
-
-    tokens = small["task"] | {"tokenizer": "character"}
-    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot be combined"):
-        train(parse_tree(RunConfig, tree | {"task": tokens}), folder=tmp_path / "other")
-    other = tree | {"objective": taught | {"teacher_forcing": {"kind": "scheduled"}}}
-    refuses(tmp_path, other, ConfigError, r"teacher_forcing.*passes over the same words")
-    for missing in ("none", str(tmp_path)):
-        other = tree | {"objective": taught | {"teachers": [missing]}}
-        refuses(tmp_path, other, ConfigError, "is not a run")
-    text = {"kind": "language", "text": str(tmp_path / "{split}.tsv")}
-    other = tree | {"task": text, "model": {"kind": "gpt-tiny"}}
-    refuses(tmp_path, other, ConfigError, r"objective\.teachers.*the task translation, and this is")
-
-
 def test_each_session_of_a_log_has_its_line() -> None:
     valid = {"event": "valid", "epoch": 1, "samples": [], "best": True}
     log = [

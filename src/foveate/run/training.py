@@ -33,9 +33,6 @@ from foveate.run.snapshots import Snapshots
 from foveate.run.start import begin, check_size
 from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
-from foveate.tasks.compared import Distillation
-from foveate.tasks.engine import check_pieces, members_of
-from foveate.tasks.objectives import Objective
 from foveate.train import checkpoint
 from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes
@@ -126,7 +123,7 @@ def job_of(
     return Job(
         task=task,
         model=model,
-        objective=_objective(config, task),
+        objective=config.objective.build(),
         search=Greedy.Config().build(),
         seed=config.seed,
         toml=config.toml(),
@@ -136,35 +133,13 @@ def job_of(
     )
 
 
-def _objective(config: RunConfig, task: AnyTask) -> Objective:
-    """The objective, with its teachers. Raises ``ConfigError`` where they have other tokens."""
-    objective = config.objective.build()
-    if isinstance(objective, Distillation):
-        first, *others = objective.config.teachers
-        run = load(first, ensemble=others)
-        own, other = (vocabulary_of(each).pieces() for each in (task, run.task))
-        check_pieces(own, other, ("this run", first))
-        objective.teachers = members_of(run.model)
-    return objective
-
-
 def _check_objective(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
-    if isinstance(config.objective, Distillation.Config):
-        for path in config.objective.teachers:
-            if (task := read_run(Path(path)).task.kind) != config.task.kind:
-                raise ConfigError(
-                    f"{path} is a run of the task {task}, and this is {config.task.kind}; take "
-                    "teachers of the same task",
-                    ("objective", "teachers"),
-                )
     forcing = config.objective.teacher_forcing.kind
     if forcing == "always":
         return
-    if isinstance(config.objective, Distillation.Config):
-        why = f"{config.objective.kind} compares passes over the same words"
-    elif not task_of(config).own_outputs:
+    if not task_of(config).own_outputs:
         why = f"the task {config.task.kind} writes nothing that its model would read"
     elif not getattr(config.model.owner, "feeds_back", True):
         why = f"the model {config.model.kind} forecasts all steps at once and reads none of them"

@@ -1,7 +1,7 @@
 """What is minimised: cross-entropy, and the loss of what a decoder predicts.
 
-Distillation is in `foveate.tasks.compared`, REINFORCE and penalties on attention in
-`foveate.tasks.attention_losses`, and objectives of numbers in `foveate.tasks.forecasting`.
+REINFORCE and penalties on attention are in `foveate.tasks.attention_losses`, objectives of numbers
+in `foveate.tasks.forecasting`.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.models.encoder_decoder import Memory, TargetIds, Writer
 from foveate.nn.linear import linear, single
-from foveate.nn.loss import Product, linear_cross_entropy
+from foveate.nn.loss import linear_cross_entropy
 from foveate.tasks.base import AnyTask, DecoderBatch, Loss
 from foveate.tasks.teacher_forcing import Always, Predictions, TeacherForcing, tokens_of
 
@@ -58,7 +58,6 @@ class Objective(Configurable):
 
         `Trainer.backward` calls it through `Parallel.loss` (`foveate.train.fit` binds the task),
         and this calls the task, which makes the model's outputs and calls the objective with them.
-        An objective that compares several passes calls the task for each.
         """
         return task.loss(model, batch, self)
 
@@ -102,7 +101,7 @@ class CrossEntropy(Objective):
         return Loss(total, len(target), {"nll": nll})
 
 
-def with_bias(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Product:
+def with_bias(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return vectors and a weight whose product is W h + b = [W b] [h; 1]."""
     if bias is None:
         return hidden, weight

@@ -6,7 +6,7 @@ import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10; // pixels of a node, from step to step, where all have to fit
+const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 30; // pixels of a node, from step to step, where all have to fit
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {

@@ -382,12 +382,14 @@ export interface Lecture {
 /**
  * A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
  *
- * ``picture`` is a file under docs that the page of the lecture shows.
+ * ``caption`` says below the drawing what to see in it, instead of the drawing's own first
+ * sentence; ``picture`` is a file under docs that the page of the lecture shows.
  */
 export interface LectureStep {
   title: string;
   equation: string;
   command: string;
+  caption: string;
   notes: string;
   slip: string;
 }

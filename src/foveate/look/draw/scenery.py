@@ -49,7 +49,7 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "e": "Scores, query against key: {score}.",
     "α": "Weights, which sum to 1: {weights}.",
     "v": "Values, what each word gives: {value}.",
-    "c": "The mean of the {values}, by weight: {context}.",
+    "c": "The weighted mean of the {values}: {context}.",
     "o": "The c of all heads, joined, times one matrix: {output}.",
     "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. {few}Framed: “{row}”.",
     "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
@@ -173,13 +173,13 @@ class _Scene(SceneMaker):
             self._branch(group, (left, y + 8, wide, min(64.0, pitch - 16)))
             after_it = groups[groups.index(group) + 1 :][:1]
             for norm in after_it[0] if after_it and after_it[0][0].branch is None else ():
-                self._block(norm, (stream - 42, y - 14, 84, 26), tag="layer")
+                self._block(norm, (stream - 46, y - 15, 92, 30), tag="stream")
 
     def _branch(self, group: Sequence[ModelBlock], row: Box) -> None:
         """Draw one residual branch: it leaves the stream, passes its blocks and is added."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
-        stream, x, low, top = left + STREAM, left + 194, y + high - 16, y + 14
+        stream, x, low, top = left + STREAM, left + 216, y + high - 16, y + 14
         self.edge(f"{main.name} in", (stream, low), (x, low))
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
@@ -187,21 +187,21 @@ class _Scene(SceneMaker):
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
-        self._block(main, (x, y, wide - 210, high), label)
+        self._block(main, (x, y, wide - 232, high), label)
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
         self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
-            memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
+            memory, end, beside = STREAM + 20, x + wide - 232, left + wide + 8
+            points = (memory, OUTPUT), (memory, OUTPUT - 14), (beside, OUTPUT - 14)
             ends = (beside, y + high / 2), (end, y + high / 2)
             self.edge(f"{main.name} memory", *points, *ends, hue=0)
-            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 440, 42)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 60, 440, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
+                self._block(block, (left + 104, low - 17, 92, 34), tag="stream")
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -229,7 +229,8 @@ class _Scene(SceneMaker):
                 if alone:
                     floor = 364.0
                     more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
-                label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
+                way = "^{←}" if block.backwards else "^{→}" * any(b.backwards for b in cells)
+                label = letter + f"^{row + 1}" * stacked + way + f"_{k + 1}"
                 self._block(block, (x, y, wider, tall), label, f" {k}", more=more)
                 ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
@@ -280,13 +281,18 @@ class _Scene(SceneMaker):
             high, into = y - 24 if number else y + CELL / 2, v + CELL / 2
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
             self.edge(f"bridge {number}", *points, hue=0)
-        attends = any(b.family == "attention" for b in sides[1].blocks)
-        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0" if attends else "c = s_0"
-        self.node("bridge label", state, box, form="label", tag="stream")
+        if attends := any(b.family == "attention" for b in sides[1].blocks):
+            place = u - 150, v - 52.0, 142.0, 44.0
+            self.node("bridge label", "s_0", place, form="label", tag="stream")
+        else:
+            (x, y, w, high), side = self.box_of(ends[0]), 56.0
+            place = (x + w + u - side) / 2, y - 3, side, high + 6
+            self.node("bridge context", "c", place, hue=0, level=0.5, tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
-        self.stop("bridge" if attends else "bottleneck", text, ALL, lit=["bridge", *ends, begin])
+        lit = ["bridge", *ends, begin, f"{part} reads", "decoder writes"]
+        self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
     def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str, hue: int) -> None:
         """Draw blocks that follow one another as one box, if there are any."""
@@ -431,7 +437,11 @@ class _Scene(SceneMaker):
                 beside = x + STREAM - 26
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
+        if words:
+            (x, y, _, _), label = words[self.forced.first].box, "−log p"
+            self.node("losses", label, (x - 130, y + 33, 120, 34), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith(" memory")]:
+            self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
@@ -593,9 +603,14 @@ class _Scene(SceneMaker):
             lit += self._arcs(cross[-1], t) if cross else []
             text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
             k = t - self.forced.first
-            text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
+            if 0 <= k < len(self.chances):
+                p, (x, y, wide, _) = self.chances[k], self.box_of(f"decoder writes {t}")
+                text += f", p = {p:.2f}"
+                box = x + wide / 2 - 60, y + 36, 120.0, 36.0
+                self.node(f"decoder writes {t} p", f"{p:.2f}", box, form="label", tag=f"step {t}")
+            text += "."
             text += " Arcs: attention." * bool(cross)
-            self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
+            self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

@@ -25,6 +25,7 @@ TALL = 258.0  # of the box of layers, which is as wide as a part
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
+CLEAR, ALL_STEPS = 0.3, "Each word that is written, and the words that it was read from"
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
@@ -194,10 +195,10 @@ class _Scene(SceneMaker):
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 232, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 14), (beside, OUTPUT - 14)
+            points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
             ends = (beside, y + high / 2), (end, y + high / 2)
             self.edge(f"{main.name} memory", *points, *ends, hue=0)
-            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 60, 440, 42)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 440, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
@@ -281,13 +282,9 @@ class _Scene(SceneMaker):
             high, into = y - 24 if number else y + CELL / 2, v + CELL / 2
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
             self.edge(f"bridge {number}", *points, hue=0)
-        if attends := any(b.family == "attention" for b in sides[1].blocks):
-            place = u - 150, v - 52.0, 142.0, 44.0
-            self.node("bridge label", "s_0", place, form="label", tag="stream")
-        else:
-            (x, y, w, high), side = self.box_of(ends[0]), 56.0
-            place = (x + w + u - side) / 2, y - 3, side, high + 6
-            self.node("bridge context", "c", place, hue=0, level=0.5, tag="stream")
+        attends = any(b.family == "attention" for b in sides[1].blocks)
+        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0" if attends else "c = s_0"
+        self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
@@ -611,6 +608,11 @@ class _Scene(SceneMaker):
             text += "."
             text += " Arcs: attention." * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)
+        if "encoder" in self.places and cross:
+            arcs = [e for e in self.edges if e.tag.startswith("step ") and (e.weight or 0) > CLEAR]
+            lit = ["encoder reads", "decoder writes", cross[-1].block, *(e.name for e in arcs)]
+            tags = list(dict.fromkeys(e.tag for e in arcs))
+            self.stop("all steps", f"{ALL_STEPS}.", [*ALL, *tags], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

@@ -163,6 +163,10 @@ TRAINED = {  # a norm and a rate by the name of its curve
 }  # fmt: skip
 
 
+FORMULAS = {"no norm": "x + f(x)", "norm after the sum": "norm(x + f(x))",
+            "norm before f": "x + f(norm(x))"}  # fmt: skip
+
+
 def train_norms(layers: int = 16, steps: int = 120) -> Curves:
     """Return losses of runs that differ only in norm and rate."""
     result = Curves()
@@ -178,17 +182,18 @@ def train_norms(layers: int = 16, steps: int = 120) -> Curves:
 def steadiness(anew: Anew = False) -> LinesDrawing:
     """Draw losses of short runs of a deep residual network, with and without layer norms."""
     result = stored("steadiness", anew, train_norms)
-    curves = {}
+    curves, marks = {}, dict[str, float]()
     for name, losses in result.items():
         values = np.array(losses, float)
         lost = np.flatnonzero(~(values < 1e5))
         if len(lost):
             values[lost[0] :] = np.nan
-            name = f"{name}: diverged at step {lost[0] + 1}"
-        curves[name] = values
+            marks[f"diverged at step {lost[0] + 1}: {name}"] = lost[0] + 1.0
+        formula, _, rate = name.partition(", ")
+        curves[f"{FORMULAS[formula]}, {rate}"] = values
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
-        steps, curves, "step", "loss", "Norms keep training stable", "y",
+        steps, curves, "step", "loss", "Norms keep training stable", "y", marks=marks,
         caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart. Without a norm "
         "the sums grow, and only a rate a hundred times smaller does not diverge.",
     )  # fmt: skip

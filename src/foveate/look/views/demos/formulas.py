@@ -321,17 +321,17 @@ def noam(
     steps: Annotated[int, Field(ge=1, description="training steps")] = 20_000,
 ) -> LinesDrawing:  # fmt: skip
     """Draw learning rates d^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al., 2017)."""
-    rates, peaks = {}, dict[int, list[str]]()
+    rates, ends = {}, dict[str, int]()
     for pair in pairs:
         size, colon, warmup = pair.partition(":")
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"d = {size}, warmup {warmup}"] = rate
-        peaks.setdefault(int(warmup), []).append(f"{rate(int(warmup)):.5f}")
+        rates[f"d = {size}, warmup {warmup}: peak {rate(int(warmup)):.5f}"] = rate
+        ends[f"step {warmup}"] = int(warmup)
     drawn = schedule(rates, steps, title="Learning rates with warm-up")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
-    marks = [Mark(x=at, label=" and ".join(sorted(rate))) for at, rate in peaks.items()]
+    marks = [Mark(x=at, label=label) for label, at in ends.items()]
     return drawn.model_copy(update={"caption": caption, "marks": marks})
 
 

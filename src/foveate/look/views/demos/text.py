@@ -180,9 +180,9 @@ def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> N
     for t, token in enumerate(ids):
         row = model.next(ids[:t])
         for k, p in enumerate(row):
-            chosen, best = k == token, p == max(row)
             box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
-            fill = {"hue": 2 if best else 1, "level": 0.5} if chosen else {}
+            fill: dict[str, object] = {"hue": 2 if p == max(row) else 1, "level": 0.5}
+            fill = fill if k == token else {"form": "word"}
             made.node(f"{kind} {t} {k}", f"{model.tokens[k]} {p:.2f}", box, **fill)
         if before:
             made.link(before, f"{kind} {t} {token}", hue=2, tag="")

@@ -101,7 +101,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
     for (const [stage, y] of [["c", 2], ["q", 272], ["h", 412]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
-    put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 516, 204, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
+    put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 516, 204, 40) : boxAt(0, 516, 252, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
     const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
     put("h note", "", boxAt(0, 168, 200, 72), "h", { form: "label", texts: note });
     const own = values.has("h") ? cell("h own", 70, 412, vector("h", row), "h") : undefined;

@@ -25,7 +25,6 @@ TALL = 258.0  # of the box of layers, which is as wide as a part
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
-CLEAR, ALL_STEPS = 0.3, "Each word that is written, and the words that it was read from"
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
@@ -180,7 +179,7 @@ class _Scene(SceneMaker):
         """Draw one residual branch: it leaves the stream, passes its blocks and is added."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
-        stream, x, low, top = left + STREAM, left + 216, y + high - 16, y + 14
+        stream, x, low, top = left + STREAM, left + 204, y + high - 16, y + 14
         self.edge(f"{main.name} in", (stream, low), (x, low))
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
@@ -188,13 +187,13 @@ class _Scene(SceneMaker):
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
-        self._block(main, (x, y, wide - 232, high), label)
+        self._block(main, (x, y, wide - 220, high), label)
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
         self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
-            memory, end, beside = STREAM + 20, x + wide - 232, left + wide + 8
+            memory, end, beside = STREAM + 20, x + wide - 220, left + wide + 8
             points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
             ends = (beside, y + high / 2), (end, y + high / 2)
             self.edge(f"{main.name} memory", *points, *ends, hue=0)
@@ -202,7 +201,7 @@ class _Scene(SceneMaker):
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 104, low - 17, 92, 34), tag="stream")
+                self._block(block, (left + 102, low - 17, 84, 34), tag="stream")
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -608,11 +607,6 @@ class _Scene(SceneMaker):
             text += "."
             text += " Arcs: attention." * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)
-        if "encoder" in self.places and cross:
-            arcs = [e for e in self.edges if e.tag.startswith("step ") and (e.weight or 0) > CLEAR]
-            lit = ["encoder reads", "decoder writes", cross[-1].block, *(e.name for e in arcs)]
-            tags = list(dict.fromkeys(e.tag for e in arcs))
-            self.stop("all steps", f"{ALL_STEPS}.", [*ALL, *tags], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

@@ -327,7 +327,7 @@ def noam(
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"d = {size}, warmup {warmup}: peak {rate(int(warmup)):.5f}"] = rate
+        rates[f"d = {size}, warmup {warmup}"] = rate
         ends[f"step {warmup}"] = int(warmup)
     drawn = schedule(rates, steps, title="Learning rates with warm-up")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."

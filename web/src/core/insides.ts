@@ -35,8 +35,8 @@ export function largestOf(weights: ArrayLike<number>, most: number): number[] {
 export function activeOf({ shape, ...rest }: Values, most: number): number[] {
   const width = shape[2] ?? 1, all = floats({ shape, ...rest }, 0, (shape[1] ?? 1) * width);
   return largestOf(Array.from({ length: width }, (_, unit) => {
-    const own = all.filter((_, k) => k % width === unit), mean = own.reduce((sum, value) => sum + value, 0) / own.length;
-    return own.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+    const own = all.filter((_, k) => k % width === unit), mean = own.reduce((sum, value) => sum + value, 0) / own.length, above = own.filter((value) => value > 0).length;
+    return own.reduce((sum, value) => sum + (value - mean) ** 2, 0) * (0.01 + above * (own.length - above)); // of both signs, if any is
   }), most);
 }
 

@@ -40,7 +40,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     words[side] = texts.map((text, place) => {
       const here = () => point(side, place);
       return s("g", { pointerenter: here, click: here },
-        s("rect", { x: anchor === "end" ? at - widthOf(text, 16) - 2 * GAP : at, y: y(place) - step / 2, width: Math.min(limit, widthOf(text, 16) + 2 * GAP), height: step, rx: 4 }),
+        s("rect", { x: anchor === "end" ? at - Math.min(limit, widthOf(text, 17) + 2 * GAP) : at, y: y(place) - step / 2, width: Math.min(limit, widthOf(text, 17) + 2 * GAP), height: step, rx: 4 }),
         s("text", { x: anchor === "end" ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": anchor }, fitted(text, limit - 10, 15)));
     });
     return words[side];

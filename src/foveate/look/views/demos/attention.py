@@ -190,7 +190,7 @@ def masks(
             made.node(f"{family} writes {t}", word, (x - 80, top - 54, 160, 44), form="label")
         for name, some, hue in (("x", read, 0), ("y", written, 1)) if first == 0 else ():
             ends = [middles[words.index(word)] for word in (some[0], some[-1])]
-            box = ends[0] - 62, end - 46, ends[1] - ends[0] + 124, 43.0
+            box = ends[0] - 62, end - 49, ends[1] - ends[0] + 124, 41.0
             made.node(f"{family} {name}", "", box, form="frame", hue=hue)
         for hue, allowed in kinds:
             ends = end - 44, top + CELL

@@ -197,7 +197,7 @@ class _Scene(SceneMaker):
             points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
             ends = (beside, y + high / 2), (end, y + high / 2)
             self.edge(f"{main.name} memory", *points, *ends, hue=0)
-            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 360, 42)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 400, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":

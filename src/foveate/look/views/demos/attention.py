@@ -190,10 +190,10 @@ def masks(
             made.node(f"{family} writes {t}", word, (x - 80, top - 54, 160, 44), form="label")
         for name, some, hue in (("x", read, 0), ("y", written, 1)) if first == 0 else ():
             ends = [middles[words.index(word)] for word in (some[0], some[-1])]
-            box = ends[0] - 62, end - 49, ends[1] - ends[0] + 124, 41.0
+            box = ends[0] - 62, end - 54, ends[1] - ends[0] + 124, 48.0
             made.node(f"{family} {name}", "", box, form="frame", hue=hue)
         for hue, allowed in kinds:
-            ends = end - 44, top + CELL
+            ends = end - 44 - 12 * (first == 0), top + CELL
             made.fan(f"{family} {hue}", middles, ends, 0.1 * allowed, hue=hue)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
             x, u = middles[[t, s]]
@@ -210,7 +210,12 @@ def fan(
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
     lines = max(word.count("\n") for word in above)
-    over, under, top, low = wide / len(above), wide / len(below), 58.0 + 36 * lines, 400.0 - 28 * lines
+    over, under, top, low = (
+        wide / len(above),
+        wide / len(below),
+        58.0 + 36 * lines,
+        400.0 - 28 * lines,
+    )
     for t, word in enumerate(above):
         box, form = (left + over * (t + 0.08), 4, over * 0.84, top - 10), "box" * (lines > 0)
         made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
@@ -279,7 +284,10 @@ def weights(seed: Seed = 0) -> SceneDrawing:
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
     x = 1.5 * torch.randn(2, length, 2, generator=random)
     own = Softmax.Config().build()(x @ x.mT / 2**0.5)
-    made, written = SceneMaker(), np.vectorize(lambda v: f"{round(v, 1) + 0.0:.1f}".replace("-", "−"))
+    made, written = (
+        SceneMaker(),
+        np.vectorize(lambda v: f"{round(v, 1) + 0.0:.1f}".replace("-", "−")),
+    )
     for kind, both in enumerate(([fixed, fixed], own)):
         for k, used in enumerate(both):
             name = f"{('W', 'W(X)')[kind]}, {('first', 'second')[k]} X"

@@ -290,6 +290,11 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
         texts = ["\n".join(cell).replace("-", "−") for cell in cells]
         box = 14.0 + 178 * number, 60.0, 112.0, 500.0
         made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
+    of_x = {"hue": 1}  # as in h′
+    made.nodes = [
+        node.model_copy(update=of_x) if node.name in ("[x; c] 0", "[x; c] 1") else node
+        for node in made.nodes
+    ]
     for start, end in (("h′", "e"), ("[x; c]", "z")):  # a layer: all numbers of one from all others
         for i, k in np.ndindex(4, of_places.out_features if end == "e" else len(columns[-1][2][0])):
             made.link(f"{start} {i}", f"{end} {k}")

@@ -115,7 +115,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 412, vector(memory, k), "h") : undefined;
       const key = cell(`k ${k}`, x, 272, vector("key", k, head), "k", { hue: 0, level: 0.25 });
       const score = cell(`e ${k}`, x, 216, [written(scores[k]!)], "e");
-      const weight = cell(`α ${k}`, x, 126, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
+      cell(`α ${k}`, x, 126, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
       const value = cell(`v ${k}`, x, 2, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
       if (h) line(`v from ${k}`, [at(x + wide, 460), at(end, 460), at(end, 50), at(x + wide, 50)], "v"); // beside the key

@@ -6,7 +6,7 @@ import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 30; // pixels of a node, from step to step, where all have to fit
+const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -43,8 +43,9 @@ export function greedyOf(steps: LanesDrawing["steps"]): Set<number> {
 
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
 export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
-  const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + NEAR) / steps : Infinity));
-  return { wide: Math.min(wish, Math.max(NARROW, across - NEAR)), across };
+  const near = room / steps > FAR ? 3 * NEAR : NEAR; // edges are told apart where there is room for them
+  const across = Math.max(NARROW + near, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + near) / steps : Infinity));
+  return { wide: Math.min(wish, Math.max(NARROW, across - near)), across };
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {

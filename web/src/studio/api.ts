@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of e1fed89413029963.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of fceba24466c1bb62.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -382,8 +382,7 @@ export interface Lecture {
 /**
  * A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
  *
- * ``caption`` says below the drawing what to see in it, instead of the drawing's own first
- * sentence; ``picture`` is a file under docs that the page of the lecture shows.
+ * ``caption`` says what to see in the drawing; ``picture`` is a file under docs for the page.
  */
 export interface LectureStep {
   title: string;

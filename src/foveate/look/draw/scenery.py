@@ -433,9 +433,8 @@ class _Scene(SceneMaker):
                 beside = x + STREAM - 26
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
-        if words:
-            (x, y, _, _), label = words[self.forced.first].box, "−log p"
-            self.node("losses", label, (x - 130, y + 33, 120, 34), tag="back", form="label")
+        if words and (x := words[self.forced.first].box[0]) > SIDE:
+            self.node("losses", "−log p", (x - 130, 33, 120, 34), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith(" memory")]:
             self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
@@ -599,11 +598,10 @@ class _Scene(SceneMaker):
             lit += self._arcs(cross[-1], t) if cross else []
             text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
             k = t - self.forced.first
-            if 0 <= k < len(self.chances):
-                p, (x, y, wide, _) = self.chances[k], self.box_of(f"decoder writes {t}")
-                text += f", p = {p:.2f}"
-                box = x + wide / 2 - 60, y + 36, 120.0, 36.0
-                self.node(f"decoder writes {t} p", f"{p:.2f}", box, form="label", tag=f"step {t}")
+            for p in self.chances[k : k + 1] if k >= 0 else ():
+                (x, y, wide, _), text = self.box_of(f"decoder writes {t}"), f"{text}, p = {p:.2f}"
+                box, name = (x + wide / 2 - 60, y + 36, 120.0, 36.0), f"decoder writes {t} p"
+                self.node(name, f"{p:.2f}", box, form="label", tag=f"step {t}")
             text += "."
             text += " Arcs: attention." * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)

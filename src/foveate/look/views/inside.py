@@ -57,12 +57,11 @@ def ablation(
         return drawn
     [loss], record = drawn.sheets, passes[0].record()
     sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
-    names = [f"{layer}, {head}" for layer in loss.rows for head in loss.columns]
-    order = sharp.flatten().argsort(kind="stable")
     chart = line_chart(
-        sharp.flatten()[order], {"loss": loss.values.array.flatten()[order]},
+        sharp.flatten(), {"loss": loss.values.array.flatten()},
         "sharpness of the map: mean of the largest α", "log p lost per token without the head",
-        "Sharp maps and the loss without them", labels=[names[k] for k in order],
+        "Sharp maps and the loss without them",
+        labels=[f"{layer}, {head}" for layer in loss.rows for head in loss.columns],
         caption="Each point is a head. To the right: sharper maps; above: heads that matter more.",
     )  # fmt: skip
     return chart.model_copy(update={"named": True, "joined": False})

@@ -43,8 +43,7 @@ class LectureRun(StudioResponse):
 class LectureStep(StudioResponse):
     """A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
 
-    ``caption`` says below the drawing what to see in it, instead of the drawing's own first
-    sentence; ``picture`` is a file under docs that the page of the lecture shows.
+    ``caption`` says what to see in the drawing; ``picture`` is a file under docs for the page.
     """
 
     title: str

@@ -188,10 +188,9 @@ def masks(
         for t, word in enumerate([*written, "</s>"] if first == 0 else ()):
             x = middles[len(read) - 1 + t]
             made.node(f"{family} writes {t}", word, (x - 80, top - 54, 160, 44), form="label")
-        for name, some, hue in (("x", read, 0), ("y", written, 1)) if first == 0 else ():
-            ends = [middles[words.index(word)] for word in (some[0], some[-1])]
-            box = ends[0] - 62, end - 54, ends[1] - ends[0] + 124, 48.0
-            made.node(f"{family} {name}", "", box, form="frame", hue=hue)
+        for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0)):
+            box = some[0] - 62, end - 54, some[-1] - some[0] + 124, 48.0
+            made.node(f"{family} {'xy'[hue]}", "", box, form="frame", hue=hue)
         for hue, allowed in kinds:
             ends = end - 44 - 12 * (first == 0), top + CELL
             made.fan(f"{family} {hue}", middles, ends, 0.1 * allowed, hue=hue)
@@ -199,8 +198,7 @@ def masks(
             x, u = middles[[t, s]]
             bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
-    text = "Lines: what a position may attend to."
-    text += " Blue: what y attends to in x." if families != ("encoder",) else ""
+    text = "Lines: what a position may attend to. Blue: what y attends to in x."
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
@@ -210,12 +208,8 @@ def fan(
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
     lines = max(word.count("\n") for word in above)
-    over, under, top, low = (
-        wide / len(above),
-        wide / len(below),
-        58.0 + 36 * lines,
-        400.0 - 28 * lines,
-    )
+    over, under = wide / len(above), wide / len(below)
+    top, low = 58.0 + 36 * lines, 400.0 - 28 * lines
     for t, word in enumerate(above):
         box, form = (left + over * (t + 0.08), 4, over * 0.84, top - 10), "box" * (lines > 0)
         made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
@@ -284,10 +278,8 @@ def weights(seed: Seed = 0) -> SceneDrawing:
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
     x = 1.5 * torch.randn(2, length, 2, generator=random)
     own = Softmax.Config().build()(x @ x.mT / 2**0.5)
-    made, written = (
-        SceneMaker(),
-        np.vectorize(lambda v: f"{round(v, 1) + 0.0:.1f}".replace("-", "−")),
-    )
+    made = SceneMaker()
+    written = np.vectorize(lambda v: f"{round(v, 1) + 0.0:.1f}".replace("-", "−"))
     for kind, both in enumerate(([fixed, fixed], own)):
         for k, used in enumerate(both):
             name = f"{('W', 'W(X)')[kind]}, {('first', 'second')[k]} X"
@@ -303,30 +295,24 @@ def weights(seed: Seed = 0) -> SceneDrawing:
 
 @demo
 @torch.no_grad()
-def permutation(
-    inputs: Annotated[tuple[float, ...], Field(min_length=2, description="numbers; repeat")]
-    = (1.0, 2.0, 3.0, 4.0),
-    value: Annotated[float, Field(description="weight of the values")] = 2.0,
-    query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
-) -> SceneDrawing:  # fmt: skip
+def permutation() -> SceneDrawing:
     """Compare X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
     attention = Attention.Config.parse({"bias": False}).build(1)
-    for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
+    for name, weight in {"query": 0.0, "key": 1.0, "value": 2.0, "output": 1.0}.items():
         attention.get_submodule(name).get_parameter("weight").fill_(weight)
 
     def outputs(x: Tensor, mask: Mask | None = None) -> Tensor:
         read = x.view(1, -1, 1)
         return (read + attention(read, mask=mask)).flatten()
 
-    x, places = torch.tensor(inputs), torch.arange(len(inputs))
-    mean = f"A(X) = {value:g} × the {'weighted ' * (query != 0)}mean"
+    x, places, mean = torch.arange(1.0, 5.0), torch.arange(4), "A(X) = 2 × the mean"
     networks: dict[str, Callable[[Tensor], Tensor]] = {
         f"f(X) = X + A(X), {mean}": outputs,
         "With positions, 0, 1, 2, … added to X": lambda x: outputs(x + places),
         "With a causal mask": lambda x: outputs(x, Mask(causal=True)),
-        f"Feed-forward, f(x) = {value:g} max(0, x)": lambda x: value * x.relu(),
+        "Feed-forward, f(x) = 2 max(0, x)": lambda x: 2 * x.relu(),
     }
-    made, ends = SceneMaker(), range(len(inputs))
+    made, ends = SceneMaker(), range(len(x))
     for number, (name, give) in enumerate(networks.items()):
         forth, back, tag = give(x), give(x.flip(0)), f"network {number}"
         sign = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
@@ -341,10 +327,8 @@ def permutation(
             for place, (start, end) in enumerate(pairwise(row)):
                 over, letter = (380.0 + 440 * place, top - 46, 40.0, 40.0), "fP"[end[0] == "P"]
                 made.node(f"{tag} {start} to", letter, over, form="label", tag=tag)
-                mixes = letter == "f" and not name.startswith("Feed")
-                for k, j in product(ends, ends if mixes else ()):
-                    more = {"weight": 0.02, "hue": 5, "tag": tag}
-                    made.link(f"{tag} {start} {k}", f"{tag} {end} {j}", **more)
+                for k, j in product(ends, ends if letter == "f" and name[:4] != "Feed" else ()):
+                    made.link(f"{tag} {start} {k}", f"{tag} {end} {j}", weight=0.02, hue=5, tag=tag)
                 for k in ends:
                     to = ends[-k - 1] if end.startswith("P") else k
                     made.link(f"{tag} {start} {k}", f"{tag} {end} {to}", hue=5, tag=tag)

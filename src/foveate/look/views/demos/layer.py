@@ -24,7 +24,7 @@ Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projec
                "mask", "order", "positions", "permuted"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
-ROWS, COLUMNS, UPWARD = -1, -2, -3  # colours: of each row, of each column, of rows from below
+ROWS, COLUMNS = -1, -2  # colours: another for each word, for each column
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
@@ -62,8 +62,9 @@ class Chalkboard(SceneMaker):
             self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
-                fill = {"hue": {ROWS: row, COLUMNS: column, UPWARD: 2 - row}.get(hue or 0, hue)}
-                fill |= {"level": 0.25 * bool(np.isfinite(value) and value)}
+                hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
+                level = 0.25 * bool(np.isfinite(value) and value)
+                fill = {"hue": hues.get(hue or 0, hue), "level": level}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
@@ -76,10 +77,10 @@ class Chalkboard(SceneMaker):
         boxes = {node.name: node.box for node in self.nodes}
         (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
         low, down, up = y + high + 4, y + high + 44, u + across / 2
-        name, tag = f"{end.rsplit(' ', 1)[0]} on", ""
-        self.edge(name, (x + wide / 2, low), (x + wide / 2, down), (up, down), (up, v + 4), tag=tag)
+        points = (x + wide / 2, low), (x + wide / 2, down), (up, down), (up, v + 4)
+        self.edge(f"{end} on", *points, tag="")
         box = (x + wide / 2 + up) / 2 - 250, low - 4, 500.0, 40.0
-        self.node(f"{name} name", text, box, form="label")
+        self.node(f"{end} on name", text, box, form="label")
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""
@@ -90,16 +91,15 @@ class Chalkboard(SceneMaker):
         """Draw a residual branch from below; its norm is inside, or after the sum."""
         stream, middle = left + 90, left + 320
         places = {"norm": 330.0 if pre else 100.0, "f": 220.0 if pre else 275.0}
-        names = {"norm": "norm", "f": "f: attention or FFN"}
         low, high = (420.0, 184.0) if pre else (400.0, 220.0)
         texts = (title, (left + 20, 506, 440, 44)), ("x", (left + 60, 446, 60, 44))
-        for text, box in (*texts, (result, (left - 140, 4, 460, 44))):
+        for text, box in (*texts, (result, (left - 80, 4, 340, 44))):
             self.node(f"{title} {text}", text, box, form="label")
         self.edge(f"{title} stream", (stream, 446), (stream, 52), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 1 if name == "f" else 3
-            box, fill = (x - 140, y, 280, 64), {"hue": hue, "level": 0.25}
-            self.node(f"{title} box {name}", names[name], box, **fill)
+            box, label = (x - 140, y, 280, 64), name + ": attention or FFN" * (name == "f")
+            self.node(f"{title} box {name}", label, box, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
         self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))
         if pre:
@@ -144,19 +144,16 @@ def block(
             f"p = {drop:g}: some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
         )
         made.line(text, ("f(x)", changed, 1), "→", (name, dropped, 1))
-        spare = name, dropped, 1
         result = f"x + {name}", x + dropped, 2
         text += " x is not changed."
-        made.line(text, ("x", x, 0), "+", spare, "=", result)
+        made.line(text, ("x", x, 0), "+", (name, dropped, 1), "=", result)
         made.on("", "line 0 2 2 1", "line 1 2")
     elif part == "attention":
         _attention(made)
+    elif part in ("positions", "permuted"):
+        _reordered(made, part == "positions")
     elif part in ("line", "mask"):
         _attend(made, part == "mask")
-    elif part == "positions":
-        _positions(made)
-    elif part == "permuted":
-        _permuted(made)
     elif part == "layers":
         _layers(made, torch.randn(3, 2).round() + 0.0)
     elif part == "projections":
@@ -225,28 +222,21 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     made.line(text, ("e_ij", hidden, 5), "→", ("α_ij", hidden.softmax(dim=-1), 5))
 
 
-def _positions(made: Chalkboard) -> None:
-    """Write x + PE for words in two orders."""
-    x, vectors = torch.randn(3, 4).round() + 0.0, Sinusoidal(Sinusoidal.Config(), 4, 1)
-    encoded: Piece = "PE(t), t = 0, 1, 2", vectors.encode(torch.arange(3), 4).float(), 5
-    for words, rows, order in ((WORDS, ROWS, [0, 1, 2]), (WORDS[::-1], UPWARD, [2, 1, 0])):
-        made.words, own = words, x[order]
-        text = f"“{WORDS[0]}” at t = 0 and at t = 2: the same x, another sum."
-        total: Piece = "x + PE(t)", own + encoded[1], rows
-        made.line(text, ("x", own, rows), "+", encoded, "=", total)
-
-
-def _permuted(made: Chalkboard) -> None:
-    """Write f(X) = X + α X W, and the same for P X, whose rows are those of X from below."""
-    x, w = torch.randn(3, 2).round() + 0.0, short(2, 2)
-    for words, rows, p in ((WORDS, ROWS, [0, 1, 2]), (WORDS[::-1], UPWARD, [2, 1, 0])):
-        made.words, own = words, x[p]
-        weights, read = (own @ own.T).softmax(dim=-1), own @ w
-        names = ("X", "α", "X W", "f(X)") if rows == ROWS else ("P X", "P α Pᵀ", "P X W", "f(P X)")
-        parts = own, weights, read, own + weights @ read
-        one, two, three, four = ((*each, rows) for each in zip(names, parts, strict=True))
+def _reordered(made: Chalkboard, has_positions: bool) -> None:
+    """Write x + PE for words in two orders; or f(X) = X + α X W and f(P X), row by row."""
+    x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
+    vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
+    for p, names in (([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")):
+        own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
+        if has_positions:
+            text = f"“{WORDS[0]}” at t = 0 and at t = 2: the same x, another sum."
+            total = "x + PE(t)", own + vectors, ROWS
+            made.line(text, ("x", own, ROWS), "+", ("PE(t), t = 0, 1, 2", vectors, 5), "=", total)
+            continue
+        alpha, read = (own @ own.T).softmax(dim=-1), own @ w
         text = "Each colour is a word: below, the same rows in another order, f(P X) = P f(X)."
-        made.line(text, one, "+", two, "×", three, "=", four)
+        made.line(text, (of[0], own, ROWS), "+", (of[1], alpha, ROWS), "×", (of[2], read, ROWS),
+                  "=", (of[3], own + alpha @ read, ROWS))  # fmt: skip
 
 
 def _attention(made: Chalkboard) -> None:
@@ -290,11 +280,6 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
         texts = ["\n".join(cell).replace("-", "−") for cell in cells]
         box = 14.0 + 178 * number, 60.0, 112.0, 500.0
         made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
-    of_x = {"hue": 1}  # as in h′
-    made.nodes = [
-        node.model_copy(update=of_x) if node.name in ("[x; c] 0", "[x; c] 1") else node
-        for node in made.nodes
-    ]
     for start, end in (("h′", "e"), ("[x; c]", "z")):  # a layer: all numbers of one from all others
         for i, k in np.ndindex(4, of_places.out_features if end == "e" else len(columns[-1][2][0])):
             made.link(f"{start} {i}", f"{end} {k}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from math import log, prod
 from pathlib import Path
 from typing import Annotated, Literal
@@ -157,9 +158,8 @@ def beam(
     if tables:
         made, both = SceneMaker(), {"greedy": greedy, f"beam of {beam_size}": best}
         for number, (kind, output) in enumerate(both.items()):
-            p = name(output).split(", ")[1]
-            box = 0.0, 70 + 280.0 * number, 230.0, 140.0
-            made.node(kind, "", box, form="label", texts=[kind, p], detail=[name(output)])
+            box, texts = (0.0, 70 + 280.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
+            made.node(kind, "", box, form="label", texts=texts)
             _path(made, model, kind, [*output.ids, end][: len(output.ids) + output.ended])
         caption = "Filled: the chosen token. Green: it has the largest p of its step; orange: not."
         return made.drawing("p of each token after the chosen ones", caption=caption)
@@ -176,17 +176,16 @@ def beam(
 def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> None:
     """Draw p of every token at each step of an output, with arrows between its own tokens."""
     band, pitch = 280.0 * (len(made.edges) > 0), (WIDE - 250) / len(ids)
-    high, before = 264 / len(model.tokens), ""
+    high = 264 / len(model.tokens)
     for t, token in enumerate(ids):
         row = model.next(ids[:t])
         for k, p in enumerate(row):
             box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
-            fill: dict[str, object] = {"hue": 2 if p == max(row) else 1, "level": 0.5}
-            fill = fill if k == token else {"form": "word"}
-            made.node(f"{kind} {t} {k}", f"{model.tokens[k]} {p:.2f}", box, **fill)
-        if before:
-            made.link(before, f"{kind} {t} {token}", hue=2, tag="")
-        before = f"{kind} {t} {token}"
+            label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
+            hue = 2 if p == max(row) else 1
+            made.node(f"{kind} {t} {k}", label, box, form=form, hue=hue, level=0.5)
+    for t, (token, after) in enumerate(pairwise(ids)):
+        made.link(f"{kind} {t} {token}", f"{kind} {t + 1} {after}", hue=2, tag="")
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"

@@ -158,13 +158,9 @@ def landscape(anew: Anew = False) -> SheetGrid:
 
 
 TRAINED = {  # a norm and a rate by the name of its curve
-    "no norm, rate 0.003": ("none", 0.003), "no norm, rate 0.0003": ("none", 0.0003),
-    "norm after the sum, rate 0.03": ("post", 0.03), "norm before f, rate 0.03": ("pre", 0.03),
+    "x + f(x), rate 0.003": ("none", 0.003), "x + f(x), rate 0.0003": ("none", 0.0003),
+    "norm(x + f(x)), rate 0.03": ("post", 0.03), "x + f(norm(x)), rate 0.03": ("pre", 0.03),
 }  # fmt: skip
-
-
-FORMULAS = {"no norm": "x + f(x)", "norm after the sum": "norm(x + f(x))",
-            "norm before f": "x + f(norm(x))"}  # fmt: skip
 
 
 def train_norms(layers: int = 16, steps: int = 120) -> Curves:
@@ -189,8 +185,7 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
         if len(lost):
             values[lost[0] :] = np.nan
             marks[f"diverged at step {lost[0] + 1}: {name}"] = lost[0] + 1.0
-        formula, _, rate = name.partition(", ")
-        curves[f"{FORMULAS[formula]}, {rate}"] = values
+        curves[name] = values
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
         steps, curves, "step", "loss", "Norms keep training stable", "y", marks=marks,

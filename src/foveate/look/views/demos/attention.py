@@ -211,7 +211,7 @@ def fan(
     over, under = wide / len(above), wide / len(below)
     top, low = 58.0 + 36 * lines, 400.0 - 28 * lines
     for t, word in enumerate(above):
-        box, form = (left + over * (t + 0.08), 4, over * 0.84, top - 10), "box" * (lines > 0)
+        box, form = (left + over * (t + 0.08), 4.0, over * 0.84, top - 10), "box" * (lines > 0)
         made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
     for s, texts in enumerate(below):
         box = left + under * (s + 0.08), low, under * 0.84, 36.0 * len(texts) + 12

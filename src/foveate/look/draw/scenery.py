@@ -435,7 +435,7 @@ class _Scene(SceneMaker):
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             self.node("losses", "−log p", (x - 130, 33, 120, 34), tag="back", form="label")
-        for edge in [e for e in self.edges if e.name.endswith(" memory")]:
+        for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
@@ -449,13 +449,13 @@ class _Scene(SceneMaker):
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL]
+        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL, "back"]
         for home, of_block in norms.items():
             (x, y, wide, high), norm = self.box_of(home), f"{hypot(*of_block.values()):#.2g}"
             if wide > 2 * NUMBER:
                 box = x + wide - NUMBER, y, NUMBER, high
                 self.node(f"{home} gradient", norm, box, form="word", tag="gradient")
-                shows = [*ALL, "gradient"]
+                shows = [*ALL, "back", "gradient"]
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} {norm}."
         self.stop("gradient of weights", caption, shows)

@@ -229,8 +229,7 @@ class _Scene(SceneMaker):
                 if alone:
                     floor = 364.0
                     more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
-                way = "^{←}" if block.backwards else "^{→}" * any(b.backwards for b in cells)
-                label = letter + f"^{row + 1}" * stacked + way + f"_{k + 1}"
+                label = letter + f"^{row + 1}" * stacked + "^{←}" * block.backwards + f"_{k + 1}"
                 self._block(block, (x, y, wider, tall), label, f" {k}", more=more)
                 ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:

@@ -57,14 +57,13 @@ def ablation(
         return drawn
     [loss], record = drawn.sheets, passes[0].record()
     sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
-    chart = line_chart(
+    return line_chart(
         sharp.flatten(), {"loss": loss.values.array.flatten()},
         "sharpness of the map: mean of the largest α", "log p lost per token without the head",
         "Sharp maps and the loss without them",
         labels=[f"{layer}, {head}" for layer in loss.rows for head in loss.columns],
         caption="Each point is a head. To the right: sharper maps; above: heads that matter more.",
-    )  # fmt: skip
-    return chart.model_copy(update={"named": True, "joined": False})
+    ).model_copy(update={"named": True, "joined": False})  # fmt: skip
 
 
 @view(needs.gives_probabilities, needs.layered, silence=True)

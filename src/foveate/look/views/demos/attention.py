@@ -185,9 +185,9 @@ def masks(
         decodes = np.arange(count) >= first
         own, is_x = causal[0, 0].numpy() & decodes[:, None] & decodes, np.arange(count) < len(read)
         kinds = [(2, ~decodes[:, None] & ~decodes), (1, own & ~is_x), (0, own & is_x)]
-        for t, word in enumerate([*written, "</s>"] if first == 0 else ()):
-            x = middles[len(read) - 1 + t]
-            made.node(f"{family} writes {t}", word, (x - 80, top - 54, 160, 44), form="label")
+        for t, word in enumerate([*written, "</s>"] * (first == 0), len(read) - 1):
+            box = middles[t] - 80, top - 54, 160.0, 44.0
+            made.node(f"{family} writes {t}", word, box, form="label")
         for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0)):
             box = some[0] - 62, end - 54, some[-1] - some[0] + 124, 48.0
             made.node(f"{family} {'xy'[hue]}", "", box, form="frame", hue=hue)
@@ -207,8 +207,7 @@ def fan(
     below: Sequence[list[str]], weights: Floats, hues: Floats,
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
-    lines = max(word.count("\n") for word in above)
-    over, under = wide / len(above), wide / len(below)
+    over, under, lines = wide / len(above), wide / len(below), above[0].count("\n")
     top, low = 58.0 + 36 * lines, 400.0 - 28 * lines
     for t, word in enumerate(above):
         box, form = (left + over * (t + 0.08), 4.0, over * 0.84, top - 10), "box" * (lines > 0)

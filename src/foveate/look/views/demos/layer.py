@@ -76,10 +76,9 @@ class Chalkboard(SceneMaker):
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
         boxes = {node.name: node.box for node in self.nodes}
         (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
-        low, down, up = y + high + 4, y + high + 44, u + across / 2
-        points = (x + wide / 2, low), (x + wide / 2, down), (up, down), (up, v + 4)
-        self.edge(f"{end} on", *points, tag="")
-        box = (x + wide / 2 + up) / 2 - 250, low - 4, 500.0, 40.0
+        low, down, middle, up = y + high + 4, y + high + 44, x + wide / 2, u + across / 2
+        self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
+        box = (middle + up) / 2 - 250, low - 4, 500.0, 40.0
         self.node(f"{end} on name", text, box, form="label")
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:

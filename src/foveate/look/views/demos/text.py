@@ -182,8 +182,7 @@ def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> N
         for k, p in enumerate(row):
             box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
             label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
-            hue = 2 if p == max(row) else 1
-            made.node(f"{kind} {t} {k}", label, box, form=form, hue=hue, level=0.5)
+            made.node(f"{kind} {t} {k}", label, box, form=form, hue=1 + (p == max(row)), level=0.5)
     for t, (token, after) in enumerate(pairwise(ids)):
         made.link(f"{kind} {t} {token}", f"{kind} {t + 1} {after}", hue=2, tag="")
 

@@ -43,11 +43,11 @@ def test_flow_is_drawn_over_the_words(run: Run, name: str, made: Any) -> None:
 def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
     lost = importance([forced(run)], "cross_attention")
     view = find("ablation").draw([run], ASKED.model_copy(update={"block": "cross_attention"}))
-    sharp, values = view.arrays().values()
-    assert np.array_equal(values, np.stack(list(lost.values())))
+    arrays = view.arrays()
+    assert np.array_equal(arrays["loss"], np.stack(list(lost.values())).flatten())
     record = forced(run).record()
     largest = [record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost]
-    assert np.array_equal(sharp, np.stack(largest))
+    assert np.array_equal(arrays["x"], np.stack(largest).flatten())
     result = find("lens").draw([run], ASKED).arrays()
     assert np.array_equal(result["p"], lens(forced(run)).values.array)
     assert result["produced"].tolist() == ["B", "A", "</s>"]

@@ -137,7 +137,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   /** Shows and lights what the stop says, with labels that fit their boxes. */
   const paint = () => {
     const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE, rows = new Map<string, number>(); // size of the words of a row
-    const roomOf = ({ box, form }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : 6);
+    const roomOf = ({ box, form, texts }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : texts?.length ? 9 : 6);
     const sizeOf = (node: Inner, text: string) => {
       if (node.form === "plus") return 1;
       const own = Math.min(node.texts?.length ? 1 : grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));

@@ -50,8 +50,8 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "e": "Scores, query against key: {score}.",
     "α": "Weights, which sum to 1: {weights}.",
     "v": "Values, what each word gives: {value}.",
-    "c": "The mean of the {values}, by weight: {context}.",
-    "o": "The c of all heads, side by side, are one vector; W_O maps it to the size of x.",
+    "c": "The weighted mean of the {values}: {context}.",
+    "o": "The c of all heads, joined, times one matrix: {output}.",
     "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. {few}Framed: “{row}”.",
     "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
 }
@@ -178,13 +178,13 @@ class _Scene(SceneMaker):
             self._branch(group, (left, y + 8, wide, min(64.0, pitch - 16)))
             after_it = groups[groups.index(group) + 1 :][:1]
             for norm in after_it[0] if after_it and after_it[0][0].branch is None else ():
-                self._block(norm, (stream - 42, y - 14, 84, 26), tag="layer")
+                self._block(norm, (stream - 46, y - 15, 92, 30), tag="stream")
 
     def _branch(self, group: Sequence[ModelBlock], row: Box) -> None:
         """Draw one residual branch: it leaves the stream, passes its blocks and is added."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
-        stream, x, low, top = left + STREAM, left + 194, y + high - 16, y + 14
+        stream, x, low, top = left + STREAM, left + 204, y + high - 16, y + 14
         self.edge(f"{main.name} in", (stream, low), (x, low))
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
@@ -212,7 +212,7 @@ class _Scene(SceneMaker):
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
+                self._block(block, (left + 102, low - 17, 84, 34), tag="stream")
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -240,7 +240,7 @@ class _Scene(SceneMaker):
                 if alone:
                     floor = 364.0
                     more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
-                label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
+                label = letter + f"^{row + 1}" * stacked + "^{←}" * block.backwards + f"_{k + 1}"
                 self._block(block, (x, y, wider, tall), label, f" {k}", more=more)
                 ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
@@ -304,7 +304,8 @@ class _Scene(SceneMaker):
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
-        self.stop("bridge" if attends else "bottleneck", text, ALL, lit=["bridge", *ends, begin])
+        lit = ["bridge", *ends, begin, f"{part} reads", "decoder writes"]
+        self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
     def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str, hue: int) -> None:
         """Draw blocks that follow one another as one box, if there are any."""
@@ -453,7 +454,10 @@ class _Scene(SceneMaker):
                 beside = x + STREAM - 26
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
-        for edge in [e for e in self.edges if e.name.endswith(" memory")]:
+        if words and (x := words[self.forced.first].box[0]) > SIDE:
+            self.node("losses", "−log p", (x - 130, 33, 120, 34), tag="back", form="label")
+        for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
+            self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
@@ -466,13 +470,13 @@ class _Scene(SceneMaker):
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL]
+        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL, "back"]
         for home, of_block in norms.items():
             (x, y, wide, high), norm = self.box_of(home), f"{hypot(*of_block.values()):#.2g}"
             if wide > 2 * NUMBER:
                 box = x + wide - NUMBER, y, NUMBER, high
                 self.node(f"{home} gradient", norm, box, form="word", tag="gradient")
-                shows = [*ALL, "gradient"]
+                shows = [*ALL, "back", "gradient"]
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} {norm}."
         self.stop("gradient of weights", caption, shows)
@@ -628,9 +632,13 @@ class _Scene(SceneMaker):
             lit += self._arcs(cross[-1], t) if cross else []
             text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
-            text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
+            for p in self.chances[k : k + 1] if k >= 0 else ():
+                (x, y, wide, _), text = self.box_of(f"decoder writes {t}"), f"{text}, p = {p:.2f}"
+                box, name = (x + wide / 2 - 60, y + 36, 120.0, 36.0), f"decoder writes {t} p"
+                self.node(name, f"{p:.2f}", box, form="label", tag=f"step {t}")
+            text += "."
             text += " Arcs: attention." * bool(cross)
-            self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
+            self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

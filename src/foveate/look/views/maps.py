@@ -206,8 +206,7 @@ def masks(
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )
         )  # fmt: skip
-    title = f"Who can attend to whom: {run.path.name}"
-    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)
+    return SheetGrid(sheets=sheets, title="Who can attend to whom", caption=MASKS_CAPTION, across=2)
 
 
 @torch.inference_mode()

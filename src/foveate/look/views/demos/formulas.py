@@ -196,14 +196,15 @@ def normalizers(
 ) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the weights that each normalizer gives to the same scores."""
     if choice:
-        first = np.linspace(-4, 4, 161)
+        first = np.sort(np.append(np.linspace(-4, 4, 161), -1e-9))
         both = torch.tensor(np.stack((first, 0 * first), axis=1))
-        made = {"softmax: smooth, it has a gradient": kinds.Softmax.Config().build()(both)[:, 0],
-                "hardmax: flat, then a jump": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
+        made = {"softmax": kinds.Softmax.Config().build()(both)[:, 0],
+                "hardmax": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
         return line_chart(
             first, {name: weight.numpy() for name, weight in made.items()},
             "difference of the scores, s₁ − s₂",
             "weight of key 1, of two", "A hard choice or a soft one",
+            marks={f"s₁ = s₂ + 1: {torch.tensor(1.0).sigmoid():.2f} or 1": 1.0},
             caption="Hardmax has slope 0: nothing is learned from it.",
         )  # fmt: skip
     tau = kinds.Softmax.Config(temperature=temperature)
@@ -239,8 +240,9 @@ def sinusoids(
         raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
     if waves:
         t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
+        names = {i: f"i = {i}: wavelength {turn[i]:,.{turn[i] < 100:d}f}" for i in waves}
         return line_chart(
-            t, {f"i = {i}: wavelength {turn[i]:.1f}": np.sin(t * rates[i]) for i in waves},
+            t, {name: np.sin(t * rates[i]) for i, name in names.items()},
             "position t", f"sin(t / {base:g}^(2i/d)), d = {hidden_size}",
             "Waves of sinusoidal positions",
             marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
@@ -322,7 +324,7 @@ def noam(
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"d = {size}, warmup {warmup}: {rate(int(warmup)):.5f}"] = rate
+        rates[f"d = {size}, warmup {warmup}"] = rate
     drawn = schedule(rates, steps, title="Learning rates with warm-up")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
     return drawn.model_copy(update={"caption": caption})

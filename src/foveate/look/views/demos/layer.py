@@ -12,15 +12,16 @@ from foveate.look.views.demos import demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
 from foveate.nn.linear import GELU, BatchNorm, Dropout, FeedForward, LayerNorm, ReLU
+from foveate.nn.positions import Sinusoidal
 from foveate.nn.spec import Pixels
 
 WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
-               "mask", "order"]  # fmt: skip
+               "mask", "order", "positions", "permuted"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
-ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
+ROWS, COLUMNS = -1, -2  # colours: another for each word, for each column
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
@@ -33,6 +34,7 @@ class Chalkboard(SceneMaker):
     """Lines of matrices with their numbers, as written on a board."""
 
     pitch = 290.0  # from line to line
+    words: tuple[str, ...] = WORDS  # of the rows
 
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
@@ -45,7 +47,7 @@ class Chalkboard(SceneMaker):
         signs = sign * sum(isinstance(piece, str) for piece in pieces)
         wide = min(112.0, (WIDE - first - signs - 4) / columns)
         top, left = self.pitch * number + 44, first
-        for row, word in enumerate(WORDS):
+        for row, word in enumerate(self.words):
             box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
         for place, piece in enumerate(pieces):  # a sign has no columns
@@ -57,14 +59,24 @@ class Chalkboard(SceneMaker):
             self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
-                fill = {"hue": {ROWS: row, COLUMNS: column}.get(hue or 0, hue)}
-                fill |= {"level": 0.25 * bool(np.isfinite(value) and value)}
+                hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
+                level = 0.25 * bool(np.isfinite(value) and value)
+                fill = {"hue": hues.get(hue or 0, hue), "level": level}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
             left += across
         lit = [f"line {k}" for k in range(number + 1)]
         self.stop(f"line {number + 1}", caption, [], lit=lit)
+
+    def on(self, text: str, start: str, end: str) -> None:
+        """Draw an arrow from under a matrix to that below it on the next line, with its name."""
+        boxes = {node.name: node.box for node in self.nodes}
+        (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
+        low, down, middle, up = y + high + 4, y + high + 44, x + wide / 2, u + across / 2
+        self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
+        box = (middle + up) / 2 - 250, low - 4, 500.0, 40.0
+        self.node(f"{end} on name", text, box, form="label")
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""
@@ -73,16 +85,17 @@ class Chalkboard(SceneMaker):
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
-        stream, middle = left + 90, left + 300
+        stream, middle = left + 90, left + 320
         places = {"norm": 330.0 if pre else 100.0, "f": 220.0 if pre else 275.0}
         low, high = (420.0, 184.0) if pre else (400.0, 220.0)
-        texts = (title, (left, 506, 480, 44)), ("x", (left + 60, 446, 60, 44))
-        for text, box in (*texts, (result, (left, 4, 460, 44))):
+        texts = (title, (left + 20, 506, 440, 44)), ("x", (left + 60, 446, 60, 44))
+        for text, box in (*texts, (result, (left - 80, 4, 340, 44))):
             self.node(f"{title} {text}", text, box, form="label")
-        self.edge(f"{title} stream", (stream, 446), (stream, 52))
+        self.edge(f"{title} stream", (stream, 446), (stream, 52), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 1 if name == "f" else 3
-            self.node(f"{title} box {name}", name, (x - 90, y, 180, 64), hue=hue, level=0.25)
+            place, label = (x - 140, y, 280, 64), name + ": attention or FFN" * (name == "f")
+            self.node(f"{title} box {name}", label, place, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
         self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))
         if pre:
@@ -130,8 +143,11 @@ def block(
         result = f"x + {name}", x + dropped, 2
         text += " x is not changed."
         made.line(text, ("x", x, 0), "+", (name, dropped, 1), "=", result)
+        made.on("", "line 0 2 2 1", "line 1 2")
     elif part == "attention":
         _attention(made)
+    elif part in ("positions", "permuted"):
+        _reordered(made, part == "positions")
     elif part in ("line", "mask"):
         _attend(made, part == "mask")
     elif part == "layers":
@@ -141,11 +157,11 @@ def block(
         text = "Each row is a word: the same x, times three matrices."
         for letter, hue in (("Q", 1), ("K", 0), ("V", 2)):
             affine = filled(nn.Linear(3, 2))
-            made.product(text, ("x", x, 3), letter, affine, (letter.lower(), affine(x), hue))
+            made.product(text, ("x", x, 3), letter, affine, (letter.lower(), affine(x), hue), hue)
     else:
-        made.branch(60, "pre-norm", "x + f(norm(x))", True)
-        made.branch(700, "post-norm", "norm(x + f(x))", False)
-        text = "Pre-norm: nothing but sums on the way up. Post-norm (2017): each sum is normalised."
+        made.branch(90, "pre-norm", "x + f(norm(x))", True)
+        made.branch(740, "post-norm", "norm(x + f(x))", False)
+        text = "Green: the way of x. Pre-norm has only sums on it, post-norm (2017) a norm."
         made.stop("order", text, ["stream"])
     stops, caption = made.stops[::-1], "Inputs and matrices are random, with one digit."
     return made.drawing(f"A layer in small numbers: {part}", stops, caption)  # all of it first
@@ -193,12 +209,30 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         weights = score.softmax(dim=-1)
         to = "Attention(Q, K, V)", weights @ v, 3
         made.line(text, ("A", weights, 5), "×", ("V", v, 2), "=", to)
+        made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         return
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("E", score, 5), "+", ("mask", later, None), "=", ("e_ij", hidden, 5))
     text += " α = softmax(e): exp(−∞) = 0, and each row still sums to 1."
     made.line(text, ("e_ij", hidden, 5), "→", ("α_ij", hidden.softmax(dim=-1), 5))
+
+
+def _reordered(made: Chalkboard, has_positions: bool) -> None:
+    """Write x + PE for words in two orders; or f(X) = X + α X W and f(P X), row by row."""
+    x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
+    vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
+    for p, names in (([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")):
+        own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
+        if has_positions:
+            text = f"“{WORDS[0]}” at t = 0 and at t = 2: the same x, another sum."
+            total = "x + PE(t)", own + vectors, ROWS
+            made.line(text, ("x", own, ROWS), "+", ("PE(t), t = 0, 1, 2", vectors, 5), "=", total)
+            continue
+        alpha, read = (own @ own.T).softmax(dim=-1), own @ w
+        text = "Each colour is a word: below, the same rows in another order, f(P X) = P f(X)."
+        made.line(text, (of[0], own, ROWS), "+", (of[1], alpha, ROWS), "×", (of[2], read, ROWS),
+                  "=", (of[3], own + alpha @ read, ROWS))  # fmt: skip
 
 
 def _attention(made: Chalkboard) -> None:

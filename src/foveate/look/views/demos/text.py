@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from math import log, prod
 from pathlib import Path
 from typing import Annotated, Literal
@@ -133,7 +134,7 @@ def beam(
     beam_size: Annotated[int, Field(ge=1, le=20, description="hypotheses at each step")] = 2,
     length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
     tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
-) -> LanesDrawing | SheetGrid:
+) -> LanesDrawing | SceneDrawing:
     """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
     model = LECTURE if file is None else ToyModel.load(file)
     end = len(model.tokens) - 1
@@ -155,13 +156,13 @@ def beam(
         )  # fmt: skip
 
     if tables:
-        both = {"greedy": greedy, f"beam of {beam_size}": best}
-        return SheetGrid(
-            sheets=[path_table(model, f"{kind}, {name(output).split(', ')[1]}", output, end)
-                    for kind, output in both.items()],
-            title="p of each token after the chosen ones, which are outlined",
-            caption="A different preceding token gives another row.",
-        )  # fmt: skip
+        made, both = SceneMaker(), {"greedy": greedy, f"beam of {beam_size}": best}
+        for number, (kind, output) in enumerate(both.items()):
+            box, texts = (0.0, 70 + 280.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
+            made.node(kind, "", box, form="label", texts=texts)
+            _path(made, model, kind, [*output.ids, end][: len(output.ids) + output.ended])
+        caption = "Filled: the chosen token. Green: it has the largest p of its step; orange: not."
+        return made.drawing("p of each token after the chosen ones", caption=caption)
     path = [partial.id for partial in watch.find(best.ids, end)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
@@ -172,14 +173,18 @@ def beam(
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 
 
-def path_table(model: ToyModel, title: str, output: Hypothesis, end: int) -> SheetDrawing:
-    """Draw p of every token at each step of an output, with its own token outlined."""
-    ids = [*output.ids, end][: len(output.ids) + output.ended]
-    values = np.array([model.next(ids[:t]) for t in range(len(ids))])
-    steps = [f"step {t}" for t in range(1, len(ids) + 1)]
-    chosen = [(t, token, 1.0, 1.0) for t, token in enumerate(ids)]
-    drawn = sheet(title, values, steps, model.tokens, scale=SHARES, written=True)
-    return drawn.model_copy(update={"outlines": chosen})
+def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> None:
+    """Draw p of every token at each step of an output, with arrows between its own tokens."""
+    band, pitch = 280.0 * (len(made.edges) > 0), (WIDE - 250) / len(ids)
+    high = 264 / len(model.tokens)
+    for t, token in enumerate(ids):
+        row = model.next(ids[:t])
+        for k, p in enumerate(row):
+            box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
+            label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
+            made.node(f"{kind} {t} {k}", label, box, form=form, hue=1 + (p == max(row)), level=0.5)
+    for t, (token, after) in enumerate(pairwise(ids)):
+        made.link(f"{kind} {t} {token}", f"{kind} {t + 1} {after}", hue=2, tag="")
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"

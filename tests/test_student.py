@@ -227,6 +227,16 @@ def test_a_line_that_is_refused_is_a_decision(server, source, tmp_path, monkeypa
     assert report["source"]["refused"] == 1 and sum(report["source"].values()) == 202
 
 
+def test_a_teacher_that_refuses_a_whole_sample_is_not_asked_for_the_rest(
+    server: Program, source: Path, tmp_path: Path, call: Call
+) -> None:
+    words = ["--teacher", server.url, "--source", source, "--pair", "en:de", "--yes"]
+    result = call("student", tmp_path / "a", *words)
+    assert result.code == 2 and "target: de is not supported" in result.err
+    assert "refuses all of a sample" in result.err
+    assert (tmp_path / "a" / "source.jsonl").read_text("utf-8").count("\n") == 1
+
+
 def made_up(lines: Sequence[str]) -> Iterator[dict[str, Reply]]:
     yield {line: Reply(line[::-1], tokens=2 * len(line)) for line in lines}
 

@@ -126,7 +126,7 @@ def student(
     no_train: Annotated[bool, typer.Option("--no-train", help="end with the data")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask whether to begin")] = False,
 ) -> None:
-    """Make a small translator from any teacher's answers: data, training, one file."""
+    """Make a small translator from any teacher's answers."""
     from foveate.documents.languages import CODE, Direction
     from foveate.student import make
     from foveate.train.checkpoint import run_lock

@@ -108,21 +108,26 @@ class AnswerJournal:
                 )
             if missing:
                 for replies in teacher.translate(missing if teacher.paid else batch):
-                    self._write([{"line": x} | asdict(reply) for x, reply in replies.items()])
                     self.replies |= replies
-                    if teacher.paid:
+                    if teacher.paid:  # a refusal costs nothing, and is asked for again
+                        replies = {x: y for x, y in replies.items() if y.text is not None}
                         account.add(replies)
+                    self._write([{"line": x} | asdict(reply) for x, reply in replies.items()])
             progress(len(batch))
 
     def seconds(self) -> float:
         """Return how long the remaining answers take, by a sample that is asked now.
 
-        The answers of a paid teacher are kept.
+        The answers of a paid teacher are kept. Raises `UserError` if it refuses all of them.
         """
         lines, began = self.remaining(), time.perf_counter()
         sample = [lines[n] for n in spread(len(lines), SAMPLE)]
         if self.teacher.paid:
             self.ask(sample)
+            if sample and all(self.replies[line].text is None for line in sample):
+                raise UserError(
+                    f"{self.path}: the teacher refuses all of a sample: see its messages"
+                )
         else:
             list(self.teacher.translate(sample))
         return (time.perf_counter() - began) * len(self.remaining()) / max(1, len(sample))

@@ -28,10 +28,6 @@ REFUSED, SPENT, BUSY = (400, 413, 422), (402, 456), (408, 425, 429)  # statuses 
 MOST = 300  # characters of a service's error message
 
 
-class TeacherError(UserError):
-    """A teacher that cannot be used, or no longer answers."""
-
-
 @dataclass(frozen=True)
 class Reply:
     """The answer to a line, None if it is refused; its mean log p of a token; tokens paid for."""
@@ -78,7 +74,7 @@ def _reply(answer: TextAnswer) -> Reply:
 
 
 def of_ctranslate2(folder: Path, beam_size: int | None) -> Teacher:
-    """Return a model in CTranslate2's folder as a teacher. Raises `TeacherError` without pieces."""
+    """Return a model in CTranslate2's folder as a teacher. Raises `UserError` without pieces."""
     import ctranslate2  # type: ignore[import-untyped]
 
     model, (encode, decode) = ctranslate2.Translator(str(folder)), pieces_of(folder)
@@ -103,7 +99,7 @@ def pieces_of(folder: Path) -> tuple[Callable[[str], list[str]], Callable[[list[
     source, target = next((pair for pair in sides if all(map(os.path.isfile, pair))), ("", ""))
     if not source:
         files = ", ".join(names[2:])
-        raise TeacherError(f"{folder}: add its pieces: source.spm and target.spm, {files}")
+        raise UserError(f"{folder}: add its pieces: source.spm and target.spm, {files}")
     if source.endswith(".json"):
         from tokenizers import Tokenizer
 
@@ -123,7 +119,7 @@ def pieces_of(folder: Path) -> tuple[Callable[[str], list[str]], Callable[[list[
 def of_file(path: Path, outputs: Sequence[str], sources: Sequence[str]) -> Teacher:
     """Return a file with an output for each source as a teacher."""
     if len(outputs) != len(sources):
-        raise TeacherError(
+        raise UserError(
             f"{path} has {len(outputs):,} lines, the sources {len(sources):,}: write line n as the "
             "translation of line n"
         )
@@ -154,9 +150,9 @@ class HttpService:
     say: Callable[[str], object] = print
 
     def teacher(self, batch: int | None) -> Teacher:
-        """Return it as a teacher. Raises `TeacherError` for a prompt without {text}."""
+        """Return it as a teacher. Raises `UserError` for a prompt without {text}."""
         if "{text}" not in self.prompt:
-            raise TeacherError(f"--prompt {self.prompt!r}: add {{text}}, where the source goes")
+            raise UserError(f"--prompt {self.prompt!r}: add {{text}}, where the source goes")
         name = " ".join([self.url, self.pair.code, self.model, self.prompt * bool(self.model)])
         return Teacher(name, self.translate, batch or (1 if self.model else 50), paid=True)
 
@@ -173,7 +169,7 @@ class HttpService:
                 yield {lines[0]: Reply(None)}
 
     def _ask(self, lines: Sequence[str]) -> list[Reply]:
-        """Return as many answers as lines. Raises `_Refusal`, or `TeacherError` after all tries."""
+        """Return as many answers as lines. Raises `_Refusal`, or `UserError` after all tries."""
         route = "/chat/completions" if self.model else "/translate"
         head = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
         data = json.dumps(self._body(lines)).encode()
@@ -218,7 +214,7 @@ class HttpService:
         return [Reply(x, None, tokens) for x in (split_lines(text) if len(lines) > 1 else [text])]
 
     def _status(self, error: HTTPError) -> str:
-        """Return why a request failed. Raises `TeacherError` if no other try can succeed."""
+        """Return why a request failed. Raises `UserError` if no other try can succeed."""
         text = b""
         with error, contextlib.suppress(OSError, HTTPException):
             text = error.read(MOST)
@@ -236,7 +232,7 @@ class HttpService:
         return why
 
     def _end(self, why: str) -> NoReturn:
-        raise TeacherError(f"{why}, and run the same command again; all answers so far are kept")
+        raise UserError(f"{why}, and run the same command again; all answers so far are kept")
 
     def _hidden(self, text: str) -> str:
         """Return the beginning of a text in one line, without the key."""

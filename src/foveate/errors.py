@@ -40,14 +40,6 @@ DIVERGED = (
 )
 
 
-def check_finite(values: object, what: str) -> None:
-    """Raise `NoOutputError`, beginning with ``what``, unless all numbers are finite."""
-    import numpy as np
-
-    if not np.isfinite(np.asarray(values)).all():
-        raise NoOutputError(f"{what}: {DIVERGED}")
-
-
 def install(extra: str) -> str:
     """Return the command that installs an extra of ours, from where foveate was installed."""
     from importlib.metadata import PackageNotFoundError, distribution  # 15 ms

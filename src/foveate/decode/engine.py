@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foveate.config import Tree, unknown
 from foveate.data.tokenizer import SILENT, Tokenizer
-from foveate.errors import DIVERGED, ConfigError, NoOutputError, UserError, check_finite
+from foveate.errors import DIVERGED, ConfigError, NoOutputError, UserError
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,12 @@ def check_stop(stop: Stop | None) -> None:
 def best(outputs: Sequence[Hypothesis]) -> Hypothesis:
     """Return the first output; the empty one, with p = 1, for a source without any text."""
     return outputs[0] if outputs else Hypothesis([], 0.0, 0.0)
+
+
+def check_finite(values: object, what: str) -> None:
+    """Raise `NoOutputError`, beginning with ``what``, unless all numbers are finite."""
+    if not np.isfinite(np.asarray(values)).all():
+        raise NoOutputError(f"{what}: {DIVERGED}")
 
 
 def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:

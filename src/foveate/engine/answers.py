@@ -16,9 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import EOS, TextSides, Tokenizer
-from foveate.decode.engine import Engine, Example, Hypothesis, Ids, SearchRequest, Stop, best
+from foveate.decode.engine import (
+    Engine,
+    Example,
+    Hypothesis,
+    Ids,
+    SearchRequest,
+    Stop,
+    best,
+    check_finite,
+)
 from foveate.engine.links import Head, Links
-from foveate.errors import UserError, check_finite
+from foveate.errors import UserError
 
 if TYPE_CHECKING:
     from foveate.decode.engine import SearchChoice

@@ -20,10 +20,10 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.decode.engine import Hypothesis, Outputs, Stop, check_stop
+from foveate.decode.engine import Hypothesis, Outputs, Stop, check_finite, check_stop
 from foveate.decode.phrases import Phrase, WordPieces
 from foveate.engine.building import FOLDER, SETS, SIGNATURES, command, web_command
-from foveate.errors import DIVERGED, NoOutputError, UserError, check_finite
+from foveate.errors import DIVERGED, NoOutputError, UserError
 from foveate.system import LibraryError as LibraryError
 from foveate.system import c_compiler, compiled
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError, Configurable
 from foveate.data.tokenizer import BOS, EOS, UNK
-from foveate.errors import check_finite
+from foveate.decode.engine import check_finite
 from foveate.look.foreign import (
     LISTED,
     ForeignAttention,

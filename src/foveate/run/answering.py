@@ -25,7 +25,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.series import Dates, SeriesTable, calendar, following, labels
 from foveate.data.text import portions
 from foveate.data.tokenizer import EOS, Encoded
-from foveate.decode.engine import SearchRequest
+from foveate.decode.engine import SearchRequest, check_finite
 from foveate.engine.answers import (
     Answer,
     CaptionAnswer,
@@ -39,7 +39,6 @@ from foveate.engine.answers import (
     probabilities_of,
     translated,
 )
-from foveate.errors import check_finite
 from foveate.models.forecaster import Forecaster
 from foveate.tasks.base import AnyTask
 from foveate.tasks.captioning import Captioning

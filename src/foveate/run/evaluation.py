@@ -21,10 +21,10 @@ from foveate.data.corpus import Text, read_text
 from foveate.data.series import Windows, labels
 from foveate.data.text import CUT, Corpus, TextData, is_table
 from foveate.data.words import language_of
-from foveate.decode.engine import SearchRequest
+from foveate.decode.engine import SearchRequest, check_finite
 from foveate.decode.search import Search
 from foveate.engine.answers import ModelEngine
-from foveate.errors import UserError, check_finite
+from foveate.errors import UserError
 from foveate.run.answering import answer
 from foveate.run.baselines import MOST, logistic_regression, ridge_regression
 from foveate.tasks import forecasting, language, masked, metrics

@@ -24,6 +24,8 @@ from foveate.look.views.watching import Watched
 from foveate.run import RunConfig, task_of
 from foveate.run.pack import pack
 from foveate.run.training import train
+from foveate.serve.common import RequestError
+from foveate.studio.evaluation import evaluate, examples
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text_to_text import CorpusFiles
 from piece_models import TEXT, hostile
@@ -559,3 +561,10 @@ def test_a_training_that_starts_from_a_folder_has_its_openings(
     with pytest.raises(ConfigError, match=r"task\.joint"):
         changed = ["task.joint=" + str(not run.config.task.joint).lower()]
         train(tmp_path / "on.toml", changed, tmp_path / "other")
+
+
+def test_a_studio_says_that_an_opened_model_has_no_data(family: tuple[Family, Path]) -> None:
+    run = foveate.load(family[1])
+    assert "foveate evaluate FOLDER --data FILE" in examples(run, 4).note
+    with pytest.raises(RequestError, match="no data of its own"):
+        evaluate(run, "opened", "test", 4, lambda event: None)

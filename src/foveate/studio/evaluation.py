@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from foveate.data.catalogue import MissingData
 from foveate.data.series import labels as date_labels
 from foveate.engine.answers import Answer, LabelAnswer
 from foveate.errors import is_for_the_user, message_of
@@ -28,11 +29,13 @@ from foveate.tasks.language import Language
 from foveate.tasks.metrics import figures_of
 from foveate.tasks.text import TextTask
 from foveate.tasks.text_to_text import TextToText
+from foveate.train.checkpoint import is_imported
 from foveate.train.journal import last_samples
 
 EVERY = 16  # examples between two progress events
 THUMBNAIL = 56  # minimum size of a thumbnail in pixels
 PROMPT = 300  # characters in a prompt
+OPENED = "this model has no data of its own: measure it with foveate evaluate FOLDER --data FILE"
 
 
 class Example(StudioResponse):
@@ -64,6 +67,7 @@ def examples(run: Run, most: int) -> ExampleList:
             for sample in last_samples(run.path)
         ]
         note = f"test data not found; start the studio where you trained: {message_of(error)}"
+        note = OPENED if is_imported(run.path) else note
         return ExampleList(examples=samples if isinstance(run.task, TextToText) else [], note=note)
 
 
@@ -262,7 +266,12 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
 
     Raises `RequestError` for a task whose examples cannot be scored one by one.
     """
-    by = scoring(run, split)
+    try:
+        by = scoring(run, split)
+    except MissingData:
+        if is_imported(run.path):
+            raise RequestError(422, OPENED) from None
+        raise
     if by is None:
         message = f"this run has the task {run.config.task.kind}: use foveate evaluate {name}"
         raise RequestError(422, message)

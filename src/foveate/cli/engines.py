@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "packed", "torch", "ray")
 PRECISIONS = ("fp32", "int8")
 
-EngineName = Annotated[
-    str, typer.Option("--engine", help="auto, packed, torch, or ray for a folder")
-]
+EngineName = Annotated[str, typer.Option("--engine", help="auto, packed, torch; ray for folders")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="say which engine is used, and why")]
 
 

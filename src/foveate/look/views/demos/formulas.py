@@ -122,8 +122,11 @@ def arrows(
             points = origin.tolist(), (origin + end).tolist()
             made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
             aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
-            x, y = origin + 0.7 * end + (20 + 6 * len(label)) * aside
+            x, y = origin + 0.8 * end + (14 + 6 * len(label)) * aside
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
+        bend = np.linspace(*np.unwrap(turns), 4)
+        arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
+        made.edge(f"angle {number}", *arc.tolist(), weight=0.1, hue=5, tag="")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
             box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
@@ -173,10 +176,11 @@ def activations(
         values[name], slopes[name] = y.detach().double().numpy(), slope.double().numpy()
     places = x.detach().double().numpy()
     most = f", at most {slopes[names[0]].max():.3g}" * (len(names) == 1)
+    steepest = {"steepest: 1/4": 0.0} if names == ("sigmoid",) else None
     return PanelGrid(
         panels=[
             line_chart(places, values, "x", "f(x)"),
-            line_chart(places, slopes, "x", f"slope{most}"),
+            line_chart(places, slopes, "x", f"slope{most}", marks=steepest),
         ],
         title=f"Activations and their slopes: {', '.join(names)}",
         caption="No gradient passes where the slope is near 0.",
@@ -288,21 +292,26 @@ def rotary(
 
 @demo
 def alibi(
-    length: Length = 24, num_heads: Annotated[int, Field(ge=1, description="heads")] = 4
-) -> LinesDrawing:
+    text: Annotated[str, Field(min_length=1, description="words; the last is the query")]
+    = "she opens every letter with great care",
+    num_heads: Annotated[int, Field(ge=1, le=5, description="heads")] = 4,
+) -> SceneDrawing:  # fmt: skip
     """Draw what ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
+    words, made, band = text.split(), SceneMaker(), (HIGH - 56) / num_heads
     position = ALiBi(ALiBi.Config(), 8 * num_heads, num_heads)
-    bias = position.bias(torch.tensor([0]), torch.arange(length))
+    bias = position.bias(torch.tensor([len(words) - 1]), torch.arange(len(words)))
     assert bias is not None
-    curves = {
-        f"head {h}, m = 1/{1 / slope:.4g}": row[0].numpy() + 0.0
-        for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True), start=1)
-    }
-    return line_chart(
-        range(length), curves, "distance |t − s| of query and key", "added to the score",
-        "Distance penalties, with a slope for each head",
-        caption="Nothing is learned: the first heads look nearby, the last far away.",
-    )  # fmt: skip
+    middles = made.row("words", [""], words, HIGH - 4)
+    box = middles[-1] - 56, HIGH - 54, 112.0, 50.0
+    made.node("query", "", box, form="frame", hue=1)
+    for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True)):
+        top, values = band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
+        title = [f"head {h + 1}:", f"m = 1/{1 / slope:.4g}"]
+        made.node(f"head {h} title", "", (0, top - 23, 236, 96), form="label", texts=title)
+        written = [f"{round(v, 2) + 0.0:.2f}".replace("-", "−") for v in values]
+        made.cells(f"head {h}", middles, top, 100, written, np.exp(values), hue=2)
+    caption = f"Added to the scores of “{words[-1]}”. Green: exp of it, what is left of the weight."
+    return made.drawing("Distance penalties, with a slope for each head", caption=caption)
 
 
 @demo
@@ -395,6 +404,7 @@ def paths(
     curves = {"recurrent: 2nD²": 2 * n * hidden_size**2}
     curves["scores and sums: 2n²D"] = 2 * n**2 * hidden_size
     curves["projections: 4nD²"] = 4 * n * hidden_size**2
+    curves["attention, all: 2n²D + 4nD²"] = 2 * n * hidden_size * (n + 2 * hidden_size)
     mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
     return line_chart(
         n, curves, "length n", "multiplications in a layer",
@@ -435,9 +445,12 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             ready = layer + 1 + np.arange(count) * (1 - number)
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
             ends = top + (110 if layer else 98), top + CELL
-            read = np.ones((count, count)) if number else np.eye(count)
-            made.fan(f"{name} from", middles, ends, 0.02 * read)
+            read = np.eye(count)
+            read[-1] = np.maximum(read[-1], number)  # of attention, what the last word reads
+            made.fan(f"{name} from", middles, ends, 0.02 * read, hue=1 if number else None)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = f"When a box can be computed. Over {length:,} words: {length:,} steps a layer, or 1."
+    text = (
+        f"Numbers: the step at which a box is ready; {length:,} words take {length:,} steps, or 1."
+    )
     return made.drawing("Serial steps", caption=text)

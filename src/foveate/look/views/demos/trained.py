@@ -18,11 +18,10 @@ from torch import Tensor, nn
 
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
 from foveate.look.views.demos import demo
@@ -138,20 +137,27 @@ def minima(values: Floats) -> NDArray[np.intp]:
 
 
 @demo
-def landscape(anew: Anew = False) -> SheetGrid:
-    """Draw log₁₀ of the loss on a plane through trained weights (Li et al., 2018)."""
-    result, drawn = stored("landscape", anew, train_landscapes), []
-    for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
-        values = np.log10(np.array(result[name], float))
-        at = minima(values)
-        title += f": {len(at)} {'minima' if len(at) != 1 else 'minimum'} (dots)"
-        scale = ColorScale(-3.0, 3.0, "log₁₀ of the loss")
-        ends = {0: "−1", len(values) // 2: "0", len(values) - 1: "1"}
-        marks = [ends.get(k, "") for k in range(len(values))]
-        lowest = sheet(title, values, marks[::-1], marks, "β", "α", scale)
-        drawn.append(lowest.model_copy(update={"dots": [(y, x) for y, x in at.tolist()]}))
-    return SheetGrid(
-        sheets=drawn, title="The loss around a trained network with 20 layers",
+def landscape(anew: Anew = False) -> SceneDrawing:
+    """Draw log₁₀ of the loss as a relief over a plane through trained weights (Li et al., 2018)."""
+    result, made = stored("landscape", anew, train_landscapes), SceneMaker()
+    for number, (name, title) in enumerate((("plain", "f(x) alone"), ("residual", "x + f(x)"))):
+        left, values = 640.0 * number, np.log10(np.array(result[name], float))
+        count = len(minima(values))
+        title += f": {count} {'minima' if count != 1 else 'minimum'}"
+        made.node(f"{name} title", title, (left, 0, 600, 44), form="label")
+        for letter, x, y in (("α, along δ", 110.0, 480.0), ("β, along η", 440.0, 420.0)):
+            made.node(f"{name} {letter}", letter, (left + x, y, 160, 40), form="label")
+        places = np.linspace(0, 1, len(values))
+        x = left + 4 + 400 * places + 190 * places[::-1, None]
+        y = 450 - 270 * places[::-1, None] - 40 * values.clip(-3, 3)
+        points = np.stack((x, y), axis=-1)
+        for line in range(len(values)):
+            for way, along in (("α", points[line]), ("β", points[:, line])):
+                made.edge(f"{name} {way} {line}", *along.tolist(), weight=0.03, hue=1 - number)
+    text = "Height: log₁₀ of the loss, cut at 3; the trained θ is the lowest point."
+    made.stop("relief", text, ["stream"])
+    return made.drawing(
+        "The loss around a trained network with 20 layers",
         caption="θ + α δ + β η around the trained θ; δ and η are random, each row scaled to the "
         "norm of that of θ. Both networks tell two spirals apart.",
     )  # fmt: skip
@@ -293,7 +299,7 @@ def coreference(anew: Anew = False) -> SceneDrawing:
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
             made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    text = "Framed: “it” and the noun that the model takes it for; arcs: α in the last layer."
+    text = "Head 1 looks at what decides: “tired”, or the street. Framed: the answer."
     made.stop("it", text, [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
@@ -321,44 +327,53 @@ def sampling(
     gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
-    rows = {"true y": gold[:, :-1]}
+    rows = {"true y_{t−1}": gold[:, :-1]}
     if own.each is None:
         mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
-        text = "Orange arrows: the model reads its own last word."
+        text = "Orange arrows: the model reads its own last word. Filled: errors."
     else:
-        rows["pass 1: ŷ"] = own.each(gold[:, :-1], "greedy")
+        rows["pass 1: ŷ_t"] = own.each(gold[:, :-1], "greedy")
         mixed = second_pass(own, gold, shown, "greedy")[:, :-1]
-        text = "Pass 1 predicts all words at once; pass 2 reads some of them."
-    rows["reads y′"], rows["predicts ŷ"] = mixed, model.predict(mixed, memory).argmax(-1)
-    rows["loss: y"] = true
+        text = "Pass 2 reads true words, and some of pass 1 (orange). Filled: errors."
+    if own.each is None and not keep:
+        text = "Filled: errors. Inference reads them again; training reads the true words."
+        rows = {"training: y": gold[:, :-1]}
+        rows["predicts ŷ"] = model.predict(gold[:, :-1], memory).argmax(-1)
+    reads_own = "reads y′_{t−1}" if keep else "inference: ŷ"
+    rows[reads_own], last = mixed, "pass 2: ŷ_t" if own.each else "predicts ŷ_t"
+    rows[last] = model.predict(mixed, memory).argmax(-1)
+    rows["true y_t"] = true
     words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
     made = _mixed(words, shown[0, :-1].tolist())
-    return made.drawing("Scheduled sampling", caption=f"{text} Filled: not the true word.")
+    return made.drawing("Scheduled sampling", caption=text)
 
 
 def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
-    """Draw rows of words, from below, with arrows to each word that is read from its origin."""
-    made, count, left = SceneMaker(), len(shown), 190.0
-    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / (len(rows) - 1)
+    """Draw rows of words, from below, with arrows to each word that is read from its origin.
+
+    The last row has the true words.
+    """
+    *names, true_row = rows
+    made, count, left, (*_, read, predicted) = SceneMaker(), len(shown), 236.0, names
+    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / len(names)
     tops = {name: HIGH - CELL - 4 - apart * row for row, name in enumerate(rows)}
-    middles, up = left + pitch * (np.arange(count) + 0.5), apart - CELL
+    middles = left + pitch * (np.arange(count) + 0.5)
     for name, words in rows.items():
-        made.node(name, name, (0, tops[name], left - 20, CELL), form="label")
-        right = rows["true y" if name in ("true y", "reads y′") else "loss: y"]
+        made.node(name, name, (0, tops[name], left - 16, CELL), form="label")
+        is_read = name.startswith(("true y_{", "training", "reads", "inference"))
+        right = rows[names[0] if is_read else true_row]
         wrong = [0.5 * (word != other) for word, other in zip(words, right, strict=True)]
-        hue = 1 if name[0] in "pr" else None
-        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=hue)
-    read, true, passes = tops["reads y′"], tops["true y"], "pass 1: ŷ" in rows
-    before, into = (read + apart, read + CELL) if passes else (read - up, read)
+        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=1 if any(wrong) else 5)
+    before = tops["pass 1: ŷ_t" if "pass 1: ŷ_t" in rows else predicted]
+    into = before > tops[read]
     for k, x in enumerate(middles):
-        made.edge(f"predict {k}", (x, read), (x, read - up), tag="")
-        if passes or k == 0 or shown[k]:
-            made.edge(f"true {k}", (x, true), (x, true - up), tag="")
+        made.edge(f"predict {k}", (x, tops[read]), (x, tops[predicted] + CELL), tag="")
+        made.edge(f"loss {k}", (x, tops[predicted]), (x, tops[true_row] + CELL), tag="")
+        if len(names) == 4 or k == 0 or shown[k]:
+            made.edge(f"true {k}", (x, tops[names[0]]), (x, tops[names[1]] + CELL), tag="")
         if k and not shown[k]:
-            made.edge(f"own {k}", (x - pitch, before), (x - 16, into), hue=1, tag="")
-        elif passes:
-            bends = (x - 30, true), (x - pitch / 2, true - 24), (x - pitch / 2, read + 70)
-            made.edge(f"true {k} again", *bends, (x - 30, into), tag="")
+            ends = (x - pitch, before + CELL * (not into)), (x - 16, tops[read] + CELL * into)
+            made.edge(f"own {k}", *ends, hue=1, tag="")
     return made
 
 
@@ -367,21 +382,30 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
 def signs(
     texts: Annotated[tuple[str, ...], Field(min_length=1, description="without end mark; repeat")]
     = ("Is she old", "She is old", "Will Lucas be curious", "Lucas will be curious"),
-) -> BarsDrawing:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Draw which mark a language model would write after each text: a classification."""
-    run = load("packaged/lm")
-    task, rows = run.need(Language, "read a text as a language model does"), []
-    ends = {sign: task.tokenizer.encode_lines(f"{texts[0]}{sign}")[-1] for sign in "?."}
-    for text in texts:
+    run, made, kinds = load("packaged/lm"), SceneMaker(), {"?": "a question", ".": "a statement"}
+    task, pitch = run.need(Language, "read a text as a language model does"), HIGH / len(texts)
+    ends = {sign: task.tokenizer.encode_lines(f"{texts[0]}{sign}")[-1] for sign in kinds}
+    for row, text in enumerate(texts):
         ids = torch.tensor([[EOS, *task.tokenizer.encode_lines(text)]])
         p = run.model.logits(run.model.decode(ids)[:, -1]).softmax(-1)[0]
-        rows.append([p[i].item() for i in ends.values()])
-    question, statement = np.array(rows).T
-    return bar_chart(
-        texts, {"p(?), a question": question, "p(.), a statement": statement},
-        "p of the next token",
+        y, best = pitch * (row + 0.5), max(ends, key=lambda sign: p[ends[sign]].item())
+        made.node(f"{row} text", "", (4, y - 36, 436, 72), texts=[text])
+        made.node(f"{row} label", kinds[best], (960, y - 30, 270, 60), form="label")
+        for place, (sign, token) in enumerate(ends.items()):
+            chance = p[token].item()
+            box, texts_of = (
+                (570 + 190.0 * place, y - 48, 160, 96),
+                [f"“{sign}”", f"p = {chance:.2f}"],
+            )
+            made.node(f"{row} {sign}", "", box, texts=texts_of, level=chance, hue=place)
+        made.edge(f"{row} next", (440, y), (566, y))
+    made.stop("signs", "The next token that the model expects is the label.", ["stream"])
+    return made.drawing(
         "A label is a possible next token",
-        "The language model was trained only to write on; the mark that follows is the label.",
+        caption="The language model was trained only to write on; the mark that follows is the "
+        "label.",
     )  # fmt: skip
 
 

@@ -5,11 +5,11 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
-const FAINT = 0.02; // smaller weights are not drawn
+const DRAWN = 0.1; // smaller weights are not drawn
 const LINE = 33, TALL = 100, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are white
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
-const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
+const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "update gate", "reset gate", "output gate", "kept", "added"]; // stages of a cell, from above
 type Box = [number, number, number, number];
 type Point = [number, number];
 
@@ -56,25 +56,17 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   }
   return { nodes, edges };
 
-  function words(role: string, texts: readonly string[], y: number): number[] {
-    const pitch = WIDE / texts.length;
-    return texts.map((word, k) => {
-      const middle = pitch * (k + 0.5);
-      put(`${role} ${k}`, word, boxAt(middle - pitch / 2 + 4, y, pitch - 8, 40), "heads", { form: "word" });
-      return middle;
-    });
-  }
-
+  /** What each head of one query attends to; its answers side by side are one vector. */
   function heads() {
-    const weights = values.get("weights")!, [count = 1] = weights.shape;
-    const over = words("query", panel.rows.slice(0, MOST), 82), under = words("key", panel.columns.slice(0, MOST), 480);
+    const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
+    put(`query ${t}`, `“${panel.rows[t]!}”: c =`, boxAt(0, 14, 290, 50), "heads", { form: "word" });
+    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", { form: "word" }));
     for (let h = 0; h < count; h++) {
-      put(`chip ${h}`, `head ${h}`, boxAt(620 + 150 * (h - count / 2) + 5, 0, 140, 42), "heads", { hue: hueOf(h), level: 0.4 });
-      const t = panel.row, shift = 24 * (h - (count - 1) / 2), a = (over[t] ?? 0) + shift;
-      if (t < over.length) rowOf(weights, h, t).slice(0, MOST).forEach((alpha, k) => {
-        if (alpha < FAINT) return;
-        const b = under[k]! + shift;
-        line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 480)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
+      const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, shift = 24 * (h - (count - 1) / 2), from = x + each / 2;
+      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
+      row.slice(0, MOST).forEach((alpha, k) => {
+        const to = pitch * (k + 0.5) + shift;
+        if (alpha >= DRAWN) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
       });
     }
   }
@@ -82,7 +74,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** One query in numbers: x, k, e, α and v of each key from below, and at the left what belongs to the query. */
   function numbers() {
     const { head, row } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
-    const keys = largestOf(weights, KEYS), pitch = 980 / keys.length, wide = Math.min(116, pitch - 16), first = 256;
+    const keys = largestOf(weights, KEYS), pitch = 960 / keys.length, wide = Math.min(116, pitch - 16), first = 276;
     const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
     const memory = values.has("memory") ? "memory" : "h", isRead = values.has("memory") || isOne, { letters } = panel;
     const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, WRITTEN), written);
@@ -93,13 +85,13 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     };
     const join = (key: string, from: Box, to: Box, stage: string, more: Partial<SceneEdge> = {}) =>
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
-    const rows: [string, number][] = [["v", 2], ["α", 130], ["e", 188], ["k", 246], ["h", 400]];
-    for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
-    for (const [stage, y] of [["c", 2], ["q", 246], ["h", 400]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
+    const rows: [string, number, string?][] = [["v", 2, "5 "], ["α", 130, "4 "], ["e", 188, "3 "], ["k", 246, "2 "], ["h", 400]]; // in the order of the computation
+    for (const [stage, y, order = ""] of rows) put(`name ${stage}`, order + (letters[stage === "h" ? memory : stage] ?? stage), boxAt(first - 72, y, 68, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
+    for (const [stage, y, order] of [["c", 2, "6 "], ["q", 246, "1 "], ["h", 400, ""]] as const) put(`name own ${stage}`, order + (letters[stage === "h" ? "own" : stage] ?? stage), boxAt(0, y, 66, TALL), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
     put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
-    const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
-    put("h note", "", boxAt(14, 140, 186, 72), "h", { form: "label", texts: note });
+    const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? [`first 3 of ${size}`] : [];
+    put("h note", "", boxAt(8, 198, 190, 40), "h", { form: "label", texts: note });
     const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
     const query = cell("q own", 70, 246, vector("query", row, head), "q", { hue: 1, level: 0.25 });
     const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
@@ -120,9 +112,11 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
       if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
-    for (const [stage, x, matrix] of [["q", 136, "W_Q"], ["k", first + wide / 2 + 4, "W_K"]] as const)
-      if (panel.equations[stage === "q" ? "query" : "key"]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 354, 60, 40), stage, { form: "label" });
-    line("e from query", [at(194, 296), at(first - 54, 296), at(first - 54, 210), at(first - 44, 210)], "e", { hue: 1 });
+    const aside = pitch - wide; // beside the keys
+    for (const [stage, x, matrix, of, room] of [["q", 136, "W_Q", "query", 60], ["k", first + wide / 2 + 4, "W_K", "key", 60], ["v", first + wide + aside / 2 + 2, "W_V", "value", aside / 2]] as const)
+      if (panel.equations[of]?.includes(matrix) && room > 36) put(`${stage} matrix`, matrix, boxAt(x, 354, room, 40), stage, { form: "label" });
+    put("α softmax", "softmax", boxAt(64, 146, 130, 40), "α", { form: "label" });
+    line("e from query", [at(194, 296), at(first - 74, 296), at(first - 74, 210), at(first - 68, 210)], "e", { hue: 1 });
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
@@ -130,17 +124,17 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** The answers of all heads as one long vector, and the vector that one matrix makes of it. */
   function joined() {
     const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
-    const pitch = Math.min(220, 1000 / heads), left = 200, middle = left + (pitch * heads) / 2, few = size > WRITTEN ? `first 3 of ${size} each` : "";
+    const pitch = Math.min(220, 1000 / heads), left = 200, middle = left + (pitch * heads) / 2, few = `${size > WRITTEN ? "first 3 of each; " : ""}${heads} × ${size} = ${size * heads} numbers`;
     const join = (key: string, from: number, to: number) => line(key, [at(middle, from), at(middle, to)], "o");
     put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
     put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
     put("o word", wide > WRITTEN ? `of “${panel.rows[panel.row]!}”, first 3 of ${wide}` : `of “${panel.rows[panel.row]!}”`, boxAt(middle + 100, 4, 1236 - middle - 100, TALL), "o", { form: "word" });
     put("o matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, boxAt(left, 180, pitch * heads, 70), "o");
     join("o from matrix", 180, 104);
-    join("o from heads", 330, 246);
     put("o joined", "[c^0; …]".replace("…", heads > 2 ? `…; c^${heads - 1}` : "c^1"), boxAt(0, 340, left - 12, TALL), "o", { form: "label" });
     for (let head = 0; head < heads; head++) {
       const x = left + pitch * head;
+      line(`o from head ${head}`, [at(x + pitch / 2, 330), at(x + pitch / 2, 250)], "o", { hue: hueOf(head) });
       put(`o head ${head}`, "", boxAt(x, 330, pitch, 120), "o", { texts: vectorOf("context", head), hue: hueOf(head), level: 0.3 });
       put(`o chip ${head}`, `head ${head}`, boxAt(x, 458, pitch, 44), "o", { form: "word" });
     }
@@ -150,10 +144,11 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** All queries at once: E = Q Kᵀ / √d_k as the product of two matrices, and C = A V. */
   function products() {
     const { head, row, rows } = panel, count = Math.min(rows.length, KEYS), masked = values.has("masked score") ? "masked score" : "score", few = (stage: string) => Math.min(WRITTEN, values.get(stage)!.shape[2] ?? 1);
+    const all = Array.from({ length: count }, (_, t) => [...rowOf(values.get("score")!, head, t).slice(0, count)]).flat(), least = Math.min(...all), most = Math.max(...all);
     const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], isTurned = false, hue: number | null = null) => {
       for (let t = 0; t < size[0]; t++) for (let s = 0; s < size[1]; s++) {
         const value = rowOf(values.get(of)!, head, isTurned ? s : t)[isTurned ? t : s]!;
-        const level = of === "weights" ? value : 0.25;
+        const level = of === "weights" ? value : of === masked ? Math.max(0, (value - least) / (most - least)) : 0.25;
         put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
       }
     };
@@ -162,7 +157,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       put(`${stage} word ${t}`, word, boxAt(0, y + tall * t, 124, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
     const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
       put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { form: "frame", hue: 1 });
-    const q = few("query"), e = Math.min(110, (1234 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(48, (556 - down) / count);
+    const q = few("query"), e = Math.min(170, (1234 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(72, (556 - down) / count);
     words("E", down, tall);
     grid("E", "q", "query", 130, down, 80, tall, [count, q], false, 1);
     grid("E", "k", "key", right, 40, e, 36, [q, count], true, 0);
@@ -170,18 +165,19 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (row < count) frame("E", 130, down, 80 * q, tall);
     if (row < count) frame("E", right, down, e * count, tall);
     rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
-    label("E", "name q", "Q", 130, down - 44, 80 * q);
-    label("E", "name k", "Kᵀ", right - 80, 40 + 18 * q - 19, 60);
+    label("E", "name q", "Q = X W_Q", 84, down - 44, 80 * q + 92);
+    label("E", "name k", "Kᵀ, K = X W_K", right - 246, 40 + 18 * q - 19, 236);
     label("E", "name e", "E", right, down - 44, e * count);
-    const v = Math.min(2, few("value")), each = 98, a = Math.min(90, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(68, 490 / count), second = 130 + a * count + 40, third = second + each * v + 40;
-    words("A", 60, high);
-    grid("A", "a", "weights", 130, 60, a, high, [count, count], false, 5);
-    grid("A", "v", "value", second, 60, each, high, [count, v], false, 2);
-    grid("A", "c", "context", third, 60, each, high, [count, v], false, 3);
-    if (row < count) frame("A", 130, 60, a * count, high);
-    if (row < count) frame("A", third, 60, each * v, high);
-    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C", third, each * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
-      label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 60 + (high * count) / 2 - 19 : 14, wide);
+    const v = Math.min(2, few("value")), each = 98, a = Math.min(90, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(84, 470 / count), second = 130 + a * count + 40, third = second + each * v + 40;
+    words("A", 84, high);
+    rows.slice(0, count).forEach((word, s) => put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 6, 34), "A", { form: "word" }));
+    grid("A", "a", "weights", 130, 84, a, high, [count, count], false, 5);
+    grid("A", "v", "value", second, 84, each, high, [count, v], false, 2);
+    grid("A", "c", "context", third, 84, each, high, [count, v], false, 3);
+    if (row < count) frame("A", 130, 84, a * count, high);
+    if (row < count) frame("A", third, 84, each * v, high);
+    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C = A V", third - 34, each * v + 34], ["times", "×", second - 40, 40], ["is", "=", third - 40, 40]] as const)
+      label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 84 + (high * count) / 2 - 19 : 0, wide);
   }
 
   function vectorOf(stage: string, head: number): string[] {
@@ -193,20 +189,21 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
     const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
-    const parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? (lone(stage) ? 1.5 : 2) : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const hidden = RECTIFIED.find((stage) => values.has(stage)), inner = hidden === undefined ? 0 : values.get(hidden)!.shape[2] ?? 1;
+    const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", second = panel.reads[sum]?.[1]; // E[id] + position
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = LINE * parts[level]!, room = slot * parts[level]!;
+      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = lone(stage) ? LINE : LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "" : "first "}${count} of ${width}` : "";
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length || count === 1 ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
-      put(`${own} name`, named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
+      put(`${own} name`, (stage === sum ? "= " : stage === second ? "+ " : "") + named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
       if (few) put(`${own} few`, few, boxAt(0, y + high / 2, aside - 12, 36), own, { form: "label" });
       boxes.set(stage, rows.map((row, k) => {
         const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
@@ -214,14 +211,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : value < 0 ? 1 : 0, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, wide, high);
       }));
     });
     if (!stages.some((stage) => BACK.test(stage)))
       boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], stages[0]!.replaceAll(" ", "-")));
-    for (const stage of stages) for (const read of panel.reads[stage] ?? []) {
+    for (const stage of stages) for (const read of stage === sum ? [] : panel.reads[stage] ?? []) {
       const own = stage.replaceAll(" ", "-"), lower = boxes.get(read)!, upper = boxes.get(stage)!, isBelow = stages.indexOf(read) < stages.indexOf(stage), isNext = Math.abs(stages.indexOf(read) - stages.indexOf(stage)) === 1;
       for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
         const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 5 * unit;
@@ -232,30 +229,31 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     }
   }
 
-  /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from. */
+  /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from; the line of the state is above. */
   function cell() {
     const own = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
-    const columns = levelsOf(panel.reads), count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, boxes = new Map<string, Box>(), hues = new Map<string, number | null>(), rails = [0, 0];
+    const columns = levelsOf(panel.reads), isLong = columns.has("cell"), road = isLong ? ["cell before", "kept", "cell"] : columns.has("kept") ? ["before", "kept", "state"] : [];
+    const count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, first = road.length ? 116 : 0, middles = new Map<string, number>(), left = (stage: string) => 12 + across * columns.get(stage)!, right = (stage: string) => left(stage) + across - 46;
+    const hueOfStage = (stage: string) => (stage.endsWith(" gate") ? 5 : road.includes(stage) || stage === "state" ? 2 : columns.get(stage) ? 1 : null);
+    const signed = (stage: string) => (stage === "kept" || stage === "added" || (stage === "state" && isLong) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "");
     for (let level = 0; level < count; level++) {
-      const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), down = HIGH / stages.length;
-      stages.forEach((stage, k) => {
-        const box = boxAt(12 + across * level, down * (k + 0.5) - 52, across - 46, 104), isGate = stage.endsWith(" gate");
-        const hue = isGate ? 5 : stage === "state" || stage === "cell" ? 2 : level ? 1 : null;
-        boxes.set(stage, box);
-        hues.set(stage, hue);
-        put(own(stage), "", box, own(stage), { texts: [panel.letters[stage] ?? stage, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
-        const sign = stage === "kept" || stage === "added" || (stage === "state" && columns.has("cell")) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "";
-        if (sign) put(`${own(stage)} sign`, sign, boxAt(12 + across * level - 19, down * (k + 0.5) - 19, 38, 38), own(stage), { form: "plus" });
-      });
-    }
-    for (const [stage, [x, y, , tall]] of boxes)
-      for (const read of panel.reads[stage] ?? []) {
-        const from = boxes.get(read)!;
-        const a = from[0] + from[2], b = from[1] + from[3] / 2, low = Number(b >= top + (unit * HIGH) / 2);
-        const rail = columns.get(stage)! - columns.get(read)! > 1 ? rails[low]!++ : 0, gap = (12 + 8 * rail) * unit, bus = top + unit * (low ? HIGH - 5 - 20 * rail : 5 + 20 * rail);
-        const passes: Point[] = columns.get(stage)! - columns.get(read)! > 1 ? [[a + gap, b], [a + gap, bus], [x - gap, bus], [x - gap, y + tall / 2]] : []; // beside what is between, each on a rail of its own
-        line(`${own(stage)} from ${read}`, [[a, b], ...passes, [x, y + tall / 2]], own(stage), { hue: hues.get(read) ?? null });
+      const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), free = stages.filter((stage) => !road.includes(stage));
+      for (const stage of stages) {
+        const reads = (panel.reads[stage] ?? []).filter((read) => columns.get(read) && !road.includes(read)).map((read) => middles.get(read)!);
+        const middle = road.includes(stage) ? 54 : road.length && reads.length ? reads.reduce((a, b) => a + b) / reads.length : first + ((HIGH - first) * (free.indexOf(stage) + 0.5)) / free.length;
+        middles.set(stage, middle);
+        const letter = panel.letters[stage] ?? stage, how = !level || signed(stage) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
+        put(own(stage), "", boxAt(left(stage), middle - 50, across - 46, 100), own(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
+        if (signed(stage)) put(`${own(stage)} sign`, signed(stage), boxAt(left(stage) - 19, middle - 19, 38, 38), own(stage), { form: "plus" });
       }
+    }
+    for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
+      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, isFar = columns.get(stage)! - columns.get(read)! > 1, isRoad = road.includes(stage) && road.includes(read), bus = a + 23;
+      const bends: [number, number][] = isRoad || Math.abs(b - y) < 1 ? [] : signed(stage) ? [[x, b], [x, y + 19 * Math.sign(b - y)]] : isFar ? [[bus, b], [bus, HIGH - 4], [x - 23, HIGH - 4], [x - 23, y]] : [[bus, b], [bus, y]]; // what is read comes by one line
+      const points = [[a, b], ...bends, ...(bends.length && signed(stage) ? [] : [[x - (signed(stage) ? 19 : 0), y]])];
+      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), isRoad ? { hue: 2, weight: 0.5 } : { hue: columns.get(read) ? hueOfStage(read) : null });
+    }
+    if (isLong) put("state tanh", "tanh", boxAt(left("state") + 6, 150, 80, 40), "state", { form: "label" });
   }
 }
 

@@ -28,7 +28,7 @@ CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
-LONG = 110  # letters of equations that do not fit into a caption
+SIGNS = "The same at each position. Blue: positive numbers, orange: negative."
 BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are white
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
@@ -39,6 +39,7 @@ WHOLE = {  # by the parts of the model
 }
 SAME = "One cell with the same weights at each step: it reads a word and the previous state."
 PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
+SUMMED = "All that the decoder knows of the source is one vector, c; orange: its own words."
 ALL = "whole", "words", "stream"
 WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the weighted mean of {values}."
 BUILD = {  # stops inside an attention: what it shows, after these stages
@@ -50,9 +51,9 @@ BUILD = {  # stops inside an attention: what it shows, after these stages
     "α": "Weights, which sum to 1: {weights}.",
     "v": "Values, what each word gives: {value}.",
     "c": "The mean of the {values}, by weight: {context}.",
-    "o": "The c of all heads, joined, times one matrix: {output}.",
-    "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. {few}Framed: “{row}”.",
-    "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
+    "o": "W_O mixes the heads: each number of o may use all of them.",
+    "E": "Framed: the scores of “{row}” with all words; the darker, the larger. {few}",
+    "A": "Framed: the weights of “{row}”, each row sums to 1, and the mean of V that they give.",
 }
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
 POOLED = "value", "weights", "context", "logits", "softmax"
@@ -91,6 +92,8 @@ class _Scene(SceneMaker):
         places = places_of(forced, self.film).items()
         self.places = {part: [*map(_plain, words)] for part, words in places}
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
+        for some, sign in ((self.produced, "</s>"), *((p, "<s>") for p in self.places.values())):
+            some[:] = [sign if word == "⏎" else word for word in some]  # of a language model
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
 
@@ -116,7 +119,8 @@ class _Scene(SceneMaker):
         recurs = any(block.steps for part in sides for block in part.blocks)
         caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
         if recurs:
-            caption = PAIR if len(sides) > 1 else SAME
+            attends = any(b.family == "attention" for part in sides for b in part.blocks)
+            caption = (PAIR if attends else SUMMED) if len(sides) > 1 else SAME
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -239,6 +243,16 @@ class _Scene(SceneMaker):
                     beside = x + wider + 0.15 * pitch
                     ends = [(beside, WORDS), (beside, y + CELL + 17), (x + wider, y + CELL)]
                 self.edge(f"{block.name} {k} in", *ends)
+                if alone and k == 1 and "U h" in block.equation:
+                    beside, gap = middle + 6, (x - 0.3 * pitch, y + tall / 2 - 42, 0.3 * pitch, 40)
+                    places = (
+                        (beside, 462, 40, 30),
+                        (beside, 316, 40, 40),
+                        gap,
+                        (beside, 144, 40, 40),
+                    )
+                    for name, box in zip("EWUV", places, strict=True):
+                        self.node(f"{block.name} {name}", name, box, form="label", tag="stream")
             if attends:
                 box = x - pitch * 0.13, 176.0, pitch * 0.6, 44.0
                 self._block(attends, box, f"c_{k + 1}", f" {k}")
@@ -248,6 +262,13 @@ class _Scene(SceneMaker):
                 across = x + pitch * (0.58 if attends else 0.35)
                 ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
+            if lone and len(self.places) > 1 and part.name == "decoder" and k < count - 1:
+                beside, end = x + 0.84 * pitch, (x + pitch, WORDS + 30)
+                points = (x + 0.68 * pitch, 20), (beside, 20), (beside, WORDS + 30), end
+                self.edge(f"{part.name} {k} again", *points, hue=1)
+            if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
+                text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
+                self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -281,8 +302,9 @@ class _Scene(SceneMaker):
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
             self.edge(f"bridge {number}", *points, hue=0)
         attends = any(b.family == "attention" for b in sides[1].blocks)
-        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0" if attends else "c = s_0"
-        self.node("bridge label", state, box, form="label", tag="stream")
+        box, state = (u - 150, v - 66.0, 142.0, 54.0), "s_0" if attends else "c = s_0"
+        form = {"form": "label"} if attends else {"hue": 0, "level": 0.4}
+        self.node("bridge label", state, box, tag="stream", **form)
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
@@ -364,13 +386,7 @@ class _Scene(SceneMaker):
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
         self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
-        text = " → ".join(equations[name] for name in own.values() if equations[name])
-        text = text if len(text) < LONG else " → ".join(own.values())
-        text = "c is the mean of all v_i, by weight; from it come y and p" if pools else text
-        block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
-        layer = "" if block.layer is None else f", layer {block.layer}"
-        same = ", the same at each position" * (not pools and "position" not in own.values())
-        text = f"{spoken.capitalize()}{layer}: {text}{same}."
+        text = "c is the mean of all v_i, by weight; from it come y and p." if pools else SIGNS
         every = _tags(["words", *stages])
         self._enter(spoken + " numbers" * deep, text, every)
         for k, stage in enumerate(stages if deep else (), start=1):
@@ -479,7 +495,7 @@ class _Scene(SceneMaker):
         spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words = [f"query {row}", "key"]
-        text = f"{heads} head{plural}: what “{rows[row]}” attends to. Wider arcs: larger α."
+        text = f"{heads} head{plural}: what “{rows[row]}” attends to, and α of the first; from 0.1."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", *every])
         for k in range(heads if deep else 0):
@@ -503,7 +519,7 @@ class _Scene(SceneMaker):
         facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
         size = values["query"].shape[-1]
-        facts["few"] = f"Of each vector, 3 of {size} numbers are drawn. " if size > 3 else ""
+        facts["few"] = f"3 of {size} numbers of Q and K." if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}
@@ -545,6 +561,7 @@ class _Scene(SceneMaker):
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
+        letters |= {"weights": "α_i", "softmax": "p = softmax(y)"} if "context" in stages else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
@@ -569,7 +586,10 @@ class _Scene(SceneMaker):
         self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         every = _tags([*first, *later])
-        text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
+        text = f"At “{rows[row]}”: a new state from "
+        text += (
+            "the old (thick line); gates, in yellow, let it pass." if "kept" in stages else "both."
+        )
         self._enter(f"{part} cell numbers", text, every, home=home)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."

@@ -12,6 +12,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foveate.errors import ConfigError
@@ -22,10 +23,19 @@ if TYPE_CHECKING:
     from foveate.look.draw.drawings import Drawing
 
 P = ParamSpec("P")
+C = TypeVar("C", bound="Config")
 D = TypeVar("D", bound="Drawing")
 LARGEST = 10_000_000  # for a number of a demo, which is drawn in single precision
+FACTS = Path(__file__).with_name("facts.toml")
 LETTERS = 68  # in a line of a caption: as wide as a figure, and narrower than a terminal
 _FUNCTIONS: dict[str, Callable[..., Drawing]] = {}
+
+
+def facts(kind: type[C], name: str) -> C:
+    """Return what a demo draws and does not compute."""
+    from foveate.config import load_tree, parse_tree
+
+    return parse_tree(kind, load_tree(FACTS)[name], FACTS)
 
 
 def demo(function: Callable[P, D]) -> Callable[P, D]:

@@ -341,10 +341,10 @@ def heads(
         left, right = ((x, h) for h, x in enumerate(whole.split(2, dim=1)))
         text = "No number changes: each head takes d/h = 2 columns of the whole matrix."
         board.line(
-            text, ("n × d", *left), ("", *right), "→", ("n × h", *left), "", ("× d/h", *right)
+            text, ("n × d", *left), ("", *right), "→", ("n × h × d/h", *left), "", ("", *right)
         )
         board.line(text, ("h × n × d/h: head 0", *left), "", "", "", "", ("head 1", *right))
-        return board.drawing("A colour for each head", caption=text)
+        return board.drawing("A colour for each head", board.stops[::-1], text)
     query, keys, values = torch.full((1, 4), 6.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
     values[1, ::2], values[4, 1::2] = 1.0, 1.0  # in each half: is it the man, is it the apple

@@ -8,9 +8,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import Config
 from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, SheetGrid, sheet
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import demo, facts
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
 from foveate.nn.feed_forward import GELU, FeedForward, ReLU
@@ -21,12 +22,6 @@ WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
                "mask", "order", "repairs"]  # fmt: skip
-REPAIRS = (  # of attention alone: a box, its colour, and what is missing without it; from below
-    ("1. positions", 5, "without: the order of the words is lost"),
-    ("4. mask", 4, "without: a word sees what it must predict"),
-    ("2. several heads", 0, "without: one mean of all that a word looks for"),
-    ("3. feed-forward", 1, "without: sums of values, a straight line"),
-)
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
@@ -36,6 +31,14 @@ Layer = TypeVar("Layer", bound=nn.Module)
 def short(*shape: int) -> Tensor:
     """Return random numbers with one decimal place."""
     return torch.randn(shape).mul(8).round() / 10 + 0.0
+
+
+class Repairs(Config):
+    """What attention alone lacks, from below: boxes, colours, and what is lost without each."""
+
+    names: tuple[str, ...]
+    hues: tuple[int, ...]
+    losses: tuple[str, ...]
 
 
 class Chalkboard(SceneMaker):
@@ -103,7 +106,9 @@ class Chalkboard(SceneMaker):
 def _repairs(made: Chalkboard) -> None:
     """Draw a layer from below as a stream with a box for each repair, and what it repairs."""
     made.edge("stream", (60, 556), (60, 4))
-    for number, (name, hue, text) in enumerate(REPAIRS):
+    all_of = facts(Repairs, "repairs")
+    boxes = zip(all_of.names, all_of.hues, all_of.losses, strict=True)
+    for number, (name, hue, text) in enumerate(boxes):
         y = 434.0 - 140 * number
         made.node(name, name, (150, y, 330, 100), hue=hue, level=0.25)
         made.node(f"{name} why", text, (500, y + 28, 15.0 * len(text), 44), form="word")
@@ -194,12 +199,17 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
     z, bend = forward.inner(x), "max(0, z)" if name == "ReLU" else f"{name}(z)"
-    text = f"The same matrices for each word (row). {bend} bends the line between them."
+    text = f"Each row is a word, the matrices are the same. {bend} bends the line."
     made.product(text, ("x", x, 0), "1", forward.inner, ("z", z, 1))
     read: Piece = (f"a = {bend}", forward.activate(z), 1)
     made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 2))
     made.edge("line 1 bend", (1120, 226), (1120, 262), (215, 262), (215, 288), hue=1, tag="")
-    made.node("line 1 bend name", f"{bend}: negative → 0", (440, 218, 460, 40), form="label")
+    made.node(
+        "line 1 bend name",
+        f"{bend}: negative → 0" if name == "ReLU" else bend,
+        (440, 218, 460, 40),
+        form="label",
+    )
 
 
 def _layers(made: Chalkboard, x: Tensor) -> None:

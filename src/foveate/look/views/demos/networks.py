@@ -15,7 +15,7 @@ from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.look.draw.analyses import gradients
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.flow import DRAWS, influence
@@ -239,7 +239,7 @@ def residual(
 def parameters(
     models: Annotated[tuple[str, ...], Field(min_length=1, description="kinds of model; repeat")]
     = ("vaswani-base",),
-) -> BarsDrawing | SceneDrawing:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
     counts = dict[str, NDArray[np.float64]]()
@@ -258,27 +258,17 @@ def parameters(
             sizes[of] += parameter.numel() / 1e6
         counts[f"{READ.get(kind, kind)}, {sizes.sum():.1f} M"] = sizes
     labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent, other"]
-    if len(counts) > 1:
-        return _shares(counts, labels)
-    some = np.stack([*counts.values()]).max(axis=0) >= 0.1
-    return bar_chart(
-        [label for label, is_some in zip(labels, some, strict=True) if is_some],
-        {name: np.where(sizes < 0.05, np.nan, sizes)[some] for name, sizes in counts.items()},
-        "millions of parameters", f"Parameters: {'; '.join(counts)}",
-        "Tokens: as published. The output counts as an embedding; a shared "
-        "matrix counts once. The last bar has recurrent cells, positions, norms, and maps between "
-        "parts; under 0.1 million there is none.",
-    )  # fmt: skip
+    return _shares(counts, labels)
 
 
 def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
     """Draw each model as a bar as long as it is large, with its parts one after another."""
-    made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
+    made, pitch = SceneMaker(), (HIGH - 60) / max(2, len(counts))
     unit, parts = (WIDE - 8) / max(sizes.sum() for sizes in counts.values()), np.arange(len(labels))
     left = 4.0
     for k, label in enumerate(labels):
         made.node(label, "", (left, 8, 30, 30), hue=LOOKS[k], level=0.5)
-        made.node(f"{label} name", label, (left + 36, 4, 15.0 * len(label), 40), form="word")
+        made.node(f"{label} name", label, (left + 38, 4, 15.0 * len(label), 40), form="word")
         left += 56 + 14 * len(label)
     for row, (name, sizes) in enumerate(counts.items()):
         y, share = 70 + pitch * row, sizes[:1].sum() / sizes.sum()

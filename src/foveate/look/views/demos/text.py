@@ -30,7 +30,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import demo, facts
 from foveate.look.views.demos.networks import NARROW, SMALL
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
@@ -85,11 +85,7 @@ class ToyModel(Config):
         return model
 
 
-LECTURE = ToyModel(
-    tokens=("A", "B", "C", "end"),
-    steps=([0.5, 0.2, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2], [0.2, 0.2, 0.4, 0.2], [0, 0.2, 0.2, 0.6]),
-    after={"A C": [0.1, 0.6, 0.2, 0.1], "A C B": [0.1, 0.2, 0.1, 0.6]},
-)
+LECTURE = facts(ToyModel, "beam")
 
 
 class _TableSteps:
@@ -391,14 +387,8 @@ def bag(
         y, wide = 60 + pitch * row, 590 / len(order)
         for k, word in enumerate(order):
             box = 4 + wide * k, y + pitch / 2 - 30, wide - 6, 60.0
-            made.node(
-                f"{row} {k}",
-                "",
-                box,
-                texts=[counts.terms[word]],
-                hue=(0, 1, 2, 3, 5, 6)[word % 6],
-                level=0.4,
-            )
+            fill = {"hue": (0, 1, 2, 3, 5, 6)[word % 6], "level": 0.4}
+            made.node(f"{row} {k}", "", box, texts=[counts.terms[word]], **fill)
         for k, far in enumerate(each[row] for each in moved):
             box = 660.0 + 210 * k, y + pitch / 2 - 34, 120.0, 68.0
             made.node(f"{row} moved {k}", "", box, texts=[f"{far:.2f}"], level=min(1, far), hue=1)

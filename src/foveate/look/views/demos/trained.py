@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import PACKAGED
+from foveate.config import PACKAGED, Config
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.film import FilmDrawing
@@ -24,7 +24,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import demo, facts
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
@@ -394,19 +394,15 @@ def signs(
         made.node(f"{row} text", "", (4, y - 36, 436, 72), texts=[text])
         made.node(f"{row} label", kinds[best], (960, y - 30, 270, 60), form="label")
         for place, (sign, token) in enumerate(ends.items()):
-            chance = p[token].item()
-            box, texts_of = (
-                (570 + 190.0 * place, y - 48, 160, 96),
-                [f"“{sign}”", f"p = {chance:.2f}"],
-            )
+            chance, box = p[token].item(), (570 + 190.0 * place, y - 48, 160, 96)
+            texts_of = [f"“{sign}”", f"p = {chance:.2f}"]
             made.node(f"{row} {sign}", "", box, texts=texts_of, level=chance, hue=place)
         made.edge(f"{row} next", (440, y), (566, y))
     made.stop("signs", "The next token that the model expects is the label.", ["stream"])
     return made.drawing(
         "A label is a possible next token",
-        caption="The language model was trained only to write on; the mark that follows is the "
-        "label.",
-    )  # fmt: skip
+        caption="The language model was trained only to write on; what follows is the label.",
+    )
 
 
 @demo
@@ -415,35 +411,28 @@ def learn() -> FilmDrawing:
     return FilmDrawing.model_validate(json.loads(STORED.read_text(encoding="utf-8"))["learn"])
 
 
-Growing = Literal["models", "hardware"]
-Chart = tuple[str, str, str, list[tuple[int, str, float]]]  # title, axis, caption: years, names, …
-GROWTH: dict[Growing, Chart] = {
-    "models": ("Published language models", "parameters", "As published by the authors.", [
-        (2014, "LSTMs: 384 million", 384e6),
-        (2017, "Transformer (big): 213 million", 213e6),
-        (2018, "BERT (large): 340 million", 340e6),
-        (2019, "GPT-2: 1.5 billion", 1.542e9),
-        (2020, "GPT-3: 175 billion", 175e9),
-        (2022, "PaLM: 540 billion", 540e9),
-        (2024, "DeepSeek-V3: 671 billion", 671e9),
-    ]),
-    "hardware": (
-        "Speed of one NVIDIA data-centre processor", "10¹² operations per second",
-        "Peak speed of dense matrix products in 16 bits, from data sheets.", [
-        (2016, "P100: 21.2", 21.2), (2017, "V100: 125", 125),
-        (2020, "A100: 312", 312), (2022, "H100: 989", 989), (2024, "B200: 2250", 2250),
-    ]),
-}  # fmt: skip
+class Growth(Config):
+    """Published figures, each with its year and its name."""
+
+    title: str
+    up: str
+    caption: str
+    years: tuple[int, ...]
+    names: tuple[str, ...]
+    values: tuple[float, ...]
 
 
 @demo
-def growth(of: Annotated[Growing, Field(description="what to show")] = "models") -> LinesDrawing:
+def growth(
+    of: Annotated[Literal["models", "hardware"], Field(description="what to show")] = "models",
+) -> LinesDrawing:
     """Draw published sizes of language models, or the published speed of one processor."""
-    title, up, caption, points = GROWTH[of]
-    years, names, values = zip(*points, strict=True)
+    chart = facts(Growth, of)
+    years, values = chart.years, chart.values
     times, span = values[-1] / values[0], years[-1] - years[0]
-    chart = line_chart(
-        years, {f"×{times:,.0f} in {span} years": values}, "year", up, title, "y",
-        labels=names, caption=caption,
+    drawn = line_chart(
+        years, {f"×{times:,.0f} in {span} years": values}, "year", chart.up,
+        chart.title, "y",
+        labels=chart.names, caption=chart.caption,
     )  # fmt: skip
-    return chart.model_copy(update={"named": True, "joined": False})
+    return drawn.model_copy(update={"named": True, "joined": False})

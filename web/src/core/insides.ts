@@ -168,7 +168,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     label("E", "name q", "Q = X W_Q", 84, down - 44, 80 * q + 92);
     label("E", "name k", "Kᵀ, K = X W_K", right - 246, 40 + 18 * q - 19, 236);
     label("E", "name e", "E", right, down - 44, e * count);
-    const v = Math.min(2, few("value")), each = 98, a = Math.min(90, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(84, 470 / count), second = 130 + a * count + 40, third = second + each * v + 40;
+    const v = Math.min(2, few("value")), each = 98, a = Math.min(130, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(84, 470 / count), second = 130 + a * count + 40, third = second + each * v + 40;
     words("A", 84, high);
     rows.slice(0, count).forEach((word, s) => put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 6, 34), "A", { form: "word" }));
     grid("A", "a", "weights", 130, 84, a, high, [count, count], false, 5);
@@ -203,17 +203,17 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length || count === 1 ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
-      put(`${own} name`, (stage === sum ? "= " : stage === second ? "+ " : "") + named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
+      put(`${own} name`, stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
       if (few) put(`${own} few`, few, boxAt(0, y + high / 2, aside - 12, 36), own, { form: "label" });
       boxes.set(stage, rows.map((row, k) => {
-        const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
+        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : value < 0 ? 1 : 0, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : value < 0 ? 1 : 0, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
-        return boxAt(x, y, wide, high);
+        return boxAt(x, y, across, high);
       }));
     });
     if (!stages.some((stage) => BACK.test(stage)))

@@ -274,7 +274,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
     words = forced.words(next(iter(stems_of(forced.model))), len(curves["with positions"]))
     order = torch.randperm(len(words), generator=torch.Generator().manual_seed(seed)).tolist()
     made, count = SceneMaker(), min(len(words), MOST)
-    middles = made.row("read", ["the words"], words[:count], 208)
+    middles = made.row("read", [""], words[:count], 208)
     after = made.row("shuffled", ["shuffled"], [words[k] for k in order[:count]], HIGH)
     wide = float(min(90, np.diff(middles, append=WIDE).min() - 8))
     for row, (name, outputs) in enumerate(curves.items()):
@@ -286,7 +286,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
             x, y = middles[place], after[k]
             bends = (x, 210), (x, 360), (y, 360), (y, 512)
             made.edge(f"moved {k}", *bends, weight=0.2, hue=5, tag="")
-    text = "Numbers: how much each output changes, relative to its norm, once shuffled."
+    text = "In the boxes: how much each output changes, relative to its norm."
     made.stop("shuffled", text, [])
     return made.drawing(title or "Does order matter?", caption="; ".join(lost))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise, takewhile
 from math import hypot, log
+from pathlib import Path
 
 import numpy as np
 
@@ -28,33 +30,11 @@ CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
-SIGNS = "The same at each position. Blue: positive numbers, orange: negative."
 BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are white
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
-WHOLE = {  # by the parts of the model
-    ("encoder", "decoder"): "The encoder reads all words at once; the decoder writes word by word.",
-    ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
-    ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
-}
-SAME = "One cell with the same weights at each step: it reads a word and the previous state."
-PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
-SUMMED = "All that the decoder knows of the source is one vector, c; orange: its own words."
+TEXTS = tomllib.loads(Path(__file__).with_name("scenery.toml").read_text(encoding="utf-8"))
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "Each key k_i and q give e_i; softmax gives α_i; c is the weighted mean of {values}."
-BUILD = {  # stops inside an attention: what it shows, after these stages
-    "h": "Each word is a vector x_i. The query is of “{row}”.",
-    "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
-    "q": "Query, what “{row}” asks for: {query}.",
-    "k": "Keys, what each word offers: {key}. The matrix is the same for all words.",
-    "e": "Scores, query against key: {score}.",
-    "α": "Weights, which sum to 1: {weights}.",
-    "v": "Values, what each word gives: {value}.",
-    "c": "The mean of the {values}, by weight: {context}.",
-    "o": "W_O mixes the heads: each number of o may use all of them.",
-    "E": "Framed: the scores of “{row}” with all words; the darker, the larger. {few}",
-    "A": "Framed: the weights of “{row}”, each row sums to 1, and the mean of V that they give.",
-}
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
 POOLED = "value", "weights", "context", "logits", "softmax"
 WIDEST = 24  # letters of an equation beside the numbers that it gives
@@ -117,10 +97,14 @@ class _Scene(SceneMaker):
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
+        caption = TEXTS["whole"].get(
+            " ".join(part.name for part in sides), TEXTS["whole"]["encoder"]
+        )
         if recurs:
             attends = any(b.family == "attention" for part in sides for b in part.blocks)
-            caption = (PAIR if attends else SUMMED) if len(sides) > 1 else SAME
+            caption = (
+                (TEXTS["pair"] if attends else TEXTS["summed"]) if len(sides) > 1 else TEXTS["same"]
+            )
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -246,7 +230,7 @@ class _Scene(SceneMaker):
                 if alone and k == 1 and "U h" in block.equation:
                     beside, gap = middle + 6, (x - 0.3 * pitch, y + tall / 2 - 42, 0.3 * pitch, 40)
                     places = (
-                        (beside, 462, 40, 30),
+                        (beside, 473, 40, 30),
                         (beside, 316, 40, 40),
                         gap,
                         (beside, 144, 40, 40),
@@ -263,9 +247,9 @@ class _Scene(SceneMaker):
                 ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
             if lone and len(self.places) > 1 and part.name == "decoder" and k < count - 1:
-                beside, end = x + 0.84 * pitch, (x + pitch, WORDS + 30)
-                points = (x + 0.68 * pitch, 20), (beside, 20), (beside, WORDS + 30), end
-                self.edge(f"{part.name} {k} again", *points, hue=1)
+                beside, low, end = x + 0.85 * pitch, HIGH - 8, x + 1.35 * pitch
+                points = (middle, 40), (middle, 60), (beside, 60), (beside, low), (end, low)
+                self.edge(f"{part.name} {k} again", *points, (end, WORDS + 50), hue=1)
             if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
@@ -386,7 +370,12 @@ class _Scene(SceneMaker):
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
         self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
-        text = "c is the mean of all v_i, by weight; from it come y and p." if pools else SIGNS
+        text = (
+            "c is the mean of all v_i, by weight; from it come y and p."
+            if pools
+            else TEXTS["signs"]
+        )
+        text = text.removeprefix("The same at each position. " * ("position" in own.values()))
         every = _tags(["words", *stages])
         self._enter(spoken + " numbers" * deep, text, every)
         for k, stage in enumerate(stages if deep else (), start=1):
@@ -495,7 +484,7 @@ class _Scene(SceneMaker):
         spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words = [f"query {row}", "key"]
-        text = f"{heads} head{plural}: what “{rows[row]}” attends to, and α of the first; from 0.1."
+        text = f"{heads} head{plural} of “{rows[row]}”: its largest α above, arcs from α = 0.1."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", *every])
         for k in range(heads if deep else 0):
@@ -519,11 +508,14 @@ class _Scene(SceneMaker):
         facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
         size = values["query"].shape[-1]
-        facts["few"] = f"3 of {size} numbers of Q and K." if size > 3 else ""
+        facts["few"] = f"3 of {size} numbers of Q, K." if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
-        texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}
-        texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
+        texts = {
+            "": TEXTS["query"] + few * (len(columns) > SHOWN),
+            "h": TEXTS["build"]["h" if itself else "s"],
+        }
+        texts |= {n: text for n, text in TEXTS["build"].items() if n not in ("h", "s")}
         order = list("hqkeαvc")  # all are drawn, first whole, then those that come later dimmed
         for k, (stage, template) in enumerate(texts.items()):
             alone = stage in ("o", "E", "A")
@@ -562,6 +554,7 @@ class _Scene(SceneMaker):
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
         letters |= {"weights": "α_i", "softmax": "p = softmax(y)"} if "context" in stages else {}
+        letters |= {"position": "PE(t)"} if "position" in stages else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
@@ -586,10 +579,9 @@ class _Scene(SceneMaker):
         self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         every = _tags([*first, *later])
-        text = f"At “{rows[row]}”: a new state from "
-        text += (
-            "the old (thick line); gates, in yellow, let it pass." if "kept" in stages else "both."
-        )
+        text = f"At “{rows[row]}”: from what the cell reads to its new state."
+        if "kept" in stages:
+            text = f"At “{rows[row]}”: the thick line is the state; gates (yellow) let it pass."
         self._enter(f"{part} cell numbers", text, every, home=home)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."

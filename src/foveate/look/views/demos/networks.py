@@ -19,7 +19,7 @@ from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.flow import DRAWS, influence
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import TABLES, demo
 from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Model
 from foveate.models.language_model import LanguageModel
@@ -91,18 +91,9 @@ Family = Literal[
     "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
     "attention",
 ]  # fmt: skip
-FAMILIES: dict[Family, str] = {  # of `reach`, with the titles of their sheets
-    "bag": "bag of words", "window": "window of 4 words", "elman": "RNN, left to right",
-    "lstm": "LSTM, gates open", "gpt": "causal attention", "local": "local attention",
-    "mamba": "Mamba", "bi-gru": "RNN, both directions", "bert": "attention, both directions",
-    "seq2seq": "RNN translator", "attention": "RNN translator with attention",
-}  # fmt: skip
+FAMILIES: dict[Family, str] = TABLES["families"]
 SIZES = {"embedding_size": 620, "hidden_size": 1000}  # of both sides of RNNsearch
-READ = {
-    "bahdanau-2015": "RNNsearch 2015",
-    "vaswani-base": "Transformer 2017",
-    "gpt-2": "GPT-2 2019",
-}
+READ: dict[str, str] = TABLES["models of papers"]
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}

@@ -30,7 +30,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
-from foveate.look.views.demos import demo, facts
+from foveate.look.views.demos import TABLES, demo, facts
 from foveate.look.views.demos.networks import NARROW, SMALL
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
@@ -179,12 +179,7 @@ def path_table(model: ToyModel, title: str, output: Hypothesis, end: int) -> She
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
-ALTERNATIVES = {
-    "I": {"The": 0.03, "When": 0.025, "They": 0.02, "Banana": 0.001},
-    "went": {"think": 0.11, "was": 0.05},
-    "park": {"bathroom": 0.03},
-    ".": {"and": 0.14},
-}
+ALTERNATIVES: dict[str, dict[str, float]] = TABLES["alternatives"]
 
 
 @demo
@@ -405,11 +400,7 @@ def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Flo
 
 
 LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
-SPOKEN = {
-    "no-attention": "RNN, one vector (learns more slowly)",
-    "luong-dot": "RNN with attention",
-    "transformer": "Transformer",
-}
+SPOKEN: dict[str, str] = TABLES["models by length"]
 
 
 @demo

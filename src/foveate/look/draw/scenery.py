@@ -508,7 +508,7 @@ class _Scene(SceneMaker):
         facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
         size = values["query"].shape[-1]
-        facts["few"] = f"3 of {size} numbers of Q, K." if size > 3 else ""
+        facts["few"] = f"Q, K: 3 of {size} numbers." if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {

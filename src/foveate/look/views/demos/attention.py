@@ -160,8 +160,8 @@ def local(
 Families = tuple[Literal["encoder", "decoder", "encoder-decoder"], ...]
 
 
-NAMES = {"encoder": "BERT: both_sides", "decoder": "GPT: only_the left",
-         "encoder-decoder": "T5: an_encoder, a_decoder"}  # fmt: skip
+NAMES = {"encoder": "BERT:|reads all", "decoder": "GPT:|reads left,|writes on",
+         "encoder-decoder": "T5: reads x,|writes y"}  # fmt: skip
 
 
 @demo
@@ -177,8 +177,8 @@ def masks(
     assert causal is not None
     made, band = SceneMaker(), HIGH / len(families)
     for number, family in enumerate(families, start=1):
-        end, top = band * number, band * (number - 1) + 52
-        middles = made.row(family, NAMES[family].split(" "), words, end)
+        end, top = band * number, band * (number - 1) + (52 if family == "encoder-decoder" else 8)
+        middles = made.row(family, NAMES[family].split("|"), words, end)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)

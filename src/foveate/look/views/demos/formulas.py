@@ -124,9 +124,9 @@ def arrows(
             aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
             x, y = origin + 0.8 * end + (14 + 6 * len(label)) * aside
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
-        bend = np.linspace(*np.unwrap(turns), 4)
+        bend = np.linspace(*np.unwrap(turns), 9)
         arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
-        made.edge(f"angle {number}", *arc.tolist(), weight=0.1, hue=5, tag="")
+        made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
             box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
@@ -247,11 +247,16 @@ def sinusoids(
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
+    row, apart = length // 3, length // 4
     halves = [
-        sheet(f"{name}(t / {base:g}^(2i/d))", vectors.values.array[:, first::2], (), (),
-              "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length)
+        sheet(f"{name}; framed: t = {row}", vectors.values.array[:, first::2], (), (),
+              "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length,
+              ).model_copy(update={"outlines": [(row, 0.0, 1.0, hidden_size / 2)]})
         for first, name in enumerate(("sin", "cos"))
     ]  # fmt: skip
+    alike_at = [(t, t + apart) for t in range(0, length - apart, 3)]
+    title = f"dots: s − t = {apart}"
+    products = products.model_copy(update={"dots": alike_at, "title": title})
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
         caption="Waves become longer along i; products depend only on the distance.",

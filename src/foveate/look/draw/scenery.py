@@ -228,15 +228,7 @@ class _Scene(SceneMaker):
                     ends = [(beside, WORDS), (beside, y + CELL + 17), (x + wider, y + CELL)]
                 self.edge(f"{block.name} {k} in", *ends)
                 if alone and k == 1 and "U h" in block.equation:
-                    beside, gap = middle + 6, (x - 0.3 * pitch, y + tall / 2 - 42, 0.3 * pitch, 40)
-                    places = (
-                        (beside, 473, 40, 30),
-                        (beside, 316, 40, 40),
-                        gap,
-                        (beside, 144, 40, 40),
-                    )
-                    for name, box in zip("EWUV", places, strict=True):
-                        self.node(f"{block.name} {name}", name, box, form="label", tag="stream")
+                    self._beside(block.name, middle, (x - 0.3 * pitch, y + tall / 2), 0.3 * pitch)
             if attends:
                 box = x - pitch * 0.13, 176.0, pitch * 0.6, 44.0
                 self._block(attends, box, f"c_{k + 1}", f" {k}")
@@ -248,13 +240,20 @@ class _Scene(SceneMaker):
                 self.edge(f"{part.name} output {k}", *ends)
             if lone and len(self.places) > 1 and part.name == "decoder" and k < count - 1:
                 beside, low, end = x + 0.85 * pitch, HIGH - 8, x + 1.35 * pitch
-                points = (middle, 40), (middle, 60), (beside, 60), (beside, low), (end, low)
-                self.edge(f"{part.name} {k} again", *points, (end, WORDS + 50), hue=1)
+                points = (middle, 60), (beside, 60), (beside, low), (end, low), (end, WORDS + 50)
+                self.edge(f"{part.name} {k} again", (middle, 40), *points, hue=1)
             if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
+
+    def _beside(self, cell: str, x: float, gap: tuple[float, float], wide: float) -> None:
+        """Write the matrices of a simple cell beside its arrows."""
+        over = gap[0], gap[1] - 42, wide, 40.0
+        boxes: list[Box] = [(x + 6, y, 40.0, 34.0) for y in (472, 318, 146)]
+        for name, box in zip("EWVU", (*boxes, over), strict=True):
+            self.node(f"{cell} {name}", name, box, form="label", tag="stream")
 
     def _vectors(self, part: str, cell: str, k: int, box: Box, letter: str) -> dict[str, object]:
         """Draw the vector of a word with its first numbers, and return those of the state."""

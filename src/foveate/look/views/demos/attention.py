@@ -14,7 +14,7 @@ from foveate.look.draw.charts import BarsDrawing, PanelGrid, bar_chart, line_cha
 from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.demos.layer import Chalkboard
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
@@ -160,10 +160,6 @@ def local(
 Families = tuple[Literal["encoder", "decoder", "encoder-decoder"], ...]
 
 
-NAMES = {"encoder": "BERT:|reads all", "decoder": "GPT:|reads left,|writes on",
-         "encoder-decoder": "T5: reads x,|writes y"}  # fmt: skip
-
-
 @demo
 def masks(
     source: Words = "the sun rises", target: Words = "le soleil se lève",
@@ -178,7 +174,7 @@ def masks(
     made, band = SceneMaker(), HIGH / len(families)
     for number, family in enumerate(families, start=1):
         end, top = band * number, band * (number - 1) + (52 if family == "encoder-decoder" else 8)
-        middles = made.row(family, NAMES[family].split("|"), words, end)
+        middles = made.row(family, TABLES["masks"][family], words, end)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)
@@ -338,12 +334,10 @@ def heads(
     words, halves = ["the", "man", "ate", "the", "apple"], ("head 0", "head 1")
     if part == "split":
         whole, board = torch.arange(1.0, 13).view(3, 4), Chalkboard()
-        left, right = ((x, h) for h, x in enumerate(whole.split(2, dim=1)))
+        a, b = ((x, h) for h, x in enumerate(whole.split(2, dim=1)))
         text = "No number changes: each head takes d/h = 2 columns of the whole matrix."
-        board.line(
-            text, ("n × d", *left), ("", *right), "→", ("n × h × d/h", *left), "", ("", *right)
-        )
-        board.line(text, ("h × n × d/h: head 0", *left), "", "", "", "", ("head 1", *right))
+        board.line(text, ("n × d", *a), ("", *b), "→", ("n × h × d/h", *a), "", ("", *b))
+        board.line(text, ("h × n × d/h: head 0", *a), "", "", "", "", ("head 1", *b))
         return board.drawing("A colour for each head", board.stops[::-1], text)
     query, keys, values = torch.full((1, 4), 6.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object

@@ -250,13 +250,12 @@ def sinusoids(
     row, apart = length // 3, length // 4
     halves = [
         sheet(f"{name}; framed: t = {row}", vectors.values.array[:, first::2], (), (),
-              "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length,
-              ).model_copy(update={"outlines": [(row, 0.0, 1.0, hidden_size / 2)]})
+              "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length)
+        .model_copy(update={"outlines": [(row, 0.0, 1.0, hidden_size / 2)]})
         for first, name in enumerate(("sin", "cos"))
     ]  # fmt: skip
-    alike_at = [(t, t + apart) for t in range(0, length - apart, 3)]
-    title = f"dots: s − t = {apart}"
-    products = products.model_copy(update={"dots": alike_at, "title": title})
+    dots = [(t, t + apart) for t in range(0, length - apart, 3)]
+    products = products.model_copy(update={"dots": dots, "title": f"dots: s − t = {apart}"})
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
         caption="Waves become longer along i; products depend only on the distance.",
@@ -455,7 +454,5 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             made.fan(f"{name} from", middles, ends, 0.02 * read, hue=1 if number else None)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = (
-        f"Numbers: the step at which a box is ready; {length:,} words take {length:,} steps, or 1."
-    )
+    text = f"Numbers: when a box is ready. {length:,} words take {length:,} steps, or 1."
     return made.drawing("Serial steps", caption=text)

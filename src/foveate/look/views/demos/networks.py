@@ -262,15 +262,14 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
         made.node(f"{label} name", label, (left + 38, 4, 15.0 * len(label), 40), form="word")
         left += 56 + 14 * len(label)
     for row, (name, sizes) in enumerate(counts.items()):
-        y, share = 70 + pitch * row, sizes[:1].sum() / sizes.sum()
-        text = f"{name}: {share:.0%} embeddings"
+        y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
         made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
         for k, start, size in zip(parts, np.cumsum(sizes) - sizes, sizes, strict=True):
             box = 4 + unit * start, y + 46, unit * size, pitch - 66
             text = f"{size:.1f}" if box[2] > 60 else ""
             if size >= 0.1:
-                fill = {"hue": LOOKS[k], "level": 0.5}
-                made.node(f"{name}: {labels[k]}", "", box, texts=[text], **fill)
+                own = f"{name}: {labels[k]}"
+                made.node(own, "", box, texts=[text], hue=LOOKS[k], level=0.5)
     caption = "Parameters in millions; each bar is as long as its model is large."
     return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)
 

@@ -24,7 +24,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
-from foveate.look.views.demos import demo, facts
+from foveate.look.views.demos import TABLES, demo, facts
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
@@ -152,8 +152,8 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         y = 450 - 270 * places[::-1, None] - 40 * values.clip(-3, 3)
         points = np.stack((x, y), axis=-1)
         for line in range(len(values)):
-            for way, along in (("α", points[line]), ("β", points[:, line])):
-                made.edge(f"{name} {way} {line}", *along.tolist(), weight=0.03, hue=1 - number)
+            for axis, along in (("α", points[line]), ("β", points[:, line])):
+                made.edge(f"{name} {axis} {line}", *along.tolist(), weight=0.03, hue=1 - number)
     text = "Height: log₁₀ of the loss, cut at 3; the trained θ is the lowest point."
     made.stop("relief", text, ["stream"])
     return made.drawing(
@@ -200,29 +200,20 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
     )  # fmt: skip
 
 
-LIVING = (
-    {"animal", "dog", "cat", "woman", "horse", "child"},
-    ("tired", "afraid", "lazy", "hungry", "old"),
-)
-PLACES = (
-    {"street", "bridge", "field", "road", "river", "square"},
-    ("wide", "long", "deep", "busy", "narrow"),
-)
-FORMS = (
-    "the {} did not cross the {} because it was too {}",
-    "the {1} did not suit the {0} because it was too {2}",
-)
+WORDS: dict[str, list[str]] = TABLES["coreference"]
+FORMS = WORDS["forms"]
 IT = 8  # the position of "it"
 
 
 def sentences() -> list[tuple[str, str, bool]]:
     """Return each sentence, what "it" is in it, and whether its pair of nouns is held out."""
-    living, places = sorted(LIVING[0]), sorted(PLACES[0])
     return [
-        (form.format(animal, place, word), animal if word in LIVING[1] else place, (i + k) % 6 == 0)
-        for (i, animal), (k, place) in product(enumerate(living), enumerate(places))
-        for word, form in product((*LIVING[1], *PLACES[1]), FORMS)
-    ]
+        (form.format(animal, place, word), animal if word in WORDS["felt"] else place,
+         (i + k) % 6 == 0)
+        for (i, animal), (k, place) in product(
+            enumerate(WORDS["living"]), enumerate(WORDS["places"]))
+        for word, form in product((*WORDS["felt"], *WORDS["seen"]), FORMS)
+    ]  # fmt: skip
 
 
 class Coreference(TypedDict):
@@ -411,6 +402,9 @@ def learn() -> FilmDrawing:
     return FilmDrawing.model_validate(json.loads(STORED.read_text(encoding="utf-8"))["learn"])
 
 
+Growing = Literal["models", "hardware"]
+
+
 class Growth(Config):
     """Published figures, each with its year and its name."""
 
@@ -423,9 +417,7 @@ class Growth(Config):
 
 
 @demo
-def growth(
-    of: Annotated[Literal["models", "hardware"], Field(description="what to show")] = "models",
-) -> LinesDrawing:
+def growth(of: Annotated[Growing, Field(description="what to show")] = "models") -> LinesDrawing:
     """Draw published sizes of language models, or the published speed of one processor."""
     chart = facts(Growth, of)
     years, values = chart.years, chart.values

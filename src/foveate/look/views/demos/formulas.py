@@ -255,7 +255,7 @@ def sinusoids(
         for first, name in enumerate(("sin", "cos"))
     ]  # fmt: skip
     dots = [(t, t + apart) for t in range(0, length - apart, 3)]
-    products = products.model_copy(update={"dots": dots, "title": f"dots: s − t = {apart}"})
+    products = products.model_copy(update={"dots": dots, "title": f"cosine; dots: s − t = {apart}"})
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
         caption="Waves become longer along i; products depend only on the distance.",

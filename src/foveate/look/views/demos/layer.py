@@ -118,8 +118,7 @@ def _repairs(made: Chalkboard) -> None:
         if name[0] in "34":
             made.edge(f"{name} in", (60, y + 78), (150, y + 78))
     made.edge("masked", (315, 294), (315, 254))
-    text = "Each box repairs what attention alone cannot do."
-    made.stop("repairs", text, ["stream"])
+    made.stop("repairs", "Each box repairs what attention alone cannot do.", ["stream"])
 
 
 def _digits(x: Tensor) -> int:

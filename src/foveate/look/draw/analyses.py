@@ -286,8 +286,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
             x, y = middles[place], after[k]
             bends = (x, 210), (x, 360), (y, 360), (y, 512)
             made.edge(f"moved {k}", *bends, weight=0.2, hue=5, tag="")
-    text = "In the boxes: how much each output changes, relative to its norm."
-    made.stop("shuffled", text, [])
+    made.stop("shuffled", "In the boxes: how much each output changes, relative to its norm.", [])
     return made.drawing(title or "Does order matter?", caption="; ".join(lost))
 
 

@@ -126,7 +126,8 @@ def arrows(
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
         bend = np.linspace(*np.unwrap(turns), 9)
         arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
-        made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")
+        if turns[0] != turns[1]:
+            made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
             box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])

@@ -225,7 +225,7 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
         weights, left = norm / norm.max(), 640.0 * place
         later = np.triu(1 + 0 * norm, 1)
         fan(made, name, left, 600, [*words[1:], last], read_as, weights * (1 + later) / 2, later)
-    text = "Orange: a step reads a word that comes later, the very word it has to write."
+    text = "Orange: a step reads words that come later, among them the one to write."
     made.stop("leak", text, ["stream"])
     return made.drawing("How strongly a step depends on each input", caption=text)
 

@@ -124,7 +124,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** The answers of all heads as one long vector, and the vector that one matrix makes of it. */
   function joined() {
     const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
-    const pitch = Math.min(220, 1000 / heads), left = 200, middle = left + (pitch * heads) / 2, few = `${size > WRITTEN ? "first 3 of each; " : ""}${heads} × ${size} = ${size * heads} numbers`;
+    const pitch = Math.min(220, 1000 / heads), left = 200, middle = left + (pitch * heads) / 2, few = `${size > WRITTEN ? "3 of each; " : ""}${heads} × ${size} = ${size * heads} numbers`;
     const join = (key: string, from: number, to: number) => line(key, [at(middle, from), at(middle, to)], "o");
     put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
     put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
@@ -248,9 +248,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       }
     }
     for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
-      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, isFar = columns.get(stage)! - columns.get(read)! > 1, isRoad = road.includes(stage) && road.includes(read), bus = a + 23;
-      const bends: [number, number][] = isRoad || Math.abs(b - y) < 1 ? [] : signed(stage) ? [[x, b], [x, y + 19 * Math.sign(b - y)]] : isFar ? [[bus, b], [bus, HIGH - 4], [x - 23, HIGH - 4], [x - 23, y]] : [[bus, b], [bus, y]]; // what is read comes by one line
-      const points = [[a, b], ...bends, ...(bends.length && signed(stage) ? [] : [[x - (signed(stage) ? 19 : 0), y]])];
+      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + 23, isRoad = road.includes(stage) && road.includes(read); // what is read comes by one line
+      const around = columns.get(stage)! - columns.get(read)! > 1 ? [[bus, HIGH - 4], [x - 23, HIGH - 4], [x - 23, y]] : [[bus, y]];
+      const points = signed(stage) ? [[a, b], ...(Math.abs(b - y) < 1 ? [[x - 19, y]] : [[x, b], [x, y + 19 * Math.sign(b - y)]])] : [[a, b], [bus, b], ...around, [x, y]];
       line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), isRoad ? { hue: 2, weight: 0.5 } : { hue: columns.get(read) ? hueOfStage(read) : null });
     }
     if (isLong) put("state tanh", "tanh", boxAt(left("state") + 6, 150, 80, 40), "state", { form: "label" });

@@ -255,7 +255,7 @@ def parameters(
 def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / max(2, len(counts))
-    unit, parts = (WIDE - 8) / max(sizes.sum() for sizes in counts.values()), np.arange(len(labels))
+    unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
     left = 4.0
     for k, label in enumerate(labels):
         made.node(label, "", (left, 8, 30, 30), hue=LOOKS[k], level=0.5)
@@ -264,7 +264,7 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
     for row, (name, sizes) in enumerate(counts.items()):
         y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
         made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
-        for k, start, size in zip(parts, np.cumsum(sizes) - sizes, sizes, strict=True):
+        for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
             box = 4 + unit * start, y + 46, unit * size, pitch - 66
             text = f"{size:.1f}" if box[2] > 60 else ""
             if size >= 0.1:

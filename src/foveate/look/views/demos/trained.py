@@ -145,8 +145,8 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         count = len(minima(values))
         title += f": {count} {'minima' if count != 1 else 'minimum'}"
         made.node(f"{name} title", title, (left, 0, 600, 44), form="label")
-        for letter, x, y in (("α, along δ", 110.0, 480.0), ("β, along η", 440.0, 420.0)):
-            made.node(f"{name} {letter}", letter, (left + x, y, 160, 40), form="label")
+        for letter, u, v in (("α, along δ", 110.0, 480.0), ("β, along η", 440.0, 420.0)):
+            made.node(f"{name} {letter}", letter, (left + u, v, 160, 40), form="label")
         places = np.linspace(0, 1, len(values))
         x = left + 4 + 400 * places + 190 * places[::-1, None]
         y = 450 - 270 * places[::-1, None] - 40 * values.clip(-3, 3)

@@ -145,7 +145,7 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         count = len(minima(values))
         title += f": {count} {'minima' if count != 1 else 'minimum'}"
         made.node(f"{name} title", title, (left, 0, 600, 44), form="label")
-        for letter, u, v in (("α, along δ", 110.0, 480.0), ("β, along η", 440.0, 420.0)):
+        for letter, u, v in (("α, along δ", 110.0, 466.0), ("β, along η", 440.0, 420.0)):
             made.node(f"{name} {letter}", letter, (left + u, v, 160, 40), form="label")
         places = np.linspace(0, 1, len(values))
         x = left + 4 + 400 * places + 190 * places[::-1, None]
@@ -154,7 +154,7 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         for line in range(len(values)):
             for axis, along in (("α", points[line]), ("β", points[:, line])):
                 made.edge(f"{name} {axis} {line}", *along.tolist(), weight=0.03, hue=1 - number)
-    text = "Height: log₁₀ of the loss, cut at 3; the trained θ is the lowest point."
+    text = "Height: log₁₀ of the loss, cut at ±3; the trained θ is at the bottom."
     made.stop("relief", text, ["stream"])
     return made.drawing(
         "The loss around a trained network with 20 layers",

@@ -75,7 +75,7 @@ site: $(STAMPS)/dev page  ## the docs as a site in build/site, its links checked
 	test -x $(SITE) || $(PYTHON) -m venv build/site-venv
 	$(SITE) -m pip install -q -r tools/website/requirements.lock
 	rm -rf build/site
-	FOVEATE_ROOT="$(CURDIR)" FOVEATE_VERSION="$$($(BIN)/foveate version)" \
+	FOVEATE_ROOT="$(CURDIR)" FOVEATE_VERSION="$$($(BIN)/foveate --version)" \
 	    $(SITE) -m sphinx -q -W --keep-going -b html build/site-source build/site
 	$(SITE) tools/website/site_links.py build/site
 

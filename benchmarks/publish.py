@@ -38,8 +38,7 @@ import harness
 from foveate.cli.doctor import find_browser
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import BOS, EOS, Tokenizer
-from foveate.engine.compiled import CompiledSearch, Settings
-from foveate.engine.loading import web_engine
+from foveate.engine.compiled import CompiledSearch, Settings, web_engine
 from foveate.engine.packed import PackedModel
 from foveate.look.hooks import ForcedPass
 from foveate.look.stages import attention_stages, capture_stages

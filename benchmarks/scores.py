@@ -157,10 +157,6 @@ TASKS = {
         "German inflection, ensemble of two", ("transduction/german-inflection",) * 2,
         *INFLECTION,
     ),
-    "headlines-pointer": Task(
-        "headlines: ROUGE-L", ("summarisation/headlines-pointer",), "rougeL",
-        "≥ 35.5", "35.5 for the first sentence",
-    ),
 }  # fmt: skip
 
 

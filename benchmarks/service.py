@@ -3,9 +3,9 @@
     python benchmarks/service.py RUN [--pairs FILE]
 
 RUN translates from English to French and has its data beside it, such as the run of ``foveate
-quickstart``. It is packed and calibrated on its validation sentences, and served by a process that
-cannot import PyTorch. ``--pairs`` are further sentences, English TAB French a line, of which those
-are taken that the run was not trained on.
+quickstart``. It is packed and served by a process that cannot import PyTorch. ``--pairs`` are
+further sentences, English TAB French a line, of which those are taken that the run was not trained
+on.
 """
 
 from __future__ import annotations
@@ -106,27 +106,21 @@ def quality(url: str, pairs: Pairs) -> dict[str, Any]:
     """How the log-probability of sentences goes with their chrF; texts of one sentence count."""
     answers = ask(url, [source for source, _ in pairs], quality=True)
     rows = [
-        (own[0]["logProbability"], own[0]["tokens"], own[0]["estimate"], chrf(text, right))
+        (own[0]["logProbability"], own[0]["tokens"], chrf(text, right))
         for text, own, (_, right) in zip(*answers.values(), pairs, strict=True)
         if len(own) == 1
     ]
-    log_p, tokens, estimates, right = np.array(rows, dtype=float).T
-    order = np.argsort(estimates, kind="stable")
-    tenths, fifths = np.array_split(order, 10), np.array_split(order, 5)
-    error = np.mean([abs(estimates[t].mean() - right[t].mean()) for t in tenths])
+    log_p, tokens, right = np.array(rows, dtype=float).T
+    fifths = np.array_split(np.argsort(log_p / tokens, kind="stable"), 5)
     return {
         "sentences": len(rows),
         "chrf": round(float(right.mean()), 2),
-        "estimate": round(float(estimates.mean()), 2),
         "correlation_with_chrf": {
             "log p of a token": correlations(log_p / tokens, right),
-            "estimate": correlations(estimates, right),
             "log p of the sentence": correlations(log_p, right),
             "length": correlations(-tokens, right),
         },
-        "calibration_error": round(float(error), 2),
-        "mean_absolute_error": round(float(np.abs(estimates - right).mean()), 2),
-        "chrf_by_fifths_of_the_estimate": [round(float(right[f].mean()), 2) for f in fifths],
+        "chrf_by_fifths": [round(float(right[f].mean()), 2) for f in fifths],
     }
 
 
@@ -239,12 +233,10 @@ def main(
     held_out = further(pairs, seen, most) if pairs is not None else data["test"]
     with TemporaryDirectory() as name:
         file = Path(name) / "model.safetensors"
-        count = len(data["valid"])
-        command = harness.foveate("pack", run, file, "--calibrate", count)
+        command = harness.foveate("pack", run, file)
         subprocess.run(command, check=True, stdout=sys.stderr)
         with served(file, Path(name)) as url:
             result: dict[str, Any] = {
-                "calibrated_on": count,
                 "quality": {"test sentences of the run": quality(url, data["test"])},
                 "glossary": {},
             }

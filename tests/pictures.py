@@ -12,7 +12,7 @@ from PIL import Image
 
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import PatchStem
-from foveate.nn.feed_forward import GELU
+from foveate.nn.linear import GELU
 from foveate.nn.positions import Learned
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 60, 220)}

@@ -21,7 +21,7 @@ from foveate.serve.connections import DrainingServer, uvicorn_config
 from foveate.serve.keys import KeyFile
 from foveate.serve.runs import RunPool, TranslationOptions
 from foveate.serve.translation import Service
-from foveate.serve.translation_api import application
+from foveate.serve.translation_api import translation_application
 from foveate.serve.translation_schemas import Limits
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ def served(
     pool = RunPool([folder], {folder.name: "en:fr"}, batching=batching)
     choices.pop("options", TranslationOptions()).equip(pool)
     service = Service(pool, limits or Limits(), keys, choices.pop("rules", None))
-    return application(service, "test", **choices)
+    return translation_application(service, "test", **choices)
 
 
 def client_of(app: FastAPI) -> httpx.AsyncClient:

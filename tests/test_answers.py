@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import _FAMILIES
 from foveate.run import Run, load
-from foveate.studio.api import application
+from foveate.studio.api import studio_application
 from small_runs import CONFIGS, invoked
 from test_docs import blocks
 
@@ -72,7 +72,7 @@ def test_a_task_of_ones_own_is_trained_answered_and_shown(own_task: Path) -> Non
     assert record["text"] == line and record["value"] > 3.5
     [answer] = load("runs/reviews").answer([line])
     assert answered(Path("runs/reviews"), [line], "text") == [str(answer)]
-    with TestClient(application([Path("runs")]), base_url="http://127.0.0.1") as client:
+    with TestClient(studio_application([Path("runs")]), base_url="http://127.0.0.1") as client:
         done = client.post("/api/v1/runs/reviews/answer", json={"text": line})
         assert done.status_code == 200, done.text
         [drawing] = done.json()["done"]["drawings"]

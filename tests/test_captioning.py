@@ -11,9 +11,10 @@ from torch import Tensor
 from foveate.data.image import Album, ImageFiles
 from foveate.data.text import TextData
 from foveate.data.tokenizer import PAD, UNK, WordTokenizer
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
 from foveate.decode.engine import SearchRequest
+from foveate.decode.search import Greedy
 from foveate.errors import UserError
 from foveate.look.draw.pictures import over_picture
 from foveate.models.encoder_decoder import EncoderDecoder

@@ -274,13 +274,13 @@ BROKEN = {
         "scale = 2, but the score is not 2 · qᵀk",
     ),
     "positions that are mixed": (
-        "nn.feed_forward",
+        "nn.linear",
         "ReLU",
         "def forward(self, x):\n        return super().forward(x + x.mean(1, keepdim=True))",
         "position 0 changes when position 1 changes: a feed-forward layer",
     ),
     "something else in training": (
-        "nn.feed_forward",
+        "nn.linear",
         "ReLU",
         "def activate(self, x):\n        return x * (2 if self.training else 1)",
         "forward computes something else in training",

@@ -19,8 +19,8 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import CUT, SKIPPED, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
-from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
+from foveate.decode.search import Greedy
 from foveate.engine.answers import probabilities_of
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max

@@ -1,13 +1,10 @@
 """The command line: errors, workers, the doctor."""
 
 import dataclasses
-import gc
 import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated
@@ -21,18 +18,17 @@ from foveate import cli, errors, system
 from foveate.cli import app, doctor
 from foveate.cli.options import flat
 from foveate.cli.serve import ServerEngine
-from foveate.cli.workers import ProcessEngine
 from foveate.config import ConfigError
-from foveate.data.corpus import WorkerError
 from foveate.engine.packed import PackedEngine
-from foveate.run import Run
+from foveate.kinds import described
+from foveate.run import Run, RunConfig
 from small_runs import Call, invoked, running
 
 # ---- The command line: verbs answer, quickly and in one line where something is wrong
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src")}
 VERBS = ["train", "translate", "evaluate", "score", "look", "data", "kinds", "show", "doctor"]
-VERBS += ["average", "quickstart", "version", "serve"]
+VERBS += ["average", "quickstart", "serve"]
 
 
 def command(
@@ -159,8 +155,7 @@ def test_the_package_train_does_not_hide_the_function() -> None:
 
 # ---- verbs without a run
 def test_version(call: Call) -> None:
-    for argument in ("version", "--version"):
-        assert call(argument) == (0, foveate.__version__ + "\n", "")
+    assert call("--version") == (0, foveate.__version__ + "\n", "")
 
 
 def test_the_shell_completes_verbs_and_options() -> None:
@@ -188,12 +183,11 @@ def test_kinds(call: Call) -> None:
     for kind in ("additive", "cosine", "location", "general", "dot", "scaled_dot"):
         assert f"\n  {kind} " in text
     assert "sharpness" in text and "\nposition" not in text
-    tree = json.loads(call("kinds", "--json").out)
-    field = tree["score"]["cosine"]["fields"]["sharpness"]
+    known = {kind.name: kind for kind in described(None, RunConfig)}
+    field = dataclasses.asdict(known["cosine"].fields["sharpness"])
     expected = {"type": "float", "default": "10.0", "limits": "> 0"}
     assert field == expected | {"meaning": "Factor of the cosine"}
-    ours = [family for name, family in tree.items() if not name.startswith("test_")]
-    assert all(kind["meaning"] for family in ours for kind in family.values())
+    assert all(kind.meaning for kind in known.values() if not kind.family.startswith("test_"))
 
 
 def test_doctor(call: Call) -> None:
@@ -315,61 +309,10 @@ def test_help_of_a_group_shows_the_options_of_its_usual_command(group, options, 
     assert f" {group} [OPTIONS]" in wrong.output
 
 
-# ---- A run with processes behind it: the same answers, another process for one that is killed
 LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]
 
 
-@pytest.fixture(scope="module")
-def processes(run: Run) -> Iterator[Run]:
-    loaded = ServerEngine(processes=2).load(run.path)
-    assert isinstance(loaded.engine, ProcessEngine)
-    yield loaded
-    loaded.engine.workers.__exit__()
-
-
-def test_answers_are_those_of_one_process(run: Run, processes: Run) -> None:
-    assert processes.translate(LINES) == run.translate(LINES)
-    many = processes.translate(LINES, beam_size=3, num_hypotheses=3)
-    assert many == run.translate(LINES, beam_size=3, num_hypotheses=3)
-    assert many[0].alignment() == run.translate(LINES[:1], beam_size=3)[0].alignment()
-    pairs = [("the dog runs", "le chien court"), ("a girl sings", "une fille chante")]
-    assert processes.links(pairs) == run.links(pairs) and any(processes.links(pairs))
-    assert processes.score(pairs) == run.score(pairs)
-    wanted = [[["chien"]], [], [["fille"]], []]
-    assert processes.translate(LINES, required=wanted, banned=["chat"]) == run.translate(
-        LINES, required=wanted, banned=["chat"]
-    )
-    begun = processes.translate(LINES[:1], prefix="une")
-    assert begun == run.translate(LINES[:1], prefix="une")
-    for wrong in (LINES[0], LINES):
-        with pytest.raises((TypeError, ValueError)):
-            processes.translate(wrong, to="fr")
-
-
-def test_another_process_stands_in_for_one_that_was_killed(run: Run, processes: Run) -> None:
-    workers = processes.engine.workers.all
-    for worker in list(workers):
-        worker.kill()
-        time.sleep(0.1)
-    for _ in range(2):
-        with pytest.raises(WorkerError, match="was it killed"):
-            processes.translate(LINES)
-    assert processes.translate(LINES) == run.translate(LINES)
-    killed, others = workers[:2], workers[2:]
-    assert not any(worker.alive for worker in killed) and any(worker.alive for worker in others)
-
-
-def test_processes_end_with_the_run(run: Run) -> None:
-    loaded = ServerEngine("int8", processes=1).load(run.path)
-    assert isinstance(loaded.engine, ProcessEngine)
-    assert len(loaded.translate(LINES)) == len(LINES)
-    workers = loaded.engine.workers.all
-    del loaded
-    gc.collect()
-    assert not any(worker.alive for worker in workers)
-
-
-def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
+def test_a_server_loads_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
     loaded = ServerEngine("int8", "torch").load(run.path)
     assert type(loaded) is Run and isinstance(loaded.engine, PackedEngine)
     assert loaded.translate(LINES) == ServerEngine("int8").load(run.path).translate(LINES)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,15 +10,9 @@ from typing import Any
 import pytest
 
 from foveate import cli
-from foveate.cli import translate
-from foveate.cli.engines import RunSpec
-from foveate.cli.workers import ProcessEngine, in_order
-from foveate.data.corpus import WorkerError
 from foveate.engine.compiled import CompiledSearch
-from foveate.errors import is_for_the_user
 from foveate.models.recurrent import RecurrentDecoder
-from foveate.run import load
-from small_runs import CONFIGS, SUBJECTS, TRAIN, VERBS, Call, write_data
+from small_runs import CONFIGS, TRAIN, Call, write_data
 from tolerances import MODEL, near
 
 CONFIG = CONFIGS["rnn"].replace("[model]", "[data]\nmax_length = 12\n\n[model]", 1) + TRAIN
@@ -93,41 +86,6 @@ def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
     assert call("translate", folder / "run", "--scores", text=text).out == plain
     assert "no head 1: there are 1" in call(*silent, "decoder:1", text=text).err
     assert "there are: decoder.cross_attention" in call(*silent, "encoder", text=text).err
-
-
-def test_several_processes_are_one(folder: Path, call: Call, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(translate, "SHARE", 2)
-    lines = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
-    text = "\n".join([*lines[:9], "", *lines[9:]]).encode()
-    (tmp_path / "begun").write_text("le\n" * 21)
-    begun = "--prefix-file", tmp_path / "begun", "--scores"
-    options = "--num-hypotheses", 2, *begun
-    alone = call("translate", folder / "run", *options, text=text)
-    several = call("translate", folder / "run", "--processes", 2, *options, text=text)
-    assert (several.code, several.err) == (0, alone.err)
-    assert rounded(several.out) == rounded(alone.out)  # sums differ with the size of a batch
-    refused = call("translate", folder / "run", "--processes", 2, "--silence", "decoder")
-    assert refused.code == 2 and "leave out --processes" in refused.err
-
-
-def rounded(text: str) -> str:
-    """A text whose numbers have three digits."""
-    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.3f}", text)
-
-
-@pytest.mark.scale
-def test_a_killed_process_ends_the_others(folder: Path) -> None:
-    run = load(folder / "run")
-    jobs = ((["the dog runs"], {"beam_size": 2}) for _ in range(9))
-    engine = ProcessEngine(run, RunSpec(str(folder / "run")), 2)
-    answers = in_order(run.by(engine), jobs)
-    (first,) = next(answers)
-    assert first == run.translate(["the dog runs"], beam_size=2)[0]
-    for worker in engine.workers.all:
-        worker.kill()
-    with pytest.raises(WorkerError, match="was it killed"):
-        list(answers)
-    assert is_for_the_user(WorkerError())
 
 
 def test_weights_in_eight_bits(folder: Path, call: Call) -> None:

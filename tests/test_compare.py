@@ -263,7 +263,7 @@ def test_verdicts_of_slopes_are_of_their_intervals() -> None:
     assert slope_verdict(less, falls, "a") == "rises, steeper than a"
 
 
-def test_the_lineage_is_one_table_of_models(tmp_path: Path, monkeypatch) -> None:
+def test_the_lineage_is_paired_of_models(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lineages, "SENTENCES", 10_000)
     plan, budget = lineage(tmp_path)
     assert plan.names[0] == "no-attention" and "transformer" in plan.names

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, Byte, Character, Tokenizer, Unigram
-from foveate.decode.beam import Beam, Greedy, LexicalBeam
-from foveate.decode.characters import automaton
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import (
     REJECTED,
     WHOLE,
@@ -28,9 +27,10 @@ from foveate.decode.constraints import (
     byte_table,
 )
 from foveate.decode.constraints import START as START_STATE
-from foveate.decode.engine import Hypothesis, SearchRequest
+from foveate.decode.engine import Hypothesis, SearchRequest, automaton
+from foveate.decode.lexical_beam import LexicalBeam
 from foveate.decode.phrases import BannedPhrases, Phrase, Spelling, WordPieces
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.documents.memory import Assistance, Glossary, holds
 from foveate.engine.packed import load as load_packed
 from foveate.run import Run

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam, DiverseBeam, Greedy, another, with_beam
+from foveate.decode.beam import Beam, DiverseBeam, another, with_beam
 from foveate.decode.constraints import Constraints, DecodingBatch, NoRepeat, Steps
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
-from foveate.decode.search import EnsembleSteps, Followed, Search, log_mean_p
+from foveate.decode.search import EnsembleSteps, Followed, Greedy, Search, log_mean_p
 from foveate.decode.watch import STATES, Watch
 from foveate.measure.laws.searches import follows_search
 from foveate.measure.laws.trial import SIZES, Sizes, Trial

@@ -129,6 +129,12 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pictures == {"map.png", "ablation.png", "rollout.png", "relevance.png", "surface.png"}
 
 
+def test_a_student_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_commands(blocks("a-student.md", "bash")[0])
+    assert (tmp_path / "student" / "en-fr.safetensors").is_file()
+
+
 def test_documents_run() -> None:
     for code in blocks("documents.md", "python"):
         exec(compile(code, "documents.md", "exec"), {})

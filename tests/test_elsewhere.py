@@ -129,9 +129,6 @@ def test_the_main_verbs_run(elsewhere, runs: Path, tmp_path: Path) -> None:
         "train: resumed": (["train", config, "--run", tmp_path / "run", "train.max_steps=24"], ""),
         "translate: packed file": (["translate", runs / "packed.safetensors"], line),
         "translate: run": (["translate", transformer, "--engine", "torch"], line),
-        "translate: processes": (
-            ["translate", transformer, "--engine", "torch", "--processes", 1], line,
-        ),
         "pack": (["pack", transformer, out.with_suffix(".safetensors")], ""),
         "look": (attention, ""),
         "look: page": ([*attention, "--out", out.with_suffix(".html")], ""),

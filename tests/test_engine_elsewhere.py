@@ -17,8 +17,7 @@ import pytest
 from torch import nn
 
 from foveate.engine.building import FLAGS, FOLDER, SETS
-from foveate.engine.compiled import CompiledSearch, Settings, quantized
-from foveate.engine.loading import instruction_sets
+from foveate.engine.compiled import CompiledSearch, Settings, instruction_sets, quantized
 from foveate.engine.program import Program
 from foveate.nn.spec import Tokens
 from foveate.system import c_compiler

@@ -12,10 +12,16 @@ from torch import nn
 
 from foveate.cli.doctor import examine
 from foveate.engine import compiled as engine
-from foveate.engine import loading
 from foveate.engine.building import SETS
-from foveate.engine.compiled import CompiledModel, CompiledSearch, EngineFailure, Settings
-from foveate.engine.loading import LibraryError, instruction_sets, library
+from foveate.engine.compiled import (
+    CompiledModel,
+    CompiledSearch,
+    EngineFailure,
+    LibraryError,
+    Settings,
+    instruction_sets,
+    library,
+)
 from foveate.nn.spec import Labels, Tokens
 from foveate.system import c_compiler
 from test_engine_compiled import (
@@ -41,21 +47,21 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Iterator[Force]:
 
     def run(name: str) -> None:
         monkeypatch.setenv("FOVEATE_ISA", name)
-        loading.loaded.cache_clear()
-        assert loading.loaded().instruction_set == name
+        engine.loaded.cache_clear()
+        assert engine.loaded().instruction_set == name
         assert library().instruction_set() == name.encode()
 
     yield run
-    loading.loaded.cache_clear()
+    engine.loaded.cache_clear()
 
 
 def test_the_best_set_of_the_processor_runs_unless_another_is_forced(force: Force) -> None:
     assert set(OWN) <= set(SETS) and len(OWN) == len(set(OWN))
-    loading.loaded.cache_clear()
-    assert loading.loaded().instruction_set == OWN[-1] and "the best of" in loading.loaded().why
+    engine.loaded.cache_clear()
+    assert engine.loaded().instruction_set == OWN[-1] and "the best of" in engine.loaded().why
     for name in OWN:
         force(name)
-        assert "FOVEATE_ISA names it" in loading.loaded().why
+        assert "FOVEATE_ISA names it" in engine.loaded().why
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="no /proc/cpuinfo to compare with")
@@ -74,14 +80,14 @@ def test_the_probe_finds_what_the_system_says() -> None:
 @pytest.mark.parametrize("name", ["avx3", *(name for name in SETS if name not in OWN)])
 def test_a_set_that_cannot_run_is_refused_with_the_remedy(name, monkeypatch) -> None:
     monkeypatch.setenv("FOVEATE_ISA", name)
-    loading.loaded.cache_clear()
+    engine.loaded.cache_clear()
     fault = "no such instruction set" if name == "avx3" else "this processor lacks it"
     with pytest.raises(LibraryError, match=f"FOVEATE_ISA={name}: {fault}; name one of {OWN[0]}"):
         library()
     report = examine(seconds=0.01)
     assert report.facts["processor"]["engine"] == "none"
     assert any(fault in sentence for sentence in report.advice)
-    loading.loaded.cache_clear()
+    engine.loaded.cache_clear()
 
 
 def test_the_doctor_says_which_set_runs_and_why(force: Force) -> None:
@@ -94,26 +100,26 @@ def test_no_library_and_no_compiler_names_what_to_install(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(loading, "find_spec", lambda name: None)
-    loading.loaded.cache_clear()
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    engine.loaded.cache_clear()
     with pytest.raises(LibraryError, match="install gcc or clang, or `pip install ziglang`"):
-        loading.loaded()
+        engine.loaded()
     monkeypatch.setenv("CC", str(tmp_path / "absent"))
     with pytest.raises(LibraryError, match=r"absent"):
-        loading.loaded()
+        engine.loaded()
 
 
 def test_the_libraries_of_a_wheel_run_without_a_compiler(monkeypatch, tmp_path) -> None:
     (tmp_path / "libraries").mkdir()
     for name in ("probe", f"engine-{OWN[-1]}"):
-        file = tmp_path / "libraries" / f"{name}{loading.SUFFIX}"
-        shutil.copy(loading._compiled(name), file)
-    monkeypatch.setattr(loading, "FOLDER", tmp_path)
-    monkeypatch.setattr(loading, "_compiled", None)
-    loading.loaded.cache_clear()
-    loading.instruction_sets.cache_clear()
-    assert loading.loaded().functions._name == str(file)
-    loading.loaded.cache_clear()
+        file = tmp_path / "libraries" / f"{name}{engine.SUFFIX}"
+        shutil.copy(engine._compiled(name), file)
+    monkeypatch.setattr(engine, "FOLDER", tmp_path)
+    monkeypatch.setattr(engine, "_compiled", None)
+    engine.loaded.cache_clear()
+    engine.instruction_sets.cache_clear()
+    assert engine.loaded().functions._name == str(file)
+    engine.loaded.cache_clear()
 
 
 @pytest.mark.skipif(len(OWN) < 2 or not c_compiler(), reason="one set, or no compiler of its own")
@@ -124,17 +130,17 @@ def test_an_old_compiler_falls_back_to_the_next_set(monkeypatch, tmp_path) -> No
     old.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     old.chmod(0o755)
     monkeypatch.setenv("CC", str(old))
-    loading.loaded.cache_clear()
-    loaded = loading.loaded()
+    engine.loaded.cache_clear()
+    loaded = engine.loaded()
     assert loaded.instruction_set == OWN[-2] == loaded.functions.instruction_set().decode()
     assert f"does not compile engine-{OWN[-1]}: error: unknown" in loaded.why
-    loading.loaded.cache_clear()
+    engine.loaded.cache_clear()
 
 
 def test_without_zig_the_engine_for_browsers_says_what_it_lacks(monkeypatch) -> None:
-    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
     with pytest.raises(LibraryError, match=r"for browsers is not compiled: pip install ziglang"):
-        loading.web_engine("engine-wasm")
+        engine.web_engine("engine-wasm")
 
 
 @pytest.mark.slow
@@ -148,7 +154,7 @@ def test_without_zig_the_engine_for_browsers_says_what_it_lacks(monkeypatch) -> 
     ],
 )  # fmt: skip
 def test_a_library_holds_the_instructions_of_its_set(name: str, holds: str, lacks: str) -> None:
-    path = loading._compiled(f"engine-{name}")
+    path = engine._compiled(f"engine-{name}")
     command = ["objdump", "-d", path]
     code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(holds, code) and not re.search(lacks, code)

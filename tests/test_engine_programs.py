@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fuzz_engine import Marked, marked
 
-from foveate.decode.choosing import STOPS
+from foveate.decode.engine import STOPS
 from foveate.engine import codes
 from foveate.engine.building import FOLDER
 from foveate.engine.compiled import (

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.beam import Beam, Greedy, LexicalBeam
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import (
     FREE,
     Banned,
@@ -25,9 +25,10 @@ from foveate.decode.constraints import (
     byte_table,
 )
 from foveate.decode.engine import Outputs
+from foveate.decode.lexical_beam import LexicalBeam
 from foveate.decode.phrases import Phrase, Spelling, WordPieces
 from foveate.decode.sample import Sample, uniform
-from foveate.decode.search import Hypothesis, Search
+from foveate.decode.search import Greedy, Hypothesis, Search
 from foveate.engine.compiled import (
     STAGES,
     CompiledModel,

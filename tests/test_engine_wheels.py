@@ -14,7 +14,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from foveate.engine.building import SETS, SIGNATURES, WEB
-from foveate.engine.loading import instruction_sets
+from foveate.engine.compiled import instruction_sets
 from foveate.system import c_compiler
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ BEGINS = {  # what the library of a platform begins with, and where its processo
 NEEDED = rb"(?<=[\0/])(?:lib[\w.+-]+\.(?:so|dylib)|\w[\w-]*\.dll)[\w.]*"
 SYSTEM = {"libc.so.6", "libm.so.6", "libc.so", "libSystem.B.dylib", "KERNEL32.dll"}
 RUN = """
-from foveate.engine.loading import loaded
+from foveate.engine.compiled import loaded
 from foveate.system import c_compiler
 print(loaded().functions.instruction_set().decode(), loaded().functions._name)
 """

@@ -99,12 +99,18 @@ def mistral(place: Path) -> tuple[Any, Any]:
     return tokenizer, transformers.MistralForCausalLM(config)
 
 
-def gemma(place: Path) -> tuple[Any, Any]:
-    names = {"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3}
-    read = pieces(place / "made", "bpe", byte_fallback=True, **names)
-    tokenizer = transformers.GemmaTokenizer(vocab=read["vocab"], merges=read["merges"])
-    config = transformers.GemmaConfig(vocab_size=len(tokenizer), head_dim=8, **SIZES)
-    return tokenizer, transformers.GemmaForCausalLM(config)
+def gemma(kind: str, model: str, **fields: Any) -> Callable[[Path], tuple[Any, Any]]:
+    def make(place: Path) -> tuple[Any, Any]:
+        names = {"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3}
+        read = pieces(place / "made", "bpe", byte_fallback=True, **names)
+        tokenizer = transformers.GemmaTokenizer(vocab=read["vocab"], merges=read["merges"])
+        config = getattr(transformers, kind)(
+            vocab_size=len(tokenizer), sliding_window=7, head_dim=8, query_pre_attn_scalar=16,
+            **SIZES | fields,
+        )  # fmt: skip
+        return tokenizer, getattr(transformers, model)(config)
+
+    return make
 
 
 FAMILIES: dict[str, Callable[[Path], tuple[Any, Any]]] = {
@@ -112,7 +118,8 @@ FAMILIES: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "qwen2": qwen("Qwen2"),
     "qwen3": qwen("Qwen3"),
     "mistral": mistral,
-    "gemma": gemma,
+    "gemma2": gemma("Gemma2Config", "Gemma2ForCausalLM"),
+    "gemma3": gemma("Gemma3TextConfig", "Gemma3ForCausalLM", num_hidden_layers=7),
 }
 IN_C = {"qwen2", "gemma"}  # what the engine in C has all parts of
 

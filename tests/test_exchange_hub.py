@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import textwrap
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -15,13 +16,14 @@ import pytest
 import torch
 
 import foveate
-from foveate.config import read
+from foveate.config import ConfigError, read
 from foveate.data.tokenizer import Tokenizer
 from foveate.engine.packed import load
 from foveate.exchange.importing import import_from
+from foveate.look.views.watching import Watched
 from foveate.run import RunConfig, task_of
 from foveate.run.pack import pack
-from foveate.run.watching import Watched
+from foveate.run.training import train
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text_to_text import CorpusFiles
 from piece_models import TEXT, hostile
@@ -473,3 +475,87 @@ def test_training_predicts_the_labels_of_transformers(
             )
         total += float(answer.loss) * len(labels)
     assert float(loss.total) == pytest.approx(total, rel=1e-2)  # here padding is never predicted
+
+
+NEW = ["žluťoučký kůň pil", "starý kůň pil žluťoučký", "kůň žluťoučký a starý kůň"]
+
+
+def test_pieces_and_a_language_are_added(family: tuple[Family, Path], tmp_path: Path) -> None:
+    """Further pieces join the old ones: the ids of other texts stay the same pieces, texts come
+    back, a new language has a tag of its own, and the model is trained with them.
+    """
+    folder = family[1]
+    run = foveate.load(folder)
+    before = run.task.source_tokenizer
+    for side, texts in (("source", TEXT), ("target", (NEW * len(TEXT))[: len(TEXT)])):
+        for split in ("train", "valid"):
+            text = "".join(f"{line}\n" for line in texts)
+            (tmp_path / f"{split}.{side}").write_text(text, "utf-8", newline="\n")
+    tag = 'tag = "<2cs_CZ>"\n' if before.tags else ""
+    toml = f"""
+        [task]
+        kind = "translation"
+        tokenizer = {{ kind = "bpe", vocab_size = {max(260, before.vocab_size + 20)} }}
+        [[task.corpora]]
+        source = "{tmp_path.as_posix()}/{{split}}.source"
+        target = "{tmp_path.as_posix()}/{{split}}.target"
+        {tag}
+        [start]
+        run = "{folder.as_posix()}"
+        vocabulary = "extend"
+        [train]
+        max_steps = 2
+        optimizer = {{ kind = "adamw", lr = 1e-9 }}
+        schedule = {{ kind = "constant", warmup_steps = 0 }}
+    """
+    (tmp_path / "more.toml").write_text(textwrap.dedent(toml), "utf-8")
+    more = train(tmp_path / "more.toml", folder=tmp_path / "more")
+    source, target = more.task.tokenizers
+    assert source.pieces == target.pieces
+    new = [piece for piece in source.pieces if piece not in before.pieces]
+    assert len(new) >= 10
+    encoded = source.encode_ids(NEW)
+    assert sum(map(len, encoded)) < sum(map(len, before.encode_ids(NEW)))
+    for tokenizer in (source, target):
+        assert [tokenizer.decode(ids) for ids in tokenizer._encode_ids(NEW)] == NEW
+    english = ["".join(before.pieces[i] for i in ids) for ids in before.encode_ids(TEXT)]
+    assert ["".join(source.pieces[i] for i in ids) for ids in source.encode_ids(TEXT)] == english
+    tables = [foveate.load(path).model.encoder.embedding.weight for path in (folder, more.path)]
+    rows = [[tokenizer.pieces.index(p) for p in before.pieces] for tokenizer in (before, source)]
+    assert torch.allclose(tables[0][rows[0]], tables[1][rows[1]], atol=1e-6)
+    if tag:
+        line = "<2cs_CZ> The cat sat."
+        own_tag = source.tags["<2cs_CZ>"]
+        assert own_tag in [*source.encode_ids([line])[0], *target.opening(line)]
+        answer = more.translate(["The cat sat."], to="cs_CZ")[0].outputs[0]
+        assert answer.ids[: len(target.opening(line))] == target.opening(line)
+
+
+def test_a_training_that_starts_from_a_folder_has_its_openings(
+    family: tuple[Family, Path], tmp_path: Path
+) -> None:
+    """The two sides stay apart as they are there, though a config says nothing of it."""
+    own, folder = family
+    for split, side in product(("train", "valid"), ("source", "target")):
+        text = "".join(f"{line}\n" for line in TEXT)
+        (tmp_path / f"{split}.{side}").write_text(text, "utf-8", newline="\n")
+    toml = f"""
+        [task]
+        kind = "translation"
+        source = "{tmp_path.as_posix()}/{{split}}.source"
+        target = "{tmp_path.as_posix()}/{{split}}.target"
+        [start]
+        run = "{folder.as_posix()}"
+        [train]
+        max_steps = 1
+    """
+    (tmp_path / "on.toml").write_text(textwrap.dedent(toml), "utf-8")
+    run = train(tmp_path / "on.toml", folder=tmp_path / "on")
+    line = TEXT[0] if own.to is None else f"<2{own.to}> {TEXT[0]}"
+    theirs, ours = (
+        each.task.target_tokenizer.opening(line) for each in (foveate.load(folder), run)
+    )
+    assert ours == theirs
+    with pytest.raises(ConfigError, match=r"task\.joint"):
+        changed = ["task.joint=" + str(not run.config.task.joint).lower()]
+        train(tmp_path / "on.toml", changed, tmp_path / "other")

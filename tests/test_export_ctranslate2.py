@@ -1,7 +1,6 @@
 """Runs in CTranslate2: every part that it has gives our tokens, and every other one is refused."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import foveate
-from foveate.cli.engines import RunSpec
 from foveate.config import kinds
-from foveate.data.catalogue import DataError
 from foveate.decode.engine import EngineError, SearchRequest
 from foveate.exchange.base import POINTER, Different, ExchangeError, export, sample_of, targets
 from foveate.exchange.ctranslate2 import CTranslate2, first_misfit
@@ -41,25 +38,6 @@ def test_a_run_is_exported_and_points_back(runs: dict[str, Run], tmp_path: Path)
     assert str(tmp_path) not in (tmp_path / "a" / POINTER).read_text()
     with pytest.raises(FileExistsError, match="already exists"):
         exported(run, tmp_path / "a")
-
-
-def test_an_export_without_data_is_tried_on_given_lines(runs, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = tmp_path / "run"
-    shutil.copytree(runs["transformer"].path, folder)
-    config = (folder / "config.toml").read_text()
-    away = config.replace("pairs.", "gone.")
-    (folder / "config.toml").write_text(away)
-    loading = RunSpec(str(folder), engine="ctranslate2")
-    with pytest.raises(DataError, match="--sample FILE"):
-        loading.load()
-    lines = ["the dog runs", "a cat sleeps"]
-    (tmp_path / "lines.txt").write_text("\n".join(lines))
-    through = loading._replace(sample=str(tmp_path / "lines.txt")).load()
-    assert [str(item) for item in through.translate(lines)] == [
-        str(item) for item in runs["transformer"].translate(lines)
-    ]
-    assert len(list((tmp_path / "cache").rglob("model.bin"))) == 1
 
 
 VARIANTS = {

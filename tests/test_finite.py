@@ -17,7 +17,8 @@ from foveate.measure.quality import likelihoods
 from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run, packed_kind
 from foveate.run.pack import content
-from foveate.run.training import write_distilled
+from foveate.student.journal import Account, AnswerJournal
+from foveate.student.teachers import of_model
 from small_runs import CONFIGS, MORE
 
 NAMES = sorted(CONFIGS | MORE)
@@ -97,7 +98,7 @@ def test_every_answer_is_finite_or_an_error(runs: dict[str, Run], name: str, eng
     assert answered + refused > 2 and (refused or "rnn" in name)
 
 
-def test_a_comparison_names_the_model_and_a_distillation_writes_nothing(runs, tmp_path) -> None:
+def test_a_comparison_names_the_model_and_a_teacher_answers_nothing(runs, tmp_path) -> None:
     run = copy.deepcopy(runs["transformer"])
     with torch.no_grad():
         for weight in run.model.parameters():
@@ -106,5 +107,6 @@ def test_a_comparison_names_the_model_and_a_distillation_writes_nothing(runs, tm
     with pytest.raises(NoOutputError, match=r"^overflown: no score: .* not finite"):
         likelihoods([Contender("overflown", run, True)], corpus)
     with pytest.raises(NoOutputError, match="not finite"):
-        write_distilled(run, tmp_path / "data", {})
-    assert not (tmp_path / "data" / "train.jsonl").exists()
+        teacher = of_model(run, "overflown", "fr", 1)
+        AnswerJournal(tmp_path / "a.jsonl", teacher, ["a dog"], Account()).answer()
+    assert len((tmp_path / "a.jsonl").read_text().split("\n")) == 2

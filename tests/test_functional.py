@@ -13,7 +13,7 @@ from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, Recur
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import Dropout, Linear, RMSNorm
-from foveate.nn.loss import linear_cross_entropy, linear_divergence, linear_taught
+from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.normalizers import Entmax15, Sparsemax
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
@@ -39,8 +39,6 @@ MAKERS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
     "norm": lambda: RMSNorm.Config().build(8),
     "lstm": lstm,
     "loss": lambda: lambda x: linear_cross_entropy(x[0], torch.eye(8) + 0.1, TARGET, 0.1)[0],
-    "divergence": lambda: lambda x: linear_divergence(x[0], x[0] * 2 + 1, torch.eye(8) + 0.1),
-    "taught": lambda: lambda x: linear_taught(x[0], torch.eye(8) + 0.1, [(x[0] + 1, torch.eye(8))]),
 }
 
 

@@ -45,7 +45,7 @@ NUMBERS = ("-1", "nan", "1" + "0" * 23, "inf", "", "1e308", "0", "x", "-inf")
 TEXTS = ("", "FOLDER", "BINARY", "MISSING", "FILE/x", "\udcff", "EMPTY", "x" * 5000, "a.b=c", "0")
 SECONDS = 0.5  # after which a command that takes long by its nature is taken to run
 LONGEST = 60.0  # within which any other command ends, the first of which imports PyTorch
-LONG = "train", "compare", "distill", "bench", "quickstart", "publish", "serve", "studio"
+LONG = "train", "compare", "student", "bench", "quickstart", "publish", "serve", "studio"
 
 
 BUSY = -1  # in place of the exit code
@@ -81,6 +81,7 @@ REQUIRED = {  # of each required parameter, by its name, what is right
     "target": "FILE", "files": "FILE", "links": "links", "gold": "links", "forward": "links",
     "backward": "links", "file": "keys", "out": "written", "to": "huggingface", "task": "auto",
     "image": "0", "images": "0", "kind": "rope", "name": "nothing",
+    "teacher": "runs/transformer", "pair": "en:fr",
 }  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from foveate.config import kinds
 from foveate.data.catalogue import DataError
 from foveate.data.image import IDX, Canvas, Crop, ImageFiles, Shift, decode, read_idx
 from foveate.data.text import TextData
-from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
+from foveate.decode.search import Greedy
 from foveate.look.draw.pictures import over_picture
 from foveate.look.views.maps import glimpses
 from foveate.models.classifier import Classifier, First

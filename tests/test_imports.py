@@ -15,8 +15,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 LAYERS = [
     {"errors", "files"}, {"system"}, {"config"}, {"nn", "data"}, {"models"},
     {"decode", "look"}, {"tasks"}, {"look.draw"}, {"train"}, {"kinds"}, {"engine"}, {"run"},
-    {"align", "documents"}, {"look.views"}, {"exchange", "measure"}, {"serve"}, {"studio"}, {"cli"},
-    {"__init__", "__main__"},
+    {"align", "documents"}, {"look.views"}, {"exchange", "measure"}, {"student"}, {"serve"},
+    {"studio"}, {"cli"}, {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
@@ -44,7 +44,7 @@ BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models", "exchange", "engine", "pack"},
     "filelock": {"files", "train"},
-    "tokenizers": {"data", "exchange"},
+    "tokenizers": {"data", "exchange", "student"},
     "tomlkit": {"config"},
     "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},
@@ -65,10 +65,10 @@ NAMED = {  # other packages, and the only places that may import them
     "uvicorn": {"serve", "studio"},
     "prometheus_client": {"serve"},
     "py3langid": {"data"},
-    "ctranslate2": {"exchange"},
+    "ctranslate2": {"exchange", "student"},
     "onnx": {"exchange"},
     "onnxruntime": {"exchange"},
-    "sentencepiece": {"exchange"},
+    "sentencepiece": {"exchange", "student"},
     "transformers": {"exchange"},
     "ray": {"cli"},
     "pyarrow": {"cli"},

@@ -21,10 +21,10 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import Text, read_text, read_text_split
 from foveate.data.text import DAMAGED, TextData
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Symbol, Tokenizer
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
-from foveate.decode.search import EnsembleSteps
+from foveate.decode.search import EnsembleSteps, Greedy
 from foveate.engine.answers import continued
 from foveate.errors import UserError
 from foveate.look.draw.maps import attention

@@ -34,7 +34,7 @@ from foveate.look.views.series import exposure
 from foveate.look.views.text import forced
 from foveate.serve.common import RequestError
 from foveate.studio.answers import unknown_words
-from foveate.studio.api import application
+from foveate.studio.api import studio_application
 from foveate.studio.lectures import (
     FOLDER,
     Lecture,
@@ -189,7 +189,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 def client(runs: dict[str, Run]) -> Iterator[TestClient]:
     folder = runs["transformer"].path
     folder.rename(folder.parent / "en-fr")
-    with TestClient(application([folder.parent]), base_url="http://127.0.0.1") as client:
+    with TestClient(studio_application([folder.parent]), base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -261,7 +261,7 @@ def test_what_is_wrong_in_a_file_is_named_by_step_and_key(text: str, said: str) 
 def test_ones_own_lectures_are_saved_and_listed(runs: dict[str, Run], tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text('title = "a"\n[[steps]]\ntitle = "b"\n')
     (tmp_path / "romac.toml").write_text(written(OWN).text)
-    app = application([runs["transformer"].path.parent], lectures=tmp_path)
+    app = studio_application([runs["transformer"].path.parent], lectures=tmp_path)
     with TestClient(app, base_url="http://127.0.0.1") as client:
 
         def sent(path: str, lecture: Lecture) -> Any:
@@ -311,7 +311,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         patch.chdir(tmp_path_factory.mktemp("empty"))
         patch.delenv("FOVEATE_DATA", raising=False)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        with TestClient(application([]), base_url="http://127.0.0.1") as client:
+        with TestClient(studio_application([]), base_url="http://127.0.0.1") as client:
             yield client
 
 
@@ -375,7 +375,7 @@ def test_a_forecast_that_reads_itself_moves_away_from_the_truth() -> None:
     drawn = exposure([load(f"packaged/{name}") for name in runs], dict(question)["split"])
     [panel] = drawn.panels
     curves = panel.arrays()
-    assert (curves["its own forecast"][1:] > curves["given the reference"][1:]).all()
+    assert (curves["reads its own x̂"][1:] > curves["reads the truth"][1:]).all()
 
 
 def test_words_that_a_model_never_saw_are_named(installed: TestClient) -> None:

@@ -29,7 +29,8 @@ def unbroken(text: str) -> str:
 def texts(lecture: Lecture) -> tuple[set[str], set[str]]:
     """Return the texts that a translation needs, and those that it may have: equations."""
     parts = [lecture.title, lecture.after, lecture.about]
-    parts += [text for step in lecture.steps for text in (step.title, step.notes, step.slip)]
+    for step in lecture.steps:
+        parts += [step.title, step.caption, step.notes, step.slip]
     equations = {unbroken(step.equation) for step in lecture.steps}
     return {unbroken(text) for text in parts if text}, equations
 

@@ -13,8 +13,9 @@ from torch.nn.functional import one_hot
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import DecodingBatch
+from foveate.decode.search import Greedy
 from foveate.look.edits import Change, PositionOf, edit, force, patch, silence, silenced
 from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder

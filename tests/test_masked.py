@@ -10,8 +10,8 @@ import torch
 from foveate.data.catalogue import DataError
 from foveate.data.text import SKIPPED, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, WordTokenizer
-from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
+from foveate.decode.search import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder

@@ -73,7 +73,7 @@ def test_models_lists_them(installed: Path, call: Call) -> None:
 
 
 def test_models_says_how_to_install_them(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foveate.engine.installed.find_spec", lambda _: None)
+    monkeypatch.setattr("foveate.cli.options.find_spec", lambda _: None)
     assert "no models are installed; in a checkout" in call("models").out
 
 

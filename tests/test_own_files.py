@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ from foveate.nn.attention import Attention
 from foveate.nn.scores import Score
 from foveate.run import Run
 from foveate.run.training import train
-from foveate.studio.api import application
+from foveate.serve.common import refusal
+from foveate.studio.api import studio_application
 from small_runs import TRANSFORMER, Call, invoked
 from test_docs import DOCS, blocks, run_commands
 
@@ -86,7 +88,7 @@ def test_a_view_of_ones_own_is_wherever_views_are(run: Run) -> None:
     with pytest.raises(UserError, match="layer 9 of cross_attention: there are"):
         find("sharpness").draw([run], Question(text="the dog runs", layer=9))
     name = run.path.name
-    with TestClient(application([run.path]), base_url="http://127.0.0.1") as client:
+    with TestClient(studio_application([run.path]), base_url="http://127.0.0.1") as client:
         offered = client.get(f"/api/v1/runs/{name}").json()["views"]
         assert {"sharpness"} < {each["name"] for each in offered if each["fits"]}
         reply = client.post(f"/api/v1/runs/{name}/views/sharpness", json={"text": "the dog"})
@@ -126,6 +128,18 @@ def test_any_error_in_a_view_of_ones_own_is_one_sentence() -> None:
 
     with pytest.raises(ConfigError, match=r"test_own_files.py:\d+: KeyError: 'nothing'"):
         find("own").draw([SimpleNamespace()], Question())  # type: ignore[list-item]
+
+
+def test_a_server_calls_an_error_in_a_file_of_ones_own_no_bug(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "my_model.py"
+    file.write_text("def fail(depth):\n    return fail(depth - 1) if depth else 1 / 0\n", "utf-8")
+    with pytest.raises(ZeroDivisionError) as raised:
+        runpy.run_path(str(file))["fail"](3)
+    refused = refusal(raised.value, public=False)
+    assert refused.status == 422 and "my_model.py:2: ZeroDivisionError" in refused.message
+    assert "a file of yours" in caplog.text and "please report" not in caplog.text
 
 
 def test_a_demo_of_ones_own_is_a_command() -> None:

@@ -18,7 +18,7 @@ from foveate.errors import UserError
 from foveate.look.views import VIEWS
 from foveate.run import Run, load
 from foveate.run.training import train
-from foveate.studio.api import application
+from foveate.studio.api import studio_application
 from small_runs import Once, made
 from test_docs import blocks
 from test_hostile_verbs import BUSY, LONG, LONGEST, SECONDS, answered, right
@@ -186,7 +186,9 @@ def test_every_method_answers_or_raises_a_sentence(name: str, place: Path) -> No
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_route_of_the_studio_answers_or_refuses(name: str, place: Path) -> None:
-    with TestClient(application([place / "runs" / name]), base_url="http://127.0.0.1") as client:
+    with TestClient(
+        studio_application([place / "runs" / name]), base_url="http://127.0.0.1"
+    ) as client:
         about = client.get(f"/api/v1/runs/{name}")
         assert about.status_code == 200, about.text
         reads = about.json()["reads"]

@@ -25,8 +25,8 @@ from foveate.cli.serve import ServerEngine
 from foveate.config import PACKAGED
 from foveate.decode.engine import SearchStopped
 from foveate.engine import compiled
+from foveate.engine.compiled import SETS
 from foveate.engine.links import Head
-from foveate.engine.loading import SETS
 from foveate.engine.packed import KEY, NAME, PackedError, PackedModel, packed_file
 from foveate.engine.program import CannotPack
 from foveate.errors import UserError

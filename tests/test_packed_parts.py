@@ -39,7 +39,7 @@ def answers(model: PackedModel) -> str:
     target = "le chien" if len(model.tokenizers) > 1 else None
     record = model.explain("the dog runs", target)
     maps = {name: np.round(weights, 5).tolist() for name, weights in record.maps.items()}
-    made = [model.header.licence, model.header.made_of, model.header.scores, model.calibration]
+    made = [model.header.licence, model.header.made_of, model.header.scores]
     figures = [
         model.tokenizers[0].tags,
         model.describe(),
@@ -91,7 +91,7 @@ def variants(name: str, sealed: dict[str, Any]) -> Iterator[Parts]:
         yield {key: own for key, own in sealed.items() if key != field}, tensors
         for each in changes(value):
             yield sealed | {field: each}, tensors
-    for field in ("labels", "reach", "head", "format", "calibration", "equations", "new"):
+    for field in ("labels", "reach", "head", "format", "equations", "new"):
         yield sealed | {field: header.get("search")}, tensors
     yield from ((sealed, other) for other in other_tensors(tensors))
 

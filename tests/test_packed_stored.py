@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stored_models
-from foveate.engine.loading import FORCED, instruction_sets
+from foveate.engine.compiled import FORCED, instruction_sets
 from foveate.engine.packed import load
 from test_packed import no_torch
 

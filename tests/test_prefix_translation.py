@@ -11,9 +11,10 @@ import torch
 from foveate.config import ConfigError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
+from foveate.decode.search import Greedy
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.run import RunEngine, answering

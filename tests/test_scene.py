@@ -149,7 +149,8 @@ def test_what_is_read_goes_on_in_the_order_of_computation() -> None:
     stops = {stop.name: stop.lit for stop in made.stops}
     forwards, backwards = (f"encoder.stack.layers.0.{k}.cell" for k in (0, 1))
     assert stops["reading 1"] == [f"{forwards} 0", f"{backwards} 3", "encoder reads 0"]
-    assert stops["bridge"] == ["bridge", f"{forwards} 3", f"{backwards} 0", "decoder.cells.0 0"]
+    ends = [f"{forwards} 3", f"{backwards} 0", "decoder.cells.0 0"]
+    assert stops["bridge"] == ["bridge", *ends, "encoder reads", "decoder writes"]
 
 
 def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> None:

@@ -1,23 +1,18 @@
 """The API of the translator: its schema, version 1, and what it answers."""
 
 import json
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import own_loop
 from foveate.run import Run
-from foveate.serve.translation_schemas import Limits
-from serve_tools import client_of, get, post, sent, served
+from serve_tools import get, post, sent, served
 from small_runs import SUBJECTS, VERBS
-from tolerances import MODEL, near
 
 # ---- The service answers as LibreTranslate does, and as the run itself does
 WORDS = [*{w for s in SUBJECTS for w in s.split()}, *VERBS]
@@ -67,8 +62,6 @@ def test_what_a_form_does_not_escape_is_utf_8_as_curl_sends_it(app: FastAPI) -> 
     assert expected == {"translatedText": text}
     same = body.replace(b"target=fr", b"target=en")
     assert post(app, content=same, headers=form).json() == expected
-    events = post(app, "/v1/stream", content=body, headers=form).text
-    assert events.startswith("event: sentence") and text in events
     wrong = post(app, content="q=été".encode("latin-1"), headers=form)
     assert wrong.status_code == 400 and "not UTF-8" in wrong.json()["error"]
 
@@ -163,16 +156,15 @@ def test_bodies_that_are_no_json_are_refused(app: FastAPI, body: bytes) -> None:
 
 
 def test_other_pages(app: FastAPI) -> None:
-    paths = ("/languages", "/health", "/ready", "/frontend/settings", "/docs", "/openapi.json")
+    paths = ("/languages", "/health", "/ready", "/frontend/settings", "/openapi.json")
     result = get(app, *paths, "/nothing", "/translate")
-    assert [item.status_code for item in result] == [200] * 6 + [404, 405]
+    assert [item.status_code for item in result] == [200] * 5 + [404, 405]
     assert result[0].json() == [{"code": "en", "name": "English", "targets": ["fr"]}]
     assert result[1].json() == {"status": "ok"}
     settings = result[3].json()
     assert settings["language"]["target"] == {"code": "fr", "name": "French"}
     assert not settings["keyRequired"] and settings["charLimit"] == 50_000
-    assert "<script" not in result[4].text and "http" not in result[4].text
-    assert list(result[6].json()) == list(result[7].json()) == ["error"]
+    assert list(result[5].json()) == list(result[6].json()) == ["error"]
 
 
 def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -> None:
@@ -185,82 +177,13 @@ def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -
         RunPool([tmp_path])
 
 
-# ------------------------------ Scores, alignments and streams give what the run gives
-PAIRS = [("the dog runs", "le chien court"), ("", "un"), ("a cat sleeps", "")]
-
-
-def post_v1(app: FastAPI, path: str, **tree: Any) -> httpx.Response:
-    return post(app, path, json={"source": "en", "target": "fr"} | tree)
-
-
-def test_scores_are_those_of_the_run(app: FastAPI, run: Run) -> None:
-    result = post_v1(app, "/v1/score", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
-    for item, own in zip(result, run.score(PAIRS), strict=True):
-        assert item["logProbability"] == near(own.log_probability, terms=MODEL)
-        assert item["tokens"] == own.tokens
-    single = post_v1(app, "/v1/score", q=PAIRS[0][0], t=PAIRS[0][1]).json()
-    assert single[0]["logProbability"] == near(result[0]["logProbability"], terms=MODEL)
-
-
-def test_links_are_those_of_the_run(app: FastAPI, run: Run) -> None:
-    result = post_v1(app, "/v1/align", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
-    own = [sorted(map(list, links)) for links in run.links(PAIRS[:1])]
-    assert result[0]["links"] == own[0] and result[1]["links"] == [] == result[2]["links"]
-
-
-def test_a_pair_of_too_many_tokens_is_refused_before_it_is_computed(app: FastAPI) -> None:
-    long, began = "1 " * 4000, time.process_time()
-    for path in ("/v1/align", "/v1/score"):
-        answer = post_v1(app, path, q=["the dog", long], t=["le chien", long])
-        assert answer.status_code == 413 and "tokens; at most 1,024" in answer.json()["error"]
-    assert time.process_time() - began < 5  # it took minutes and gigabytes
-
-
 def test_a_bug_is_no_mistake_of_the_client(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> list[object]:
         return list(zip([1], [], strict=True))
 
-    monkeypatch.setattr(Run, "score", broken)
-    answer = post_v1(app, "/v1/score", q="a", t="b")
+    monkeypatch.setattr(Run, "translate", broken)
+    answer = post(app, json=ask("a"))
     assert answer.status_code == 500 and "ValueError" in answer.json()["error"]
-
-
-@pytest.mark.parametrize(
-    "tree",
-    [
-        {"q": ["a", "b"], "t": ["a"]},
-        {"q": "a\nb", "t": "a"},
-        {"q": "a", "t": "b", "source": "auto"},
-        {"q": "a", "t": "b", "source": "fr"},
-        {"q": "a"},
-    ],
-)
-def test_pairs_that_are_none_are_refused(app: FastAPI, tree: dict[str, Any]) -> None:
-    for path in ("/v1/score", "/v1/align"):
-        answer = post_v1(app, path, **tree)
-        assert answer.status_code == 400 and list(answer.json()) == ["error"]
-
-
-def test_a_stream_that_takes_too_long_ends_with_an_error(run: Run) -> None:
-    slow = served(run.path, Limits(seconds=0.05), max_delay=2.0)
-    text = post_v1(slow, "/v1/stream", q="the dog runs").text
-    assert text.startswith("event: error") and "longer" in text
-
-
-def test_a_stream_gives_sentence_by_sentence_and_then_the_whole(app: FastAPI, run: Run) -> None:
-    text = "the dog runs\n\na cat sleeps\n"
-    answer = post_v1(app, "/v1/stream", q=text)
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    blocks = [block.split("\n") for block in answer.text.strip().split("\n\n")]
-    names = [lines[0].removeprefix("event: ") for lines in blocks]
-    trees = [json.loads(lines[1].removeprefix("data: ")) for lines in blocks]
-    assert names == ["sentence", "sentence", "done"]
-    own = [str(item) for item in run.translate(["the dog runs", "a cat sleeps"])]
-    assert [tree["translatedText"] for tree in trees[:2]] == own
-    assert trees[2] == post_v1(app, "/translate", q=text).json()
-    assert post_v1(app, "/v1/stream", q=text, target="de").status_code == 400
-    same = post_v1(app, "/v1/stream", q=text, target="en").text
-    assert same.startswith("event: done") and json.dumps(text)[1:-1] in same
 
 
 # ---- Requests made from the OpenAPI document: never a fault, and every answer as it is described
@@ -268,7 +191,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import schemathesis
     from schemathesis.specs.openapi.checks import positive_data_acceptance
-POSTS = ("/translate", "/detect", "/v1/score", "/v1/align", "/v1/stream", "/translate_file")
+POSTS = ("/translate", "/detect", "/translate_file")
 ROUTES = [("POST", path) for path in POSTS]
 ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
 ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
@@ -286,15 +209,16 @@ OF_DEEPL += [
 ]  # fmt: skip
 OF_DEEPL += [("DELETE", f"/{version}/glossaries/{{id}}") for version in ("v2", "v3")]
 OF_DEEPL += [("PATCH", "/v3/glossaries/{id}")]
+OF_OPENAI = [("POST", "/v1/chat/completions")]  # tests/test_serve_chats.py
 OF_DEEPL += [(method, "/v3/glossaries/{id}/dictionaries") for method in ("PUT", "DELETE")]
 
 
 def test_every_route_is_in_the_document(run: Run) -> None:
     tree = served(run.path).openapi()
     listed = [(m.upper(), path) for path, methods in tree["paths"].items() for m in methods]
-    assert sorted(listed) == sorted([*ROUTES, *OF_DEEPL])
+    assert sorted(listed) == sorted([*ROUTES, *OF_DEEPL, *OF_OPENAI])
     page = (Path(__file__).parent.parent / "docs" / "guide" / "serving.md").read_text("utf-8")
-    named = ((path, f"`{path.partition('{')[0]}") for _, path in [*ROUTES, *OF_DEEPL])
+    named = ((path, f"`{path.partition('{')[0]}") for _, path in [*ROUTES, *OF_DEEPL, *OF_OPENAI])
     assert [path for path, name in named if name not in page] == []
 
 
@@ -316,12 +240,3 @@ def schemathesis_given(operation: Any) -> Any:
     from hypothesis import given
 
     return given(case=operation.as_strategy())
-
-
-def test_the_document_needs_nothing_foreign(run: Run) -> None:
-    async def page() -> str:
-        async with client_of(served(run.path)) as client:
-            return (await client.get("/docs")).text
-
-    text = own_loop.run(page())
-    assert "/translate" in text and "//" not in text.replace("</", "")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,8 +32,7 @@ from serve_tools import until
 class Book:
     """What is asked of: it keeps the batches, and may be held at a gate."""
 
-    def __init__(self, processes: int = 0) -> None:
-        self.engine = SimpleNamespace(processes=processes)
+    def __init__(self) -> None:
         self.batches: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -57,14 +55,14 @@ class Upper(Operation[Any]):
     def plan(self, run: Any, items: Sequence[str], tokens: int) -> AnswerPlan:
         if "panicking lengths" in items:
             raise Panic
-        alone = self.exclusive and not run.engine.processes
-        return AnswerPlan(list(map(len, items)), partial(self.answers, run), tokens, 300, alone)
+        lengths, answer = list(map(len, items)), partial(self.answers, run)
+        return AnswerPlan(lengths, answer, tokens, 300, self.exclusive)
 
     def answers(self, run: Any, items: Sequence[str], stop: Stop) -> list[str]:
         with run.lock:
             run.at_work += 1
             run.most = max(run.most, run.at_work)
-            assert run.at_work == 1 or run.engine.processes or not self.exclusive
+            assert run.at_work == 1 or not self.exclusive
         while not run.gate.wait(0.01):
             if stop():
                 run.at_work -= 1
@@ -385,16 +383,6 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
     assert answers.future.result(10) == ["AAAA", "BBBB", "CC", "DD"]
     assert more.future.result(10) == ["LATE"]
     assert book.most == 2
-
-
-def test_exclusive_batches_run_together_in_other_processes() -> None:
-    book = Book(processes=1)
-    book.gate.clear()
-    queue = batcher(book, workers=2)
-    answers = queue.submit("a", Upper(exclusive=True), ["aaaa", "bbbb"])
-    until(lambda: book.at_work == 2)
-    book.gate.set()
-    assert answers.future.result(10) == ["AAAA", "BBBB"]
 
 
 def test_exclusive_batches_run_alone() -> None:

@@ -14,7 +14,6 @@ import pytest
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from fastapi import FastAPI
 
-import foveate.engine.packed
 import own_loop
 from foveate.config import ConfigError
 from foveate.run import Run
@@ -218,7 +217,7 @@ def test_a_page_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
 
 
 def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
-    file = pack(run, tmp_path / "m.safetensors", calibrate=5)
+    file = pack(run, tmp_path / "m.safetensors")
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     with program(file, "--as", "en:fr", environment={"PYTHONPATH": path}) as server:
@@ -228,7 +227,7 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         assert "chat" in client.translate_text(TEXT, **both, glossary=glossary).text.split()
         body = {"q": TEXT, "source": "en", "target": "fr", "quality": True, "ban": "le"}
         answer = httpx.post(f"{server.url}/translate", json=body).json()
-        assert 0 <= answer["quality"][0]["estimate"] <= 100
+        assert answer["quality"][0]["logProbability"] < 0
         upload = {"file": ("a.odt", odt())}
         sent = httpx.post(f"{server.url}/translate_file", data=BODY, files=upload)
         result = httpx.get(sent.json()["translatedFileUrl"]).content
@@ -238,14 +237,3 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         error = "the file is not an ODT file: it is a PDF file; give it its own ending"
         assert refused.json() == {"error": error}
     assert not any("torch" in line for line in server.other)
-
-
-def test_a_packed_file_keeps_its_calibration(run, tmp_path, monkeypatch) -> None:
-    model = foveate.engine.packed.load(pack(run, tmp_path / "m.safetensors", calibrate=5))
-    assert model.calibration is not None and model.calibration.sentences == 5
-    [answer] = model.translate([TEXT])
-    best = answer.outputs[0]
-    assert 0 <= model.calibration.estimate(best.log_probability, 1 + len(best.ids)) <= 100
-    assert run.calibration is None, "the file in the folder of the run has none"
-    monkeypatch.delattr("foveate.run.packed_file")
-    assert run.calibration is None, "its header is read once"

@@ -21,8 +21,6 @@ from foveate.serve.translation_schemas import (
     DetectBody,
     FileBody,
     Limits,
-    PairsBody,
-    StreamBody,
     TranslateBody,
 )
 from serve_tools import Program, program
@@ -32,8 +30,8 @@ SECONDS = 1.0  # until /health answers: 0.2 on a machine that nothing else uses
 TRIES = 3  # a request that holds up others does so each time, a busy machine now and then
 STATES = (200, 201, 400, 404, 413, 429, 456, 504)
 ROUTES: dict[str, type[BaseModel]] = {
-    "/translate": TranslateBody, "/detect": DetectBody, "/v1/stream": StreamBody,
-    "/v1/score": PairsBody, "/v1/align": PairsBody, "/translate_file": FileBody,
+    "/translate": TranslateBody, "/detect": DetectBody,
+    "/translate_file": FileBody,
     "/v2/translate": DeeplBody, "/v2/glossaries": GlossaryBody, "/v3/glossaries": GlossariesBody,
 }  # fmt: skip
 DEFAULTS: dict[str, Any] = {

@@ -1,7 +1,6 @@
 """``foveate serve`` as a program: real clients, an end that loses nothing, slow and bad clients."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -9,7 +8,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -189,29 +187,6 @@ def test_a_head_without_end_is_cut_off(run: Run) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
             wire.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n" + 50 * line + b"\r\n")
             assert wire.recv(100).startswith(b"HTTP/1.1 200")
-
-
-def ask(server: Program, lines: list[str]) -> httpx.Response:
-    return httpx.post(f"{server.url}/translate", json=BODY | {"q": lines}, timeout=60)
-
-
-@pytest.mark.scale
-def test_processes_translate_and_one_that_is_killed_costs_its_batch_at_most(run: Run) -> None:
-    lines = [" ".join(["the dog runs"] * (1 + n % 5)) for n in range(200)]
-    with program(run.path, "--as", "en:fr", "--processes", "2", "--engine", "torch") as server:
-        client = LibreTranslateAPI(server.url)
-        expected = [str(item) for item in run.translate(lines[:5])]
-        assert [client.translate(line, "en", "fr") for line in lines[:5]] == expected
-        threads = Path(f"/proc/{server.process.pid}/task").glob("*/children")
-        pids = [pid for thread in threads for pid in thread.read_text().split()]
-        assert len(pids) == 2
-        with ThreadPoolExecutor(1) as aside:
-            requested = aside.submit(ask, server, lines)
-            os.kill(int(pids[0]), signal.SIGKILL)
-            answer = requested.result(60)
-        assert answer.json()["translatedText"] == expected * 40
-        assert server.end() == 0
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_a_disconnected_client_costs_nothing_more(run: Run) -> None:

@@ -10,11 +10,11 @@ import torch
 import foveate
 from foveate.align.shortlist import learn, partners, reach
 from foveate.config import ConfigError
+from foveate.look.views.watching import Watched
 from foveate.models.encoder_decoder import DecoderSteps
 from foveate.nn.embedding import rows_of
 from foveate.run import Run
 from foveate.run.training import train
-from foveate.run.watching import Watched
 from foveate.tasks.shortlist import FILE, Shortlist
 from small_runs import TRAIN, TRANSLATOR
 from tolerances import close

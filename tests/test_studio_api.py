@@ -17,7 +17,7 @@ from foveate.data.tokenizer import EOS
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.sheets import SheetDrawing
 from foveate.run import Run, load
-from foveate.studio.api import application
+from foveate.studio.api import studio_application
 from foveate.studio.state import StudioState
 from small_runs import CONFIGS, made
 from tolerances import MODEL, ROW, near
@@ -34,7 +34,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 @pytest.fixture(scope="module")
 def client(runs: dict[str, Run]) -> Iterator[TestClient]:
     folder = runs["rnn"].path.parent
-    with TestClient(application([folder]), base_url=HERE, raise_server_exceptions=False) as client:
+    with TestClient(
+        studio_application([folder]), base_url=HERE, raise_server_exceptions=False
+    ) as client:
         yield client
 
 
@@ -77,7 +79,7 @@ def test_a_folder_that_cannot_be_read_takes_nothing_away(runs: dict[str, Run], t
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.toml").write_text('[task]\nkind = "telepathy"\n')
     (tmp_path / "old" / "log.jsonl").write_text('{"event": "train", "step": 3, "loss": 1.0}\n')
-    app = application([tmp_path, runs["rnn"].path])
+    app = studio_application([tmp_path, runs["rnn"].path])
     with TestClient(app, base_url=HERE) as client:
         result = client.get(f"{API}/runs").json()
         assert [run["id"] for run in result["runs"]] == ["rnn"]
@@ -398,7 +400,7 @@ def test_errors_have_one_form(client: TestClient) -> None:
 
 def test_a_run_made_later_is_there_without_a_restart(runs: dict[str, Run], tmp_path: Path) -> None:
     shutil.copytree(runs["rnn"].path, tmp_path / "b")
-    with TestClient(application([tmp_path]), base_url=HERE) as client:
+    with TestClient(studio_application([tmp_path]), base_url=HERE) as client:
         assert [each["id"] for each in client.get(f"{API}/runs").json()["runs"]] == ["b"]
         shutil.copytree(runs["rnn"].path, tmp_path / "a")
         assert client.get(f"{API}/trainings/a").status_code == 200
@@ -407,13 +409,13 @@ def test_a_run_made_later_is_there_without_a_restart(runs: dict[str, Run], tmp_p
 
 def test_the_page_says_how_it_is_built_where_it_is_missing(runs: dict[str, Run], tmp_path) -> None:
     folder = [runs["rnn"].path]
-    with TestClient(application(folder, static=tmp_path / "none"), base_url=HERE) as client:
+    with TestClient(studio_application(folder, static=tmp_path / "none"), base_url=HERE) as client:
         page = client.get("/")
         assert page.status_code == 503 and "make page" in page.text
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text("<p>built</p>")
     (tmp_path / "assets" / "app.js").write_text("1;" * 10_000)
-    with TestClient(application(folder, static=tmp_path), base_url=HERE) as client:
+    with TestClient(studio_application(folder, static=tmp_path), base_url=HERE) as client:
         page = client.get("/")
         assert page.status_code == 200 and "built" in page.text
         assert "default-src 'self'" in page.headers["content-security-policy"]

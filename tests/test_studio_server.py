@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 
 from foveate.run import Run
-from foveate.studio.api import application
+from foveate.studio.api import studio_application
 from foveate.studio.state import POLL, StudioState
 from serve_tools import until
 from small_runs import made, running
@@ -54,7 +54,7 @@ def begun(target: Callable[[], object]) -> threading.Thread:
 
 @pytest.fixture
 def server(language: Run) -> Iterator[tuple[httpx.Client, StudioState]]:
-    app = application([language.path], waiting=1)
+    app = studio_application([language.path], waiting=1)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -23,7 +23,7 @@ from foveate.look.views.demos import DEMOS
 from foveate.measure.comparison import Comparison
 from foveate.serve.common import RequestError
 from foveate.studio.answers import Send
-from foveate.studio.api import application
+from foveate.studio.api import studio_application
 from foveate.studio.state import ReaderLeft, StudioState
 from foveate.studio.trainings import LogTail, event, keys, samples, series, thinned, training
 from foveate.train.journal import Journal
@@ -198,7 +198,7 @@ def comparison(names: list[str], places: int = 3) -> Comparison:
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """A studio without runs, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    with TestClient(application([]), base_url="http://127.0.0.1") as client:
+    with TestClient(studio_application([]), base_url="http://127.0.0.1") as client:
         yield client
 
 

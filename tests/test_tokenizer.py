@@ -464,7 +464,7 @@ def test_links_count_the_words_behind_the_tag(tree: dict[str, Any], tmp_path: Pa
     links = aligner(run, to="fr")([("the cat", named.hypotheses[0])])
     assert links == [sorted(run.links([("<2fr> the cat", named.hypotheses[0])])[0])]
     pairs = [("the cat", named.hypotheses[0])]
-    plan = PairOperation("fr", links=True).plan(run, pairs, 1000)
+    plan = PairOperation("fr").plan(run, pairs, 1000)
     assert plan.answer(pairs, lambda: False) == links
 
 

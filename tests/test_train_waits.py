@@ -99,7 +99,6 @@ SETTINGS = {
     "bf16": ['train.precision="bf16"'],
     "sgd": ['train.optimizer={kind="sgd",lr=0.1,momentum=0.9}'],
     "muon": ['train.optimizer={kind="muon",lr=0.01}'],
-    "r_drop": ['objective={kind="r_drop"}', "model.decoder.dropout=0.1"],
     "learned": [f'model.{side}.position={{kind="learned"}}' for side in ("encoder", "decoder")],
     "scheduled": ['objective={teacher_forcing={kind="scheduled"}}'],
 }

@@ -45,16 +45,6 @@ def test_scheduled_sampling_needs_own_outputs(tmp_path, task, model, forcing, me
     refuses(tmp_path, tree, ConfigError, rf"objective\.teacher_forcing.*{message}")
 
 
-def test_what_compares_passes_refuses_scheduled_sampling(tmp_path: Path) -> None:
-    """Each pass would read other words, and their probabilities be of other places."""
-    tree: Tree = {
-        "task": {"kind": "translation", "source": "a.tsv"},
-        "model": {"kind": "transformer-tiny"},
-        "objective": {"kind": "r_drop", "teacher_forcing": {"kind": "scheduled"}},
-    }
-    refuses(tmp_path, tree, ConfigError, r"teacher_forcing.*passes over the same words")
-
-
 def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:
     tree = {
         "task": {"kind": "language", "text": str(tmp_path / "missing.txt")},
@@ -214,31 +204,6 @@ def test_each_continuation_is_recorded(tmp_path: Path, small: Tree, capsys) -> N
     with pytest.raises(ConfigError, match=r"train\.batch_tokens is 4096 there and 9 now"):
         train(changed(small, max_steps=9, batch_tokens=9), folder=run)
     assert load(run).config.train.max_steps == 7, "a refused config is not recorded"
-
-
-def test_a_student_of_two_teachers(tmp_path: Path, small: Tree) -> None:
-    """It nears them from step to step; other tokens, another task or no run are refused."""
-    places = [str(tmp_path / f"teacher-{seed}") for seed in (1, 2)]
-    for seed, place in enumerate(places):
-        train(parse_tree(RunConfig, small | {"seed": seed}), folder=place)
-    taught: Tree = {"kind": "distillation", "teachers": places, "weight": 1.0}
-    steps: Tree = {**small["train"], "max_steps": 30, "optimizer": {"kind": "adamw", "lr": 1e-2}}
-    steps["log_every"] = 1
-    tree = small | {"objective": taught, "train": steps}
-    run = train(parse_tree(RunConfig, tree), folder=tmp_path / "student")
-    lines = [line for line in journal.read(run.path) if line["event"] == "train"]
-    assert 0 < lines[-1]["divergence"] < lines[0]["divergence"] / 4
-    load(run.path)  # without its teachers, which it no longer needs
-
-    tokens = small["task"] | {"tokenizer": "character"}
-    with pytest.raises(UserError, match=r"this run and .*teacher-1 cannot be combined"):
-        train(parse_tree(RunConfig, tree | {"task": tokens}), folder=tmp_path / "other")
-    for missing in ("none", str(tmp_path)):
-        other = tree | {"objective": taught | {"teachers": [missing]}}
-        refuses(tmp_path, other, ConfigError, "is not a run")
-    text = {"kind": "language", "text": str(tmp_path / "{split}.tsv")}
-    other = tree | {"task": text, "model": {"kind": "gpt-tiny"}}
-    refuses(tmp_path, other, ConfigError, r"objective\.teachers.*the task translation, and this is")
 
 
 def test_each_session_of_a_log_has_its_line() -> None:

@@ -9,8 +9,7 @@ from foveate.models.recurrent import LocationDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import SegmentStem
-from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
-from foveate.nn.linear import LayerNorm
+from foveate.nn.linear import GEGLU, GELU, GELUTanh, LayerNorm, SiLU
 from foveate.nn.more_positions import T5Bias, T5CausalBias
 from foveate.nn.positions import SinusoidalHalves
 from foveate.nn.spec import Tokens
@@ -65,7 +64,7 @@ def test_heads_of_another_size_are_projected_back() -> None:
         Attention.Config(num_heads=4, head_size=6, project=("key", "value")).build(16)
 
 
-def test_one_table_of_both_inputs_leaves_the_output_its_own() -> None:
+def test_paired_of_both_inputs_leaves_the_output_its_own() -> None:
     built = model(tie="inputs")
     assert built.encoder.embedding is not None
     assert built.decoder.embedding is not None

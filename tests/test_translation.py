@@ -23,9 +23,10 @@ from foveate.data.tokenizer import (
     WordTokenizer,
 )
 from foveate.data.words import words
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample
+from foveate.decode.search import Greedy
 from foveate.errors import NoOutputError
 from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder

@@ -367,12 +367,12 @@ kind = "reinforce"
     return train(folder / "c.toml", folder=folder / "run")
 
 
-def test_caption_and_look(captioner: Run, tmp_path: Path) -> None:
+def test_answer_and_look(captioner: Run, tmp_path: Path) -> None:
     image = captioner.path.parent / "pictures" / "deep" / "red.png"
-    call = invoked("caption", captioner.path, image, "1", "--scores")
-    lines = call.stdout.splitlines()
-    assert [line.split("\t")[1] for line in lines] == ["red.png", "green.png"]
-    float(lines[0].split("\t")[0])
+    call = invoked("answer", captioner.path, image, "1", "--json")
+    records = [json.loads(line) for line in call.stdout.splitlines()]
+    assert [record["name"] for record in records] == ["red.png", "green.png"]
+    assert all(record["score"] < 0 for record in records)
     out = tmp_path / "x.svg"
     words = ["look", "picture", str(captioner.path), str(image), "--target", "A red square ."]
     call = invoked(*words, "--out", out)

@@ -21,7 +21,6 @@ from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionDrawing
 from foveate.look.views import VIEWS, ViewEntry, find
 from foveate.look.views.options import Question
-from foveate.look.views.run_page import report
 from foveate.look.views.series import NAMES, place_errors
 from foveate.look.views.text import bracketed, by_length, differences, grouped, in_order
 from foveate.look.views.training import panel, smoothed
@@ -113,23 +112,6 @@ def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> 
     assert "Positions: sinusoidal" in call.output
 
 
-def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> None:
-    result, left_out = report(translator, Question())
-    drawn = set(VIEWS) - set(left_out)
-    assert {"attention", "heads", "positions", "curves"} <= drawn
-    out = tmp_path / "r.html"
-    call = invoked("look", "report", translator.path, "--out", out)
-    assert "not in it: gates: " in call.output
-    page = out.read_text("utf-8")
-    assert page == result
-    [group] = re.findall(r'<script class="group" type="application/json">(.*)</script>', page)
-    titles = [drawing["title"] for drawing in json.loads(group)["drawings"]]
-    assert {title.partition(" · ")[0] for title in titles} == drawn
-    with pytest.raises(ConfigError, match=r"end its name in \.html"):
-        words = ["look", "report", str(translator.path), "--out", "r.png"]
-        CliRunner().invoke(app, words, catch_exceptions=False)
-
-
 def test_the_docs_name_every_view() -> None:
     text = (Path(__file__).parent.parent / "docs" / "guide" / "looking.md").read_text("utf-8")
     named = re.findall(
@@ -167,8 +149,8 @@ def test_the_first_place_is_the_same_and_a_view_draws_both(name: str, runs: dict
         assert len(forced) == len(errors.free[figure]) == len(errors.counts)
     drawn = find("exposure").draw([runs[name]], Question(split="valid"))
     panels = {panel.up: [curve.name for curve in panel.curves] for panel in drawn.panels}
-    own = "its own forecast" if "mse" in errors.free else "its own words"
-    assert panels == {NAMES[figure]: ["given the reference", own] for figure in errors.forced}
+    own = "reads its own x̂" if "mse" in errors.free else "reads its own words"
+    assert panels == {NAMES[figure]: ["reads the truth", own] for figure in errors.forced}
 
 
 def test_forced_errors_are_the_loss_of_a_translator(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from foveate.data.tokenizer import EOS
 from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.views import find
 from foveate.look.views.options import Question
+from foveate.look.views.watching import Watched
 from foveate.run import Run
-from foveate.run.watching import Watched
 
 
 def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:

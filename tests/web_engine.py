@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foveate.engine.loading import web_engine
+from foveate.engine.compiled import web_engine
 
 ROOT = Path(__file__).parent
 WEB = ROOT.parent / "web"

@@ -93,9 +93,9 @@ folder, and the list shows the lectures in it:
     notes = "Ask first which word belongs to which."
 
 A step has `title` and `command` (`foveate look …` or `foveate demo …`), and optionally `equation`,
-`notes` and `slip`. Errors in a file are shown above the list, with step and key; a step that
-cannot be drawn says why on its slide, and a slide lists words of your sentence that the model has
-never seen.
+`caption` (what to see in the drawing), `notes` and `slip`. Errors in a file are shown above the
+list, with step and key; a step that cannot be drawn says why on its slide, and a slide lists words
+of your sentence that the model has never seen.
 
 ## One file for students
 
@@ -158,6 +158,8 @@ def made(lecture: Lecture, names: set[str]) -> str:
 def section(number: int, step: LectureStep) -> str:
     """A step: its equation, its command, a picture, the notes, and what the slide has wrong."""
     parts = [f"## {number}. {step.title}", f"> `{step.equation}`", f"    {step.command}"]
+    if step.caption:
+        parts.append(step.caption)
     if step.picture:
         parts.append(f"![{step.title}](../{step.picture})")
     parts.append(step.notes.strip())

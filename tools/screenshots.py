@@ -25,7 +25,7 @@ from PIL import Image
 from typer import Option
 
 from foveate.cli.doctor import find_browser
-from foveate.studio.api import application
+from foveate.studio.api import studio_application
 
 SENTENCE = "She never smiles in the old kitchen."
 HEIGHTS = {360: 780, 1280: 900, 2560: 1440}
@@ -48,7 +48,7 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def served(runs: list[Path]) -> Iterator[str]:
     """The address of a studio of some runs."""
-    server = uvicorn.Server(uvicorn.Config(application(runs), port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(studio_application(runs), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

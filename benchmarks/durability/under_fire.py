@@ -1,7 +1,7 @@
 """A server under fire: throughput, loads, bad clients, weights that change, its end.
 
     python benchmarks/durability under_fire RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
-                                  [--only PART] [--processes 2] [--requests 100000]
+                                  [--only PART] [--requests 100000]
 
 RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
 process of its own on the loopback address, wrk (a package of Debian) sends the load. Writes
@@ -43,7 +43,6 @@ LUA = Path(__file__).with_suffix(".lua")
 LOADS = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
 JSON = {"content-type": "application/json"}
 CLIENTS = 50  # who ask when the server is ended
-SERVED: list[str] = []  # options of foveate serve in all parts
 Figures = dict[str, Any]
 
 
@@ -81,7 +80,7 @@ class Server:
     def __init__(self, run: Path, *arguments: str, source: Path = harness.ROOT / "src") -> None:
         options = ("--port", 0, "--as", "en:fr", "--no-studio", "--preload", "--log-level", "error")
         self.process = subprocess.Popen(
-            harness.foveate("serve", run, *options, *SERVED, *arguments),
+            harness.foveate("serve", run, *options, *arguments),
             env=os.environ | {"PYTHONPATH": str(source)}, stdout=subprocess.PIPE, text=True,
             encoding="utf-8",
         )  # fmt: skip
@@ -92,7 +91,7 @@ class Server:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def cpu(self) -> float:
-        """Seconds of processor time so far, with that of the processes that translate."""
+        """Seconds of processor time so far, with that of its other processes."""
         return processor(*family(self.process.pid))
 
     def metric(self, name: str) -> float:
@@ -149,33 +148,14 @@ def thirds(sizes: Sequence[int]) -> Figures:
 # ------------------------------------------------------------------------------ throughput
 
 
-@contextlib.contextmanager
-def offline(run: Path, processes: int) -> Iterator[Callable[[list[str]], int]]:
-    """Our own ``translate`` by as many processes as the server has; it says how many it did."""
-    from foveate.cli.engines import RunSpec
-    from foveate.cli.options import chunks
-    from foveate.cli.translate import SHARE
-    from foveate.cli.workers import ProcessEngine, in_order
+def throughput(run: Path, sentences: Path, seconds: float) -> Figures:
+    """Offline and served in turn, A B A B: sentences a second of wall and of processor time."""
     from foveate.run import load
 
-    own = load(run)
-    if processes:
-        several = own.by(ProcessEngine(own, RunSpec(str(run)), processes))
-        yield lambda lines: sum(
-            map(len, in_order(several, ((part, {}) for part in chunks(lines, SHARE))))
-        )
-    else:
-        yield lambda lines: len(own.translate(lines))
-
-
-def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Figures:
-    """Offline and served in turn, A B A B: sentences a second of wall and of processor time.
-
-    ``loss_in_translating`` counts the processes that translate alone: what batching costs.
-    """
     lines = sentences.read_text("utf-8").splitlines()
     result: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("offline", *LOADS)}
-    with offline(run, processes) as translate, served(run) as server:
+    translate = load(run).translate
+    with served(run) as server:
         translate(lines[:50])
 
         def own() -> float:
@@ -184,31 +164,28 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
         for _ in range(2):
             start, before, sentences_done = time.perf_counter(), own(), 0
             while time.perf_counter() - start < seconds:
-                sentences_done += translate(lines * max(1, processes))
+                sentences_done += len(translate(lines))
             spent = time.perf_counter() - start, own() - before
             result["offline"].append((sentences_done / spent[0], sentences_done / spent[1]))
             for name, (clients, many) in LOADS.items():
-                talker = server.process.pid
                 items = server.metric("foveate_batch_items_sum")
-                began = time.perf_counter(), server.cpu(), processor(talker)
+                began = time.perf_counter(), server.cpu()
                 wrk(server, sentences, seconds, clients, many=many)
-                ended = time.perf_counter(), server.cpu(), processor(talker)
+                ended = time.perf_counter(), server.cpu()
                 done = server.metric("foveate_batch_items_sum") - items
-                wall, cpu, talk = (b - a for a, b in zip(began, ended, strict=True))
-                result[name].append((done / wall, done / cpu, done / (cpu - talk)))
+                wall, cpu = (b - a for a, b in zip(began, ended, strict=True))
+                result[name].append((done / wall, done / cpu))
     rates: Figures = {}
     for name, rows in result.items():
-        wall, cpu, *_ = zip(*rows, strict=True)
+        wall, cpu = zip(*rows, strict=True)
         rates[name] = {
             "sentences_per_second": [round(item, 1) for item in wall],
             "sentences_per_cpu_second": [round(item, 1) for item in cpu],
         }
     best = max(item[1] for item in result["offline"])
     for name in LOADS:
-        _, whole, translating = map(max, zip(*result[name], strict=True))
+        _, whole = map(max, zip(*result[name], strict=True))
         rates[name]["loss_per_cpu_second"] = round(1 - whole / best, 3)
-        if processes:
-            rates[name]["loss_in_translating"] = round(1 - translating / best, 3)
     return rates
 
 
@@ -218,7 +195,7 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
 def engines(run: Path, sentences: Path, seconds: float, requests: int) -> Figures:
     """Each engine behind the same server: times and rates by clients, memory as requests pass."""
     result: Figures = {}
-    for engine in ("packed", "ctranslate2", "torch"):
+    for engine in ("packed", "torch"):
         with served(run, "--engine", engine) as server:
             begins = resident(server.process.pid)
             wrk(server, sentences, 2, 16)
@@ -599,19 +576,17 @@ def main(
     times: Annotated[int, Option("--ends", help="how often it is ended while busy")] = 5,
     examples: Annotated[int, Option(help="for each route; 0: none")] = 50,
     only: Annotated[list[str] | None, Option(help="a part; the others stay in the file")] = None,
-    processes: Annotated[int, Option(help="of foveate serve")] = 0,
     requests: Annotated[int, Option(help="that each engine answers")] = 100_000,
     source: Annotated[Path, Option(help="of the version that serves")] = harness.ROOT / "src",
     name: Annotated[str, Option(help="of the version: before, after")] = "after",
 ) -> None:
-    SERVED.extend(["--processes", str(processes)])
     versions = ("hostile", "overload")
     if shutil.which("wrk") is None and not set(only or ["all"]) <= set(versions):
         sys.exit("wrk is needed: apt-get install wrk")
     os.environ["PYTHONPATH"] = str(harness.ROOT / "src")
     parts: dict[str, Callable[[], Figures]] = {
         "same": lambda: same(run, sentences),
-        "throughput": lambda: throughput(run, sentences, min(20, seconds), processes),
+        "throughput": lambda: throughput(run, sentences, min(20, seconds)),
         "engines": lambda: engines(run, sentences, min(20, seconds), requests),
         "load": lambda: load_levels(run, sentences, seconds),
         "bad_clients": lambda: bad_clients(run, sentences),
@@ -622,7 +597,7 @@ def main(
         "overload": lambda: overload(run, sentences, source, seconds),
     }
     result = harness.previous("under-fire")
-    options = f"--seconds {seconds:g} --ends {times} --examples {examples} --processes {processes}"
+    options = f"--seconds {seconds:g} --ends {times} --examples {examples}"
     for part in only or parts:
         command = f"python benchmarks/durability under_fire RUN SENTENCES {options} --only {part}"
         figures = {"command": command, "machine": harness.describe()}

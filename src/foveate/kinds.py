@@ -13,7 +13,7 @@ import re
 import textwrap
 import types
 import typing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from foveate.config import Config, ConfigError, Tree, config_type, kinds
 
@@ -162,16 +162,6 @@ def kinds_table(members: list[Kind]) -> str:
             if field.meaning:
                 lines.append(f"          {field.meaning}")
     return "\n".join(lines).strip()
-
-
-def kinds_tree(members: list[Kind]) -> dict[str, dict[str, object]]:
-    """Return the kinds as plain values: family → kind → meaning and fields."""
-    tree: dict[str, dict[str, object]] = {}
-    for kind in members:
-        fields = {name: asdict(field) for name, field in kind.fields.items()}
-        words = {"meaning": kind.meaning, "differs": kind.differs}
-        tree.setdefault(kind.family, {})[kind.name] = {**words, "fields": fields}
-    return tree
 
 
 def config_schema(root: type[Config]) -> Tree:

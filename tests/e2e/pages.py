@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'"
 
 import uvicorn
 
-from foveate.studio.api import BUILT, STATIC, application
+from foveate.studio.api import BUILT, STATIC, studio_application
 
 
 def require_page() -> None:
@@ -26,7 +26,7 @@ def require_page() -> None:
 @contextmanager
 def served(folder: Path, lectures: Path | None = None) -> Iterator[str]:
     """Where the studio of a folder of runs is served."""
-    app = application([folder], lectures=lectures)
+    app = studio_application([folder], lectures=lectures)
     config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

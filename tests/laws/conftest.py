@@ -19,6 +19,7 @@ from foveate.measure.laws import layers, models, searches
 from foveate.measure.laws.trial import LAWS, Trial
 from foveate.measure.laws.trial import SIZES as CHECKED
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.interleaved import InterleavedDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -27,6 +28,7 @@ from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import SparseAttention
 from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.native import kernels as fused_module
+from foveate.nn.positions import Rotary
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
 from foveate.train.stored import load_weights, save_weights
@@ -160,8 +162,13 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     grouped = Attention.Config(num_heads=4, key_heads=2)
     encoder, decoder = TRANSFORMER
     pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
+    pairs["sandwich"] = tuple(changed(part, norm_order="sandwich") for part in TRANSFORMER)
     normed = Attention.Config(num_heads=4, head_norm=RMSNorm.Config())
     pairs["normed heads"] = tuple(changed(part, attention=normed) for part in TRANSFORMER)
+    pairs["interleaved"] = (
+        encoder,
+        shrink(InterleavedDecoder.Config(local_position=Rotary.Config())),
+    )
     pairs["plain"] = tuple(changed(part, norm_order="plain") for part in TRANSFORMER)
     pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
     additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})

@@ -1,23 +1,15 @@
 """Laws of the fused losses: value and gradients are PyTorch's, whatever the chunks."""
 
-import copy
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Any
-
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from foveate.errors import UserError
 from foveate.nn import loss
-from foveate.nn.loss import linear_cross_entropy, linear_divergence, linear_taught
-from foveate.nn.native.kernels import without_kernels
+from foveate.nn.loss import linear_cross_entropy
 from foveate.tasks.base import Loss
-from foveate.tasks.compared import Distillation, RDrop
-from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.objectives import CrossEntropy
 from laws.conftest import MODELS, build, ids, real
 from tolerances import MODEL, close
 
@@ -146,153 +138,3 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
     parts, sum_of_counts = gradient([slice(i, i + 8) for i in range(0, 32, 8)])
     assert count == sum_of_counts == int(expected.sum())
     close(parts, whole, terms=MODEL)
-
-
-# ---- divergence of two passes
-def divergence(first: Tensor, second: Tensor) -> Tensor:
-    """Σ KL(p‖q) + KL(q‖p), from whole logits."""
-    log_p, log_q = first.log_softmax(dim=1), second.log_softmax(dim=1)
-    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
-
-
-@pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("chunk", [1, 2 * V + 3, 10**6])
-def test_divergence_equals_that_of_whole_logits(native: bool, chunk: int, monkeypatch) -> None:
-    monkeypatch.setattr(loss, "CHUNK", chunk)
-    monkeypatch.setattr(loss, "EVEN", 1)
-    hidden, weight, _ = inputs()
-    other = torch.randn(N, D, requires_grad=True)
-    with nullcontext() if native else without_kernels():
-        ours = linear_divergence(hidden, other, weight)
-    theirs = divergence(hidden @ weight.T, other @ weight.T)
-    close(ours, theirs)
-    parameters = (hidden, other, weight)
-    gradients = (torch.autograd.grad(3 * total, parameters) for total in (ours, theirs))
-    for gradient, expected in zip(*gradients, strict=True):
-        close(gradient, expected, terms=MODEL)
-
-
-def test_divergence_in_half_precision_is_near() -> None:
-    hidden, weight, _ = inputs()
-    other = torch.randn(N, D, requires_grad=True)
-    with torch.autocast("cpu", torch.bfloat16):
-        total = linear_divergence(hidden, other, weight)
-    exact = linear_divergence(hidden, other, weight)
-    torch.testing.assert_close(total, exact, rtol=0.02, atol=0.1)
-    parameters = (hidden, other, weight)
-    gradients = (torch.autograd.grad(loss, parameters) for loss in (total, exact))
-    pairs = zip(*gradients, strict=True)
-    for gradient, expected in pairs:
-        assert float((gradient - expected).norm() / expected.norm()) < 0.03
-
-
-def test_r_drop_is_cross_entropy_and_the_divergence_of_two_passes() -> None:
-    hidden, weight, target = inputs()
-    other, bias = torch.randn(N, D), torch.randn(V)
-    objective, passes = RDrop.Config(weight=3.0).build(), iter((hidden, other))
-    task = Problem(lambda model: objective(next(passes), weight, target, bias))
-    ours = objective.loss(task, nn.Module(), None)
-    logits = [h @ weight.T + bias for h in (hidden, other)]
-    entropies = [F.cross_entropy(z, target, reduction="sum", label_smoothing=0.1) for z in logits]
-    close(ours.total, sum(entropies) / 2 + 3.0 / 4 * divergence(*logits))
-    close(ours.logged["divergence"], divergence(*logits) / 2)
-    assert ours.count == N
-
-
-class Problem:
-    """A task with a single batch, of which ``forward`` computes the loss of one pass."""
-
-    def __init__(self, forward: Callable[[Any], Loss]) -> None:
-        self.forward = forward
-
-    def loss(self, model: nn.Module, batch: None, objective: Objective) -> Loss:
-        return self.forward(model)
-
-
-def tiny(name: str) -> tuple[nn.Module, Callable[[Objective], Loss]]:
-    """A model without dropout, and the loss of one batch by an objective."""
-    model = build(MODELS[name]).eval()
-    source, target, keys = ids(2, 5), ids(2, 3), real(5, 3)
-
-    def loss(objective: CrossEntropy) -> Loss:
-        def forward(model: Any) -> Loss:
-            hidden = model.decode(target, model.encode(source, keys)).flatten(0, 1)
-            return objective(hidden, model.output.weight, target.flatten(), model.output.bias)
-
-        return objective.loss(Problem(forward), model, None)
-
-    return model, loss
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_r_drop_without_dropout_is_cross_entropy(name: str) -> None:
-    _, loss = tiny(name)
-    plain, twice = loss(CrossEntropy.Config().build()), loss(RDrop.Config().build())
-    close(twice.total, plain.total)
-    assert float(twice.logged["divergence"]) < 1e-6
-
-
-@pytest.mark.parametrize("name", ["transformer-tiny", "bahdanau-2015", "luong-2015"])
-def test_a_model_learns_nothing_from_itself_and_its_teachers_do_not_learn(name: str) -> None:
-    model, loss = tiny(name)
-    objective = Distillation.Config(teachers=("a",), weight=0.25).build()
-    objective.teachers = [model]
-    plain, taught = loss(CrossEntropy.Config().build()), loss(objective)
-    close(taught.total, 0.75 * plain.total)
-    assert abs(float(taught.logged["divergence"])) < 1e-5
-    objective.teachers = [teacher := copy.deepcopy(model)]
-    with torch.no_grad():
-        for parameter in teacher.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    taught = loss(objective)
-    assert float(taught.logged["divergence"]) > 1e-3
-    taught.total.backward()
-    assert all(p.grad is None for p in teacher.parameters())
-    assert any(p.grad is not None for p in model.parameters())
-
-
-@pytest.mark.parametrize("kind", [RDrop, Distillation])
-def test_a_model_with_other_scores_is_refused(kind: type[Objective]) -> None:
-    objective = kind.Config.parse({"teachers": ["a"]} if kind is Distillation else {}).build()
-    with pytest.raises(UserError, match="use cross_entropy"):
-        objective.loss(Problem(lambda model: Loss(torch.zeros(()), 1)), nn.Module(), None)
-
-
-def taught(logits: Tensor, teachers: list[Tensor]) -> Tensor:
-    """Σ KL(p̄‖p), from whole logits."""
-    mean = torch.stack([each.softmax(dim=1) for each in teachers]).mean(dim=0)
-    return (mean * (mean.log() - logits.log_softmax(dim=1))).sum()
-
-
-@pytest.mark.parametrize("chunk", [1, 2 * V + 3, 10**6])
-def test_the_divergence_from_teachers_equals_that_of_whole_logits(chunk: int, monkeypatch) -> None:
-    monkeypatch.setattr(loss, "CHUNK", chunk)
-    monkeypatch.setattr(loss, "EVEN", 1)
-    hidden, weight, _ = inputs()
-    teachers = [(torch.randn(N, size), torch.randn(V, size)) for size in (D, 2 * D)]
-    ours = linear_taught(hidden, weight, teachers)
-    theirs = taught(hidden @ weight.T, [h @ w.T for h, w in teachers])
-    close(ours, theirs)
-    gradients = (torch.autograd.grad(3 * total, (hidden, weight)) for total in (ours, theirs))
-    for gradient, expected in zip(*gradients, strict=True):
-        close(gradient, expected, terms=MODEL)
-
-
-def test_distillation_is_cross_entropy_and_the_divergence_from_the_teachers() -> None:
-    hidden, weight, target = inputs()
-    objective = Distillation.Config(teachers=("a", "b"), weight=0.3).build()
-    objective.teachers = [nn.Module(), nn.Module()]
-    biases = [torch.randn(V) for _ in range(3)]
-    vectors = [torch.randn(N, D), torch.randn(N, D), hidden]
-    passes = iter(zip(vectors, biases, strict=True))
-
-    def forward(model: nn.Module) -> Loss:
-        h, bias = next(passes)
-        return objective(h, weight, target, bias)
-
-    ours = objective.loss(Problem(forward), nn.Module(), None)
-    *others, own = [h @ weight.T + bias for h, bias in zip(vectors, biases, strict=True)]
-    entropy = F.cross_entropy(own, target, reduction="sum", label_smoothing=0.1)
-    close(ours.total, 0.7 * entropy + 0.3 * taught(own, others))
-    close(ours.logged["divergence"], taught(own, others))
-    close(ours.logged["nll"].float(), F.cross_entropy(own, target, reduction="sum"))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from foveate.decode.beam import Beam, DiverseBeam, Greedy
+from foveate.decode.beam import Beam, DiverseBeam
 from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
-from foveate.decode.search import Search, token_log_probabilities
+from foveate.decode.search import Greedy, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from laws.conftest import KEYS as TWO
 from laws.conftest import MODELS, build, defaults, each, ids, keeps_laws

@@ -20,8 +20,7 @@ from foveate.models.recurrent import RecurrentDecoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
 from foveate.nn.efficient_attention import BlockSparseAttention, LocalAttention
-from foveate.nn.feed_forward import FeedForward
-from foveate.nn.linear import BatchNorm, Norm
+from foveate.nn.linear import BatchNorm, CappedLinear, FeedForward, Norm
 from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
 from foveate.nn.spec import Tokens
@@ -284,6 +283,15 @@ def test_norms_of_heads(kind: str, position: str | None) -> None:
     own = None if position is None else POSITIONS[position].build(SIZE, HEADS)
     stages = check_attention(BaseAttention.Config.parse(config), own)
     assert {"normed query", "normed key"} <= {stage.name for stage in stages}
+
+
+def test_logits_within_a_cap() -> None:
+    x = torch.randn(SIZE)
+    for bias in (True, False):
+        layer = CappedLinear(SIZE, 20, bias, 0.7)
+        symbols = block_weights(layer) | {"x": array(x), "c": 0.7}
+        assert ("b" in symbols) == bias
+        close(array(layer(x)), evaluated(equation_of(layer), symbols, {}), equation_of(layer))
 
 
 def cell_weights(cell: Cell, feed: nn.Linear | None = None) -> dict[str, Array]:

@@ -7,11 +7,18 @@ import torch
 from torch import Tensor
 
 from foveate.config import kinds
-from foveate.models.forecaster import After, Forecaster, LinearForecaster, Mix, Outlook, Patch
+from foveate.models.forecaster import (
+    After,
+    Forecaster,
+    LinearForecaster,
+    Mix,
+    Outlook,
+    Patch,
+    WindowNorm,
+)
 from foveate.models.mamba import MambaEncoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesSteps
-from foveate.nn.linear import WindowNorm
 from foveate.nn.spec import Series
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.teacher_forcing import LinearDecay, OwnOutput, Predictions, Scheduled

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import DecodingBatch
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, WordTokenizer
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.spec import Tokens

@@ -17,8 +17,7 @@ from foveate.models.language_model import LanguageSteps
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Mask
-from foveate.nn.feed_forward import FeedForward, NoFeedForward
-from foveate.nn.linear import NoNorm, Norm
+from foveate.nn.linear import FeedForward, NoFeedForward, NoNorm, Norm
 from foveate.nn.native import kernels as fused_module
 from foveate.nn.native.kernels import library
 from foveate.nn.recurrent import Cell, Recurrence

@@ -11,8 +11,8 @@ from torch import Tensor
 from foveate.data.image import IDX, ImageFiles
 from foveate.data.text import TextData
 from foveate.data.tokenizer import WordTokenizer
-from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest
+from foveate.decode.search import Greedy
 from foveate.look.hooks import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.beam import Beam, DiverseBeam, Greedy
+from foveate.decode.beam import Beam, DiverseBeam
 from foveate.decode.constraints import Constraints, DecodingBatch, MinLength, NoRepeat
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
-from foveate.decode.search import Search, token_log_probabilities
+from foveate.decode.search import Greedy, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps
 from laws.conftest import MODELS, build, defaults, each, ids
 from laws.tables import END, A, B, C, alike, everything, limit, log_p, random_table, search

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.decode.beam import Greedy
 from foveate.decode.constraints import DecodingBatch
+from foveate.decode.search import Greedy
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.feed_forward import GELU, ReLU
+from foveate.nn.linear import GELU, ReLU
 from foveate.nn.positions import Sinusoidal
 from foveate.nn.spec import Tokens
 from parity.hub import quietly, transformers

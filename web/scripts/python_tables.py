@@ -64,9 +64,9 @@ def demos() -> list[dict[str, Any]]:
 
 def api() -> dict[str, Any]:
     """What the studio's API takes and tells, by name."""
-    from foveate.studio.api import application, document
+    from foveate.studio.api import document, studio_application
 
-    found: dict[str, Any] = document(application([]))["components"]["schemas"]
+    found: dict[str, Any] = document(studio_application([]))["components"]["schemas"]
     return {name: form for name, form in sorted(found.items()) if "Validation" not in name}
 
 

@@ -74,7 +74,7 @@ describe("a drawing", () => {
 });
 
 describe("a lecture", () => {
-  const step = { title: "A title", equation: "x;   y", command: "foveate demo lookup", notes: "\nTwo\nlines.", slip: "" };
+  const step = { title: "A title", equation: "x;   y", command: "foveate demo lookup", caption: "", notes: "\nTwo\nlines.", slip: "" };
   const lecture: Lecture = { name: "one", title: "One", after: "", about: "", steps: [step], own: false };
   it("is told with the words that there are, wherever lines are broken; its commands stay", () => {
     const [first] = told(lecture, "fr", { "Two lines.": "Deux lignes.", "x; y": "x ;   y" }).steps;

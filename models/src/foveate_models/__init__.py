@@ -2,5 +2,5 @@
 
     echo "Where is the station?" | foveate translate en-fr
 
-`foveate.engine.installed` finds them here. They are data: this module runs nothing.
+`foveate.cli.options` finds them here. They are data: this module runs nothing.
 """

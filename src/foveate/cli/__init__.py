@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 VERBS = {  # the module of each, in the order of the help text
     "train": "train", "evaluate": "answers", "compare": "compare", "score": "answers",
     "new": "data", "answer": "answers", "translate": "translate", "classify": "answers",
-    "generate": "answers", "forecast": "answers", "caption": "answers", "distill": "train",
-    "shortlist": "train", "studio": "serve", "pack": "export", "publish": "export",
-    "export": "export", "import": "export", "show": "doctor", "average": "train",
-    "kinds": "doctor", "check": "check", "doctor": "doctor", "quickstart": "train",
-    "version": "doctor", "look": "looking", "demo": "looking", "data": "data", "bench": "bench",
-    "align": "align", "serve": "serve", "models": "models",
+    "generate": "answers", "student": "student", "shortlist": "train", "studio": "serve",
+    "pack": "export", "publish": "export", "export": "export", "import": "export",
+    "show": "doctor", "average": "train", "kinds": "doctor", "check": "check",
+    "doctor": "doctor", "quickstart": "train", "look": "looking", "demo": "looking",
+    "data": "data", "bench": "bench", "align": "align", "serve": "serve", "models": "models",
 }  # fmt: skip
 
 
@@ -113,9 +112,9 @@ def program(
     if debug:
         os.environ["FOVEATE_DEBUG"] = "1"
     if show_version:
-        from foveate.cli import doctor
+        from foveate import __version__
 
-        doctor.version()
+        typer.echo(__version__)
         raise typer.Exit
 
 

@@ -1,4 +1,4 @@
-"""The verbs that answer: answer, classify, generate, forecast, caption, score and evaluate."""
+"""The verbs that answer: answer, classify, generate, score and evaluate."""
 
 from __future__ import annotations
 
@@ -250,48 +250,6 @@ def _stream(continue_text: Callable[..., list[Continuation]], prompt: str, targe
 
     (generation,) = continue_text([prompt], listen=listen)
     target.write(generation.text[written:] + "\n")
-
-
-def caption(
-    run: options.RunPath,
-    images: Annotated[
-        list[str], typer.Argument(metavar="IMAGE…", help="JPEG or PNG, or numbers of test pictures")
-    ],
-    beam_size: options.BeamSize = None,
-    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB NAME TAB CAPTION")] = False,
-    checkpoint: options.Checkpoint = "best",
-) -> None:
-    """Describe pictures, a line for each."""
-    from foveate.tasks.captioning import Captioning
-
-    loaded = load(run, checkpoint)
-    loaded.need(Captioning, "caption")
-    for answer in loaded.answer(pictures_of(images), beam_size=beam_size):
-        line = f"{answer.name}\t{answer.caption}"
-        typer.echo(f"{answer.score:.4f}\t{line}" if scores else line)
-
-
-def forecast(
-    run: options.RunPath,
-    source: Annotated[
-        Path | None, typer.Argument(metavar="[CSV]", help="the run's own series if absent")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="a CSV file instead of stdout")] = None,
-    checkpoint: options.Checkpoint = "best",
-) -> None:
-    """The rows after the end of a series, as CSV."""
-    from foveate.tasks.forecasting import Forecasting
-
-    loaded = load(run, checkpoint)
-    loaded.need(Forecasting, "forecast")
-    text = loaded.answer([source])[0].csv()
-    if out is None:
-        typer.echo(text.rstrip("\n"))
-        return
-    from foveate.files import replace_file
-
-    replace_file(out, text.encode())
-    typer.echo(f"wrote {out}")
 
 
 def score(

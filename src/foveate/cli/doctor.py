@@ -1,4 +1,4 @@
-"""The verbs that describe: doctor (this machine), show (a run), kinds and version."""
+"""The verbs that describe: doctor (this machine), show (a run) and kinds."""
 
 from __future__ import annotations
 
@@ -92,13 +92,12 @@ def kinds(
         str | None,
         typer.Argument(metavar="[NAME]", help="score, train, train.save, max_minutes, metrics, …"),
     ] = None,
-    as_json: Json = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="a JSON Schema of configs, for editors and checks")
     ] = False,
 ) -> None:
     """What a config may hold: tables, kinds, fields."""
-    from foveate.kinds import config_schema, described, kinds_table, kinds_tree
+    from foveate.kinds import config_schema, described, kinds_table
     from foveate.run import RunConfig
 
     if sys.stderr.isatty():
@@ -108,13 +107,7 @@ def kinds(
             raise ConfigError(f"--schema describes whole configs: leave out {name}")
         typer.echo(to_json(config_schema(RunConfig)))
         return
-    members = described(name, RunConfig)
-    typer.echo(to_json(kinds_tree(members)) if as_json else kinds_table(members))
-
-
-def version() -> None:
-    """The version of foveate."""
-    typer.echo(__version__)
+    typer.echo(kinds_table(described(name, RunConfig)))
 
 
 def doctor(as_json: Json = False) -> None:
@@ -169,7 +162,7 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
 
 
 def _processor(report: MachineReport, usable: float, load: float) -> None:
-    from foveate.engine.loading import LibraryError, loaded
+    from foveate.engine.compiled import LibraryError, loaded
 
     flags = set(processor_flags().split())
     report.facts["processor"] = facts = {

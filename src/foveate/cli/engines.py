@@ -12,17 +12,16 @@ import typer
 
 from foveate.cli.options import say
 from foveate.errors import ConfigError, UserError, message_of
-from foveate.files import cache_folder
 
 if TYPE_CHECKING:
     from foveate.engine.packed import PackedModel
     from foveate.run import Run
 
-ENGINES = ("auto", "packed", "torch", "ctranslate2", "ray")
+ENGINES = ("auto", "packed", "torch", "ray")
 PRECISIONS = ("fp32", "int8")
 
 EngineName = Annotated[
-    str, typer.Option("--engine", help="auto, packed, torch, ctranslate2, or ray for a folder")
+    str, typer.Option("--engine", help="auto, packed, torch, or ray for a folder")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="say which engine is used, and why")]
 
@@ -36,7 +35,6 @@ class RunSpec(NamedTuple):
     overrides: tuple[str, ...] = ()  # assignments such as decode.kind=diverse_beam
     precision: str = "fp32"
     engine: str = "auto"
-    sample: str | None = None  # a file on which an export for the engine is tried
 
     def load(self) -> Run:
         """Load the run with PyTorch. Raises ``ConfigError`` for an unknown run or engine."""
@@ -48,9 +46,6 @@ class RunSpec(NamedTuple):
         run = load(self.run, self.checkpoint, self.ensemble)
         if self.overrides:
             run = with_search(run, self.overrides)
-        if self.engine == "ctranslate2":
-            sample = None if self.sample is None else Path(self.sample)
-            return _through_ctranslate2(run, self.precision, sample)
         if self.engine == "torch" and self.precision == "fp32":
             engine = RunEngine(run.task, run.model, run.search)
             engine.substituted = False  # its searches run in PyTorch too, where C would answer
@@ -61,7 +56,7 @@ class RunSpec(NamedTuple):
         """Raise ``ConfigError`` for an unknown engine or precision."""
         if self.engine not in ENGINES:
             raise ConfigError(f"unknown engine {self.engine!r}: choose one of {', '.join(ENGINES)}")
-        if self.engine != "ctranslate2" and self.precision not in PRECISIONS:
+        if self.precision not in PRECISIONS:
             known = ", ".join(PRECISIONS)
             raise ConfigError(f"unknown precision {self.precision!r}: choose one of {known}")
 
@@ -157,16 +152,3 @@ def _in_int8(run: Run) -> Run:
         raise ConfigError(f"int8: {message_of(error)}; or leave out --precision int8") from None
     model.engine.remedy = "leave out --precision int8"
     return run.by(model.engine)
-
-
-def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
-    """Return the run with its searches on an export, made at the first use and cached."""
-    from foveate.exchange.base import export, sample_of
-    from foveate.exchange.ctranslate2_engine import CTranslate2Engine
-    from foveate.run.pack import made_of
-
-    quantization = "float32" if precision == "fp32" else precision
-    folder = cache_folder() / "exports" / f"{str(made_of(run)['sha256'])[:32]}-{quantization}"
-    if not folder.exists():
-        export(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
-    return run.by(CTranslate2Engine(run, folder))

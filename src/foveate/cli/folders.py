@@ -23,9 +23,9 @@ from foveate.config import ConfigError, shipped
 from foveate.data.corpus import Arrays, Work, WorkerError, cores, in_order
 from foveate.documents import folders
 from foveate.documents.base import DocumentOptions
+from foveate.documents.folders import with_languages
 from foveate.documents.formats import format_of
 from foveate.documents.spans import DocumentError, Rules
-from foveate.documents.whole import with_languages
 from foveate.engine.answers import TranslateOptions, Translator
 from foveate.errors import message_of
 

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, named
-from foveate.engine import installed
-from foveate.errors import ConfigError
-from foveate.files import replace_file
+from foveate.cli.options import Checkpoint, VerbGroup, check_inputs, installed_model, named
 from foveate.look.views import VIEWS, ViewEntry, nearest
 from foveate.look.views.demos import DEMOS, DemoEntry, find
 
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
     from foveate.look.draw.drawings import Drawing
-    from foveate.look.views.options import Question
-    from foveate.run import Run
 
 Out = Annotated[
     list[Path] | None,
@@ -45,72 +40,32 @@ Call = Callable[..., None]
 
 
 class Views(VerbGroup):
-    """The verbs that are written below, and one for each other view."""
+    """A verb for each view."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        return sorted({*self.commands, *VIEWS})
+        return sorted(VIEWS)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        written = super().get_command(ctx, cmd_name)
-        return verb(nearest("view", cmd_name, VIEWS)) if written is None else written
+    def get_command(self, ctx: Context, cmd_name: str) -> Command:
+        return verb(nearest("view", cmd_name, VIEWS))
 
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
         """Find the verb, after its run: the verb of a view imports PyTorch."""
         name, *words = args
-        of_runs = name in VIEWS and super().get_command(ctx, name) is None
-        if of_runs and words and not words[0].startswith("-"):
-            installed.named(Path(words[0]))
+        if name in VIEWS and words and not words[0].startswith("-"):
+            installed_model(Path(words[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write names and summaries, without making a verb of each view."""
-        summaries = {name: entry.summary for name, entry in VIEWS.items()}
-        summaries |= {name: command.help or "" for name, command in self.commands.items()}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summaries[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, VIEWS[name].summary) for name in self.list_commands(ctx)])
 
 
 look = typer.Typer(
     cls=Views, help="Draw what a model does.", no_args_is_help=True, rich_markup_mode=None
 )
-
-
-@look.command()
-def report(
-    run: OnlyRun,
-    out: Annotated[Path, typer.Option(help="the page, .html")] = Path("report.html"),
-    text: Annotated[str | None, typer.Option(help="what the model reads")] = None,
-    image: Annotated[str | None, typer.Option(help="picture, or number of one")] = None,
-    split: Annotated[str, typer.Option(help="train, valid or test")] = "test",
-    checkpoint: Checkpoint = "best",
-) -> None:
-    """Write one page with every view that fits a run."""
-    from foveate.look.views.run_page import report
-
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
-    (loaded,), question = _loaded([run], {"text": text, "image": image, "split": split}, checkpoint)
-    page, left_out = report(loaded, question)
-    replace_file(out, page.encode())
-    typer.echo(f"wrote {out}")
-    for name, why in left_out.items():
-        typer.echo(f"not in it: {name}: {why}")
-
-
-def _loaded(
-    paths: Sequence[Path], fields: Mapping[str, Any], checkpoint: str
-) -> tuple[list[Run], Question]:
-    """Load the runs, and parse the question of the fields that are not None."""
-    from foveate.look.views.options import Question
-    from foveate.run import load
-
-    question = Question.parse({key: value for key, value in fields.items() if value is not None})
-    runs = [load(path, checkpoint) for path in paths]
-    for run in runs:
-        check_inputs(run, fields.get("text"), fields.get("image"))
-    return runs, question
 
 
 def _draw_view(
@@ -121,14 +76,19 @@ def _draw_view(
     out: Sequence[Path] | None,
 ) -> None:
     """Load the runs, draw a view of them, and write the drawing; or that of a packed file."""
+    from foveate.look.views.options import Question
+
+    question = Question.parse({key: value for key, value in fields.items() if value is not None})
     if file := next((path for path in paths if path.is_file()), None):
         from foveate.engine.packed import load
-        from foveate.look.views.options import Question
         from foveate.look.views.records import draw
 
-        chosen = {key: value for key, value in fields.items() if value is not None}
-        return _write(draw(name, load(file), Question.parse(chosen)), out)
-    runs, question = _loaded(paths, fields, checkpoint)
+        return _write(draw(name, load(file), question), out)
+    from foveate.run import load as load_run
+
+    runs = [load_run(path, checkpoint) for path in paths]
+    for run in runs:
+        check_inputs(run, fields.get("text"), fields.get("image"))
     _write(VIEWS[name].draw(runs, question), out)
 
 

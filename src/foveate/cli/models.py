@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foveate.cli.options import Json, to_json
+from foveate.cli.options import Json, installed, remedy, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 def models(as_json: Json = False) -> None:
     """List the installed models: languages, size, scores, data."""
-    from foveate.engine.installed import installed, remedy
-
     tree = {name: described(name, file) for name, file in installed().items()}
     if as_json:
         typer.echo(to_json(tree))

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
@@ -39,15 +40,53 @@ def set_threads(threads: int | None) -> int | None:
     return threads
 
 
+def installed() -> dict[str, Path]:
+    """Return the packed file of each installed model."""
+    spec = find_spec("foveate_models")
+    folders = [] if spec is None else map(Path, spec.submodule_search_locations or ())
+    files = (file for folder in folders for file in folder.glob("files/*.safetensors"))
+    return {file.stem: file for file in sorted(files)}
+
+
+def installed_model(path: Path) -> tuple[Path, str]:
+    """Resolve a path, with a remark: the path itself if it exists, or an installed model's file.
+
+    Raises ``ConfigError`` for a bare name that is neither; any other path is left to the caller.
+    """
+    name = str(path)
+    if path.name != name or name in (".", ".."):
+        return path, ""
+    models = installed()
+    if path.exists():
+        both = f"{name} is the one in this folder, not the installed model of that name"
+        return path, both if name in models else ""
+    if name in models:
+        return models[name], ""
+    from foveate.config import PACKAGED
+
+    small = f"; or take packaged/{name}" if (PACKAGED / name).is_dir() else ""
+    there = f"installed are {', '.join(models)}" if models else "none is"
+    raise ConfigError(
+        f"{name}: no run or file of that name is here, and no such model is installed ({there}); "
+        f"make a run: foveate train; models: {remedy()}{small}"
+    )
+
+
+def remedy() -> str:
+    """Return how to install the models: from an index, or from the wheel that a checkout builds."""
+    line = install("models")
+    made = "in a checkout of foveate: make models && pip install dist/foveate_models-*.whl"
+    return made if line.startswith("in a checkout") else line
+
+
 def named(paths: Runs) -> Runs:
     """Return paths of runs, files or installed models; raise ``ConfigError`` without PyTorch."""
     from foveate.config import check_run, published, shipped
-    from foveate.engine.installed import named
 
     if not paths:  # of a view that needs no run
         return paths
 
-    resolved = [named(path) for path in (paths if isinstance(paths, list) else [paths])]
+    resolved = [installed_model(path) for path in (paths if isinstance(paths, list) else [paths])]
     say(remark for _, remark in resolved if remark)
     resolved = [(as_run(path) if published(path) else path, remark) for path, remark in resolved]
     for folder in (shipped(path) for path, _ in resolved if not shipped(path).is_file()):
@@ -87,9 +126,6 @@ TaskName = Literal[
     "captioning", "vision",
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Sample = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="test ctranslate2 on it, not on the run's data")
-]
 Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="never output it")]
 Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="replace <unk> by source words")]

@@ -36,40 +36,43 @@ class ServerEngine:
     """
 
     precision: options.Precision = "fp32"
-    engine: Annotated[str, typer.Option(help="auto, packed, torch or ctranslate2")] = "auto"
-    sample: options.Sample = None
-    processes: Annotated[int, typer.Option(min=0, help="worker processes")] = 0
+    engine: Annotated[str, typer.Option(help="auto, packed or torch")] = "auto"
 
     def __post_init__(self) -> None:
         self._spec(Path()).check()
 
     def _spec(self, folder: Path) -> RunSpec:
-        sample = None if self.sample is None else str(self.sample)
-        return RunSpec(str(folder), precision=self.precision, engine=self.engine, sample=sample)
+        return RunSpec(str(folder), precision=self.precision, engine=self.engine)
 
     def load(self, folder: Path) -> Translator:
         """Load the packed model of a file or a run, or the run in PyTorch."""
         spec = self._spec(folder)
-        if (model := spec.packed({"--processes": self.processes}, threads=1)) is not None:
+        if (model := spec.packed({}, threads=1)) is not None:
             return model
-        from foveate.cli.workers import ProcessEngine, batch_threads
-
-        batch_threads(None, self.processes)  # where the file of a run was chosen, and is damaged
-        run = spec.load()
-        return run.by(ProcessEngine(run, spec, self.processes)) if self.processes else run
+        batch_threads(None)  # where the file of a run was chosen, and is damaged
+        return spec.load()
 
     def threads(self, runs: Sequence[Path], threads: int | None) -> int:
         """Return the number of batches that a server computes at a time, one thread each."""
-        needs = {"--processes": self.processes}
-        if all(self._spec(run).chosen(needs)[0] is not None for run in runs):
+        if all(self._spec(run).chosen({})[0] is not None for run in runs):
             return threads or processors()
-        from foveate.cli.workers import batch_threads
+        return batch_threads(threads)
 
-        return batch_threads(threads, self.processes)
 
-    def may_fail(self, runs: Sequence[Path]) -> bool:
-        """Return whether loading may fail, and is done at the start: of a file, or an export."""
-        return self.engine == "ctranslate2" or any(run.is_file() for run in runs)
+def batch_threads(threads: int | None) -> int:
+    """Return the number of batches that a server computes at a time, 1 on a GPU.
+
+    Threads that share a batch wait for each other at every step.
+    """
+    import torch
+
+    from foveate.run import device
+
+    if device() != "cpu":
+        return 1
+    count = threads or torch.get_num_threads()
+    torch.set_num_threads(1)
+    return count
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def serve_runs(serving: Serving) -> None:
     batching["max_delay"] = batching.pop("max_batch_delay_ms") / 1000
     server = ServerOptions(
         **chosen(serving.address), weights=serving.weights, load=engine.load,
-        copies=1 + engine.processes, preload=serving.preload or engine.may_fail(runs),
+        preload=serving.preload or any(run.is_file() for run in runs),  # which may fail
         studio=serving.studio, studio_token=serving.studio_token, protect=serving.protect or (),
         glossaries=serving.glossaries, drain=serving.drain, log_level=serving.log_level,
         translation=chosen(serving.terms), limits=chosen(serving.limits),

@@ -1,4 +1,4 @@
-"""The verbs that make runs and their data: train, average, distill, shortlist and quickstart."""
+"""The verbs that make runs and their data: train, average, shortlist and quickstart."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import foveate.cli.options as options
-from foveate.cli.options import load, say
+from foveate.cli.options import load
 from foveate.errors import install, not_built
 
 if TYPE_CHECKING:
-    from foveate.engine.answers import TranslateOptions
     from foveate.run import Run
 
 SENTENCES = 7  # held-out ones on the page of the quickstart
@@ -54,26 +53,6 @@ def average(
     from foveate.run.training import average
 
     typer.echo(average(run, last))
-
-
-def distill(
-    run: options.RunPath,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="folder of train, valid, test .jsonl")],
-    beam_size: options.BeamSize = None,
-    ensemble: options.Ensemble = None,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="of a batch")] = None,
-    checkpoint: options.Checkpoint = "best",
-    threads: options.Threads = None,
-) -> None:
-    """Write what teachers translate as data for a student."""
-    from foveate.run.training import write_distilled
-
-    teacher = load(run, checkpoint, ensemble or ())
-    search: TranslateOptions = {"beam_size": beam_size, "batch_tokens": batch_tokens}
-    for line in write_distilled(
-        teacher, out, search, lambda done, of: say([f"{done:,} of {of:,} lines"])
-    ):
-        typer.echo(line)
 
 
 def shortlist(

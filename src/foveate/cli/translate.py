@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
     from foveate.look.records import AttentionRecord
 
-SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 
 PrefixFile = Annotated[Path | None, typer.Option(help="beginnings of the outputs, line by line")]
@@ -106,10 +105,9 @@ class Request:
     checkpoint: options.Checkpoint = "best"
     precision: options.Precision = "fp32"
     engine: EngineName = "auto"
-    sample: options.Sample = None
     processes: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="of one thread each, for bulk work; of a folder: all"),
+        typer.Option(min=1, max=1024, help="that translate a folder; default: all cores"),
     ] = None
     threads: options.Threads = None
     verbose: Verbose = False
@@ -117,9 +115,8 @@ class Request:
     @property
     def spec(self) -> RunSpec:
         """The plain values of loading the run."""
-        sample = None if self.sample is None else str(self.sample)
         others = tuple(map(str, self.ensemble or ())), tuple(self.overrides or ())
-        return RunSpec(str(self.run), self.checkpoint, *others, self.precision, self.engine, sample)
+        return RunSpec(str(self.run), self.checkpoint, *others, self.precision, self.engine)
 
     @property
     def search(self) -> TranslateOptions:
@@ -134,8 +131,6 @@ class Request:
         own = {"protect": self.protect, "again": self.again, "not-fuzzy": self.not_fuzzy}
         if option := next((name for name, value in own.items() if value), None):
             raise ConfigError(f"--{option} is for documents: name one with --in, or a --format")
-        if (self.processes or 1) > 1:
-            self._refuse_assistance()
         messages: list[str] = []
         with self._loaded(messages) as run:
             hint("Type one sentence per line; Ctrl-D ends.")
@@ -145,12 +140,12 @@ class Request:
     def translate_document(self) -> list[str]:
         """Translate a document of a file or standard input to a file or standard output."""
         from foveate.data.text import CUT
+        from foveate.documents.folders import translate_document, with_languages
         from foveate.documents.formats import format_of, read_document
-        from foveate.documents.whole import translate_document, with_languages
         from foveate.engine.answers import STAYED
         from foveate.files import replace_file
 
-        self._refuse_line_outputs(self.processes or 1)
+        self._refuse_line_outputs()
         source, target = self.source, self.target
         if self.format is None and source is None:
             raise ConfigError(
@@ -184,7 +179,7 @@ class Request:
         """Translate all documents of a folder into another folder, under the same names."""
         from foveate.cli.folders import translate_folder
 
-        self._refuse_line_outputs(processes=1)
+        self._refuse_line_outputs()
         self._refuse_assistance()
         job = (self.spec, self.search, self._document_options())
         workers = self.processes, self.threads or 1
@@ -193,16 +188,14 @@ class Request:
     def _refuse_assistance(self) -> None:
         """Raise ``ConfigError`` for options that work in one process alone."""
         if self.silence:
-            raise ConfigError("--silence works only in one process: leave out --processes, folders")
+            raise ConfigError("--silence works in one process: leave it out for a folder")
         if self.terms:
-            raise ConfigError(
-                "glossary, memory, phrases work in one process: no --processes, folders"
-            )
+            raise ConfigError("glossary, memory, phrases work in one process: not for a folder")
 
-    def _refuse_line_outputs(self, processes: int) -> None:
+    def _refuse_line_outputs(self) -> None:
         """Raise ``ConfigError`` for options of lines, which documents do not have."""
-        if replace(self.lines, to=None) != LineOutputs() or processes > 1:
-            raise ConfigError("a document has one translation, in one process: no n-best, maps, …")
+        if replace(self.lines, to=None) != LineOutputs():
+            raise ConfigError("a document has one translation: no n-best, maps, …")
 
     def _document_options(self) -> DocumentOptions:
         """Return the options of documents. Raises ``ConfigError`` for an invalid pattern."""
@@ -214,23 +207,20 @@ class Request:
 
     @contextmanager
     def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:
-        """Load the run with its processes, silenced heads and terms, which add to ``messages``."""
+        """Load the run with its silenced heads and terms, which add to ``messages``."""
+        if self.processes is not None:
+            raise ConfigError("--processes is for folders: give --in FOLDER --out FOLDER")
         if self.terms.memory is None and self.terms.fuzzy != 100:
             raise ConfigError(
                 "--fuzzy is the similarity accepted in a memory: name one by --memory"
             )
-        silence, processes, spec = self.silence or (), self.processes or 1, self.spec
-        torch_only = {"--processes": processes > 1, "--silence": silence}
-        run: Translator | None = spec.packed(torch_only, self.threads, self.verbose)
+        silence, spec = self.silence or (), self.spec
+        run: Translator | None = spec.packed({"--silence": silence}, self.threads, self.verbose)
         silencing: AbstractContextManager[None] = nullcontext()
         if run is None:
             if silence and self.precision == "int8":
                 raise ConfigError("--silence changes PyTorch's modules: leave out --precision int8")
             run = loaded = spec.load()
-            if processes > 1:
-                from foveate.cli.workers import ProcessEngine
-
-                run = loaded.by(ProcessEngine(loaded, spec, processes))
             if silence:
                 from foveate.look.edits import edit, silenced
 
@@ -273,18 +263,12 @@ def translate_lines(
     from foveate.data.text import CUT
 
     tally, number = Tally(), 0
-    lines = tally.read(source, SHARE if run.engine.processes else CHUNK)
+    lines = tally.read(source, CHUNK)
     options: TranslateOptions = {**search, "num_hypotheses": outputs.num_hypotheses}
     with LineFiles(outputs, tally) as files:
         jobs = ((chunk, files.options(chunk, options)) for chunk in lines)
-        if run.engine.processes:
-            from foveate.cli.workers import in_order
-
-            translated = in_order(run, jobs)
-        else:
-            translated = (run.translate(texts, **chosen) for texts, chosen in jobs)
-        for answers in translated:
-            for answer in answers:
+        for texts, chosen in jobs:
+            for answer in run.translate(texts, **chosen):
                 target.write(_written(answer, number, outputs))
                 number += 1
                 if answer.cut:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -17,11 +18,23 @@ import tokenizers as rust
 from numpy.typing import NDArray
 
 from foveate.config import Tree
-from foveate.data.tokenizer import BOS, EOS, SPECIALS, TAG, UNK, Encoded, SpacedPieces, byte_letters
+from foveate.data.tokenizer import (
+    BOS,
+    EOS,
+    SPECIALS,
+    TAG,
+    UNK,
+    Encoded,
+    SpacedPieces,
+    Tokenizer,
+    byte_letters,
+)
 from foveate.errors import UserError
 
 SPACE = "▁"  # the sign of a space in pieces
 ROW = re.compile(r"<row_\d+>")  # the name of an id that has no piece
+LETTERS = 0x10000  # the letters from here on count pieces
+LONGER, RAREST = 0.1, -1e4  # added to the score of a joint piece; the score of what no text has
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece that is one byte
 
 
@@ -42,7 +55,7 @@ class PublishedPieces(SpacedPieces):
             'task.tokenizer = { kind = "bpe" }, or begin with its run: foveate train start=RUN'
         )
 
-    def add_tags(self, names: Iterable[str]) -> None:
+    def add_tags(self, names: Sequence[str]) -> None:
         """Raise `UserError` for any other tags than its own."""
         if any(name not in self.tags for name in names):
             raise UserError("a published tokenizer has the languages of its model, and no others")
@@ -71,9 +84,12 @@ class Published(PublishedPieces, kind="published"):
 
     A source may begin with a token of its own, ``first``: its language (M2M100) or a start (BART).
     Targets may begin with one of the last ``openers`` ids, which costs nothing, since it is given:
-    the language that the source asks for, else ``opening``. The texts of language models have no
+    the language that the source asks for, else ``opening``. The ``last`` ids are languages and
+    openings, on both sides. The texts of language models have no
     lines but the sign LF; ``startless`` ones are continued without a start before them.
     """
+
+    paired = True
 
     @classmethod
     def of_json(cls, tree: Tree, names: list[str], order: list[int], **own: object) -> Published:
@@ -81,6 +97,116 @@ class Published(PublishedPieces, kind="published"):
         tokenizer = cls(cls.Config())
         tokenizer._restore({"tokenizer": tree, "pieces": names, "published": order} | own)
         return tokenizer
+
+    def add_tags(self, names: Sequence[str]) -> None:
+        """Give languages that it does not have ids after all others, if languages have ids."""
+        wanted = dict.fromkeys(f"<2{name}>" for tag in names for name in _names(tag))
+        new = [name for name in wanted if name not in self.tags]
+        if new and self.tags:
+            self._openers += len(new) * (self._openers > 0)
+            self._last += len(new)
+            self._add(new, len(self.pieces), self._tree["tokenizer"])
+        elif new:
+            super().add_tags(names)
+
+    def extend(self, lines: Iterable[str], config: Tokenizer.Config) -> None:
+        """Learn unknown letters and pieces that join neighbours in a word, frequent ones first.
+
+        Every piece counts as a letter of byte pair encoding (Sennrich et al., 2016). A unigram
+        model gives a + b the scores of both and a little more, so that it takes the longer piece
+        where it took these two. Raises `UserError` without room for more pieces.
+        """
+        room = getattr(config, "vocab_size", 0) - self.vocab_size
+        if room <= 0:
+            raise UserError(
+                f"the published vocabulary has {self.vocab_size:,} pieces already: set "
+                'task.tokenizer = { kind = "bpe", vocab_size = … } to more, or '
+                'start.vocabulary = "same"'
+            )
+        texts = [self.bare(line) for line in lines]
+        unknown = Counter(
+            letter
+            for text, encoded in zip(texts, self._encode(texts), strict=True)
+            for i, (start, end) in zip(encoded.ids, encoded.offsets, strict=True)
+            if i == UNK
+            for letter in text[start:end]
+            if not letter.isspace()
+        )
+        letters = [letter for letter, _ in unknown.most_common(room)]
+        self._add(letters, len(self.pieces) - self._last, self._longer(dict.fromkeys(letters, ())))
+
+        learner = rust.Tokenizer(rust.models.BPE())
+        learner.pre_tokenizer = rust.pre_tokenizers.WhitespaceSplit()
+        trainer = rust.trainers.BpeTrainer(
+            vocab_size=getattr(config, "vocab_size", 0),
+            initial_alphabet=[chr(LETTERS + i) for i in range(self.vocab_size)],
+            show_progress=False,
+        )
+        learner.train_from_iterator(map(self._lettered, texts), trainer)
+        merges = [
+            ["".join(self.pieces[ord(letter) - LETTERS] for letter in part) for part in pair]
+            for pair in json.loads(learner.to_str())["model"]["merges"]
+        ]
+        known = {*self.pieces}
+        pairs = {a + b: (a, b) for a, b in merges if a + b not in known}
+        self._add([*pairs], len(self.pieces) - self._last, self._longer(pairs))
+
+    def _lettered(self, text: str) -> str:
+        """Return the words of a text, a letter for each piece that may be joined."""
+        result = ""
+        for i in self._encode_ids([text])[0]:
+            begins, word = self._bytes[i][:1] == b" ", self._bytes[i].strip()
+            joins = all(byte > 127 or chr(byte).isalpha() for byte in word)
+            if begins or not joins or BYTE.fullmatch(self.pieces[i]):
+                result += " "
+            if joins and not BYTE.fullmatch(self.pieces[i]):
+                result += chr(LETTERS + i)
+        return result
+
+    def _longer(self, parts: Mapping[str, Sequence[str]]) -> Tree:
+        """Return the tokenizer.json with further pieces, which get the ids behind all others.
+
+        ``parts`` are the two that make up a piece; a letter has none.
+        """
+        tree, start = self._tree["tokenizer"], 1 + max(self.published)
+        model, added = dict(tree["model"]), tree.get("added_tokens", [])
+        if isinstance(model["vocab"], dict):
+            own = {each["content"]: each["id"] for each in added if not each["special"]}
+            new = {piece: start + n for n, piece in enumerate(parts)}
+            listed = model["merges"] and isinstance(model["merges"][0], list)
+            pairs = filter(None, parts.values())
+            joined = [list(pair) if listed else " ".join(pair) for pair in pairs]
+            model |= {"vocab": model["vocab"] | own | new, "merges": model["merges"] + joined}
+        else:
+            names = {each["id"]: each["content"] for each in added}
+            held = range(len(model["vocab"]), start)
+            scores = dict(model["vocab"])
+            vocabulary = model["vocab"] + [[names.get(i, f"<row_{i}> "), RAREST] for i in held]
+            least = min(scores.values())
+            for piece, pair in parts.items():
+                scores[piece] = sum(map(scores.__getitem__, pair)) + LONGER if pair else least
+                vocabulary.append([piece, scores[piece]])
+            model["vocab"] = vocabulary
+        return tree | {"model": model}
+
+    def _add(self, new: list[str], place: int, tree: Tree) -> None:
+        """Give new pieces the ids from ``place`` on, and published ids behind all others."""
+        own = {key: self._tree[key] for key in ("charsmap", "startless") if key in self._tree}
+        end = 1 + max(self.published)
+        theirs = [*self.published[:place], *range(end, end + len(new)), *self.published[place:]]
+        moved = {i: i + len(new) * (i >= place) for i in range(len(self.pieces))}
+        self._restore(
+            own
+            | {
+                "tokenizer": tree,
+                "pieces": [*self.pieces[:place], *new, *self.pieces[place:]],
+                "published": theirs,
+                "first": None if self._first is None else moved[self._first],
+                "opening": [moved[i] for i in self._opening],
+                "openers": self._openers,
+                "last": self._last,
+            }
+        )
 
     def opening(self, source: str) -> list[int]:
         tag = self.tag_of(source) if self._openers else ""
@@ -105,6 +231,7 @@ class Published(PublishedPieces, kind="published"):
         self._first: int | None = vocabulary.get("first")
         self._opening: list[int] = vocabulary.get("opening", [])
         self._openers: int = vocabulary.get("openers", 0)
+        self._last: int = vocabulary.get("last", max(len(self.tags), self._openers))
         self.certain = len(pieces) - self._openers if self._openers else 0
         if "startless" in vocabulary:
             self.startless = vocabulary["startless"]

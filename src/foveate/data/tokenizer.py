@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import copy
 import json
 import re
 from abc import ABC, abstractmethod
@@ -74,6 +73,7 @@ class Tokenizer(Configurable, ABC):
     nothing ends it."""
     line_end = "⏎"  # the sign of `EOS` on an axis, which ends a line
     startless = False  # whether a text that is continued begins with its own first token
+    paired = False  # whether it has the pieces of the other side, in the same order
     certain = 0  # the first id of those with which outputs must begin, such as a language; 0: none
 
     def opening(self, source: str) -> list[int]:
@@ -133,13 +133,6 @@ class Tokenizer(Configurable, ABC):
             f"a vocabulary of the kind {self.config.kind} cannot be extended; learn a new one: "
             'start.vocabulary = "replace"'
         )
-
-    def with_words(self, text: str) -> Tokenizer:
-        """Return a tokenizer that also has the unknown words of a text, with ids after all others.
-
-        It is this one itself if there are none; pieces of words cover all texts.
-        """
-        return self
 
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Put the tag of a language before lines, such as ``<2fr>`` for "fr".
@@ -695,17 +688,6 @@ class Listed(Tokenizer):
         new = [piece for piece in further.pieces[len(SPECIALS) :] if piece not in self._ids]
         self._restore(self._vocabulary() + new)
 
-    def with_words(self, text: str) -> Listed:
-        units = (self._form(text[a:b]) for a, b in self._units(self._untagged(text)[1]))
-        new = [unit for unit in dict.fromkeys(units) if unit not in self._ids]
-        if not new:
-            return self
-        other, size = copy.copy(self), self.vocab_size
-        other.pieces = self.pieces + new
-        other._bytes = self._bytes + list(map(str.encode, new))
-        other._ids = self._ids | {unit: size + n for n, unit in enumerate(new)}
-        return other
-
     def _encode(self, texts: list[str]) -> list[Encoded]:
         spans = [self._units(text) for text in texts]
         return [Encoded(*both) for both in zip(self._encode_ids(texts), spans, strict=True)]
@@ -836,10 +818,6 @@ class TextSides:
     def languages(self) -> list[str]:
         """The languages of the tags, such as "fr" of ``<2fr>``."""
         return [tag[2:-1] for tag in self.source_tokenizer.tags]
-
-    def tokenizers_of(self, source: str) -> tuple[Tokenizer, Tokenizer]:
-        """Return the tokenizers of one source and of its targets."""
-        return self.source_tokenizer, self.target_tokenizer
 
     def sources(self, lines: Sequence[str]) -> Sequence[str]:
         """Return what the model reads of lines: of raw ones of the data's format, their sources."""

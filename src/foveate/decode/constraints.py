@@ -15,8 +15,7 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, FromConfig
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.characters import REJECTED, STATES, WHOLE, token_states
-from foveate.decode.engine import Stop, check_stop
+from foveate.decode.engine import REJECTED, STATES, WHOLE, Stop, check_stop, token_states
 from foveate.decode.phrases import BannedPhrases, Phrase, WordPieces
 
 LONGEST = 3  # continuation bytes of a character, and so tokens that finish one

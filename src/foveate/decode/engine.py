@@ -3,17 +3,24 @@
     engine.search(sources, SearchRequest(search)) -> Result, Result, …    batch by batch
 
 `foveate.tasks.engine.TorchEngine` runs any model, `foveate.engine.packed.PackedEngine` those that
-have a program in C. What an engine cannot do it says by name.
+have a program in C. What an engine cannot do it says by name. Both take from here what they share:
+the search that answers a request (`chosen`, `widened`, `continuing`), as the tree of its config
+since the classes of searches need PyTorch; and which tokens keep an output valid UTF-8.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.config import Tree, unknown
+from foveate.data.tokenizer import SILENT, Tokenizer
 from foveate.errors import DIVERGED, ConfigError, NoOutputError, UserError, check_finite
 
 
@@ -156,16 +163,84 @@ class Room(NamedTuple):
         return max(1, self.output - (length + 1 if self.shared else 0))
 
 
+COMMON = ("max_ratio", "max_extra", "rules", "shortlist", "whole_characters")  # in all searches
+DRAWN = (  # fields of sampling
+    "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "num_samples",
+)  # fmt: skip
+PENALTY = 0.6  # of a beam that replaces another search
+Ending = Literal["count", "bound", "shrink"]  # when a beam ends (`foveate.decode.beam.Beam.Config`)
+STOPS: tuple[Ending, ...] = get_args(Ending)
+OFFSET = 5.0  # added to lengths before the penalty (Wu et al., 2016)
+
+
+def chosen(own: Tree, beam_size: int | None, length_penalty: float | None) -> Tree:
+    """Return ``own`` as a beam of this size and penalty; ``own`` itself if both are None.
+
+    A beam of one without a penalty becomes greedy search, which has less to sort. Raises
+    ``ConfigError`` for a length penalty of a search that is not a beam.
+    """
+    choices: Tree = {"beam_size": beam_size, "length_penalty": length_penalty}
+    choices = {name: value for name, value in choices.items() if value is not None}
+    if not choices:
+        return own
+    if beam_size is not None and beam_size < 1:
+        raise ConfigError(f"beam_size = {beam_size}: expected at least 1")
+    if beam_size is None and "beam_size" not in own:
+        raise ConfigError(f"the search {own['kind']} has no length_penalty; give a beam_size too")
+    if beam_size == 1 and length_penalty is None and own["kind"] in ("beam", "greedy"):
+        return _common(own, "greedy")
+    return (own if "beam_size" in own else _common(own, "beam")) | choices
+
+
+def widened(own: Tree, count: int) -> Tree:
+    """Return the same search, wide enough for ``count`` outputs of each source.
+
+    Greedy search, which has one output, becomes a beam. Raises ``ConfigError`` for less than one.
+    """
+    if count < 1:
+        raise ConfigError(f"{count} outputs per line were requested: expected at least 1")
+    if "candidates" in own:
+        return own | {"candidates": widened(own["candidates"], count)}
+    if own["kind"] == "greedy" and count > 1:
+        return _common(own, "beam") | {"beam_size": count}
+    for size in ("beam_size", "num_samples"):
+        if count > own.get(size, count):
+            return own | {size: count + -count % own.get("groups", 1)}
+    return own
+
+
+def continuing(
+    own: Tree, max_length: int, beam_size: int | None, choices: Mapping[str, object]
+) -> Tree:
+    """Return the search for continuations of a text: sampling, or a beam if one is requested.
+
+    ``choices`` are fields of sampling. Raises ``ConfigError`` for an unknown field, and for any
+    field beside a beam.
+    """
+    if wrong := sorted(choices.keys() - set(DRAWN)):
+        raise ConfigError(unknown("key", wrong[0], DRAWN), ("decode",))
+    if choices and beam_size is not None:
+        raise ConfigError(f"{next(iter(choices))} is an option of sampling: leave out beam_size")
+    limits: Tree = {"max_ratio": 0.0, "max_extra": max_length}
+    if beam_size is not None:
+        return _common(own, "beam") | {"beam_size": beam_size, "length_penalty": 0.0} | limits
+    return (own if own["kind"] == "sample" else _common(own, "sample")) | dict(choices) | limits
+
+
+def _common(own: Tree, kind: str) -> Tree:
+    """Return a search of another kind with the fields that all kinds have."""
+    penalty = {"length_penalty": PENALTY} if kind == "beam" else {}
+    return {"kind": kind} | penalty | {name: own[name] for name in COMMON if name in own}
+
+
 class Engine(ABC):
     """Computes outputs, scores and links of one trained model.
 
-    ``can`` says what it is able to do, ``name`` how a user chooses it. ``processes`` is how many
-    requests it answers at a time in other processes, 0 for none.
+    ``can`` says what it is able to do, ``name`` how a user chooses it.
     """
 
     name: str
     can: frozenset[Ability] = frozenset()
-    processes: int = 0
 
     @property
     def model(self) -> Module:
@@ -214,3 +289,49 @@ class Engine(ABC):
     def cannot(self, what: str) -> EngineError:
         """The error that says what it cannot do."""
         return EngineError(f"the engine {self.name} cannot {what}; leave out --engine")
+
+
+WHOLE, REJECTED, STATES = 0, 8, 8  # of the automaton of UTF-8
+PADDING = 256  # follows the bytes of a token and changes no state
+
+
+def automaton() -> NDArray[np.int8]:
+    """Return δ (states + 1, bytes + 1) of UTF-8: 0 between characters, 8 rejected.
+
+    States 1, 2 and 3 wait for as many continuation bytes; 4 to 7 follow E0, ED, F0 and F4, whose
+    next byte is restricted.
+    """
+    delta = np.full((STATES + 1, PADDING + 1), REJECTED, dtype=np.int8)
+    delta[:, PADDING] = range(STATES + 1)
+    for first, last, state in (
+        (0x00, 0x7F, 0), (0xC2, 0xDF, 1), (0xE0, 0xE0, 4), (0xE1, 0xEC, 2), (0xED, 0xED, 5),
+        (0xEE, 0xEF, 2), (0xF0, 0xF0, 6), (0xF1, 0xF3, 3), (0xF4, 0xF4, 7),
+    ):  # fmt: skip
+        delta[WHOLE, first : last + 1] = state
+    for state, first, last, after in (
+        (1, 0x80, 0xBF, 0), (2, 0x80, 0xBF, 1), (3, 0x80, 0xBF, 2), (4, 0xA0, 0xBF, 1),
+        (5, 0x80, 0x9F, 1), (6, 0x90, 0xBF, 2), (7, 0x80, 0x8F, 2),
+    ):  # fmt: skip
+        delta[state, first : last + 1] = after
+    return delta
+
+
+def token_states(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
+    """Return the state after each token (S, V); None if every piece is valid UTF-8 by itself."""
+    states = _states(tokenizer.surfaces)
+    if bool((states[WHOLE] == WHOLE).all()):
+        return None
+    states[1:, sorted(SILENT)] = REJECTED  # an end inside a character
+    return states
+
+
+def _states(pieces: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return δ of whole tokens (S, V)."""
+    lengths = np.array([len(piece) for piece in pieces])
+    flat = np.frombuffer(b"".join(pieces), dtype=np.uint8)
+    starts, delta = lengths.cumsum() - lengths, automaton()
+    states = np.repeat(np.arange(STATES, dtype=np.int64)[:, None], len(pieces), axis=1)
+    for place in range(int(lengths.max(initial=0))):
+        longer = np.flatnonzero(lengths > place)
+        states[:, longer] = delta[states[:, longer], flat[starts[longer] + place]]
+    return states

@@ -15,7 +15,6 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, ConfigError, Configurable, merge
-from foveate.decode.choosing import Ending, widened
 from foveate.decode.constraints import (
     FREE,
     Constrained,
@@ -25,7 +24,7 @@ from foveate.decode.constraints import (
     OutputRule,
     Steps,
 )
-from foveate.decode.engine import Hypothesis, Outputs, check_outputs
+from foveate.decode.engine import Ending, Hypothesis, Outputs, check_outputs, widened
 
 PRUNED, LIVE, DONE = 0, 1, 2  # states of a hypothesis
 
@@ -139,6 +138,15 @@ class Beams:
 def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
     """Return the indices of n extensions: the first that have not ended, then ended ones."""
     return ended.long().argsort(dim=-1, stable=True)[..., :size]
+
+
+def going_on(
+    state: Int[Tensor, "M G c"], ended: Bool[Tensor, "M G c"], size: int
+) -> tuple[Int[Tensor, "L"], Int[Tensor, "L G n"]]:
+    """Return the sources with a live hypothesis, and the n extensions that each continues with."""
+    sources = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()
+    index = torch.arange(state.numel(), device=state.device).view_as(state)
+    return sources, index.gather(-1, unfinished(ended, size))[sources]
 
 
 def finish(
@@ -273,31 +281,28 @@ class Search(Configurable):
         while len(beams.sources):
             following = steps.step(ids)  # read
             longer = beams.extended(*self.extend(beams, following, steps))  # extend
-            last = longer.tokens.shape[-1] >= limit[beams.sources]  # (M,)
-            ended = longer.token == steps.end  # (M, G, c)
-            score = longer.log_p / self.penalty(longer.tokens.shape[-1])
+            length = longer.tokens.shape[-1]
+            score, ended = longer.log_p / self.penalty(length), longer.token == steps.end
+            last = length >= limit[beams.sources]  # (M,)
             state, best = finish(longer, score, ended, last, self.stop)  # finish
             self._collect(outputs, longer, state, steps.end)
-            keep = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()  # continue: (L,)
-            flat = torch.arange(state.numel(), device=state.device).view_as(state)
-            onward = flat.gather(-1, unfinished(ended, size))[keep]  # (L, G, n) extensions
+            sources, onward = going_on(state, ended, size)  # continue
             yield SearchPosition(
-                sources=[steps.numbers[s] for s in beams.sources.tolist()],
-                index=longer.token.flatten(1),
-                log_p=longer.log_p.flatten(1),
-                score=score.flatten(1),
-                parent=longer.row.flatten(1),
-                state=state.flatten(1),
-                onward=onward.flatten(),
-                following=following,
-                vocabulary=steps.vocabulary,
+                [steps.numbers[source] for source in beams.sources.tolist()],
+                longer.token.flatten(1),
+                longer.log_p.flatten(1),
+                score.flatten(1),
+                longer.row.flatten(1),
+                state.flatten(1),
+                onward.flatten(),
+                *(following, steps.vocabulary),
             )
             rows = longer.row.flatten()[onward.flatten()]
             if not torch.equal(rows, torch.arange(len(ids), device=rows.device)):
                 steps.reorder(rows)
-            if len(keep) < len(state):
-                steps.select(keep)
-            beams = longer.select(keep, onward, state, best)
+            if len(sources) < len(state):
+                steps.select(sources)
+            beams = longer.select(sources, onward, state, best)
             ids = beams.token.flatten()
         return [ranked(groups, size) for groups in outputs]
 
@@ -365,6 +370,19 @@ class SingleSearch(Search, ABC):
         picked = following.logits.gather(1, token) - following.log_z
         log_p = beams.log_p + picked.view_as(beams.row)
         return log_p, token.view_as(beams.row), torch.zeros_like(beams.row)
+
+
+class Greedy(SingleSearch, kind="greedy"):
+    """y_t = argmax p(y | y_<t, x): the most probable token at every position.
+
+    A beam of one writes the same, with log p / lp as its score in place of log p; for several
+    outputs take a beam.
+    """
+
+    def choose(
+        self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
+    ) -> Int[Tensor, "N"]:
+        return logits.argmax(dim=1)
 
 
 def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:

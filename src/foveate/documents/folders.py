@@ -1,4 +1,4 @@
-"""A folder of documents divided into parts, and the state of its translation, for resuming.
+"""A document translated; a folder of documents in parts, and its state, for resuming.
 
 A part's translation is the same in every process. A job stores its state in the output folder and
 writes each file atomically, so that it can resume after an interruption at any moment.
@@ -14,20 +14,23 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from foveate.config import ConfigError, Tree
+from foveate.data.bilingual import language_of
 from foveate.data.corpus import Meter
 from foveate.data.text import CUT, DAMAGED
-from foveate.documents.base import BOM, DocumentOptions
+from foveate.documents.base import BOM, Document, DocumentOptions
 from foveate.documents.formats import BY_LINES, ENDINGS, jsonl_object, read_document, rows_of
+from foveate.documents.languages import corpora_of, directions
+from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.spans import DocumentError
-from foveate.documents.whole import translate_document
-from foveate.engine.answers import STAYED, TranslateOptions, Translator
+from foveate.documents.translate import joined_all
+from foveate.engine.answers import STAYED, TextAnswer, TranslateOptions, Translator
 from foveate.files import replace_file, replacing
 
 LINES = 512  # lines in a part: a few seconds of work, the most that is lost with a worker
@@ -309,3 +312,42 @@ class FolderJob:
     def finish(self) -> None:
         """Remove what only an unfinished job needs."""
         shutil.rmtree(self.parts, ignore_errors=True)
+
+
+def with_languages(run: Translator | AssistedRun, options: DocumentOptions) -> DocumentOptions:
+    """The options with the languages that a run translates from and into, where its files tell.
+
+    Raises ``ConfigError`` where the run is known not to translate into the language of the options.
+    """
+    run = run.run if isinstance(run, AssistedRun) else run
+    try:
+        known = directions(corpora_of(run.path), run.path)
+    except ConfigError:
+        return options
+    if options.to is not None:
+        fitting = [d for d in known if language_of(d.target) == language_of(options.to)]
+        if not fitting:
+            names = ", ".join(f"{d.source} to {d.target}" for d in known)
+            raise ConfigError(f"--to {options.to}: {run.path} translates from {names}")
+        known = fitting
+    sources, targets = {d.source for d in known}, {d.target for d in known}
+    return replace(
+        options,
+        source=sources.pop() if len(sources) == 1 else None,
+        to=options.to or (targets.pop() if len(targets) == 1 else None),
+    )
+
+
+def translate_document(
+    run: Translator | AssistedRun, document: Document, search: TranslateOptions
+) -> tuple[bytes, list[TextAnswer]]:
+    """Return the document in the other language, and the answers to its sentences.
+
+    `Document.stayed` counts those that are left, since no place in the answer kept their spans.
+    """
+    own = run.run if isinstance(run, AssistedRun) else run
+    if not own.languages:
+        search = {**search, "to": None}  # it names the language of the document
+    answers = run.translate(document.sentences, **search) if document.sentences else []
+    each, align = document.answers(map(str, answers)), aligner(own, to=search.get("to"))
+    return document.written(joined_all(document.passages, each, align)), answers

@@ -22,7 +22,6 @@ from foveate.errors import UserError, check_finite
 
 if TYPE_CHECKING:
     from foveate.decode.engine import SearchChoice
-    from foveate.engine.calibration import Calibration
     from foveate.look.draw.drawings import Drawing
     from foveate.look.draw.maps import AttentionView
     from foveate.look.draw.texts import Word
@@ -313,10 +312,7 @@ BATCH_TOKENS = 8192
 
 
 class Translator(ABC):
-    """A model from text to text: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`.
-
-    ``calibration`` predicts quality.
-    """
+    """A model from text to text: `foveate.run.Run`, or `foveate.engine.packed.PackedModel`."""
 
     path: Path
 
@@ -324,11 +320,6 @@ class Translator(ABC):
     @abstractmethod
     def engine(self) -> ModelEngine:
         """The engine that searches, scores, links and explains."""
-
-    @property
-    @abstractmethod
-    def calibration(self) -> Calibration | None:
-        """The calibration of quality by log-probability, if it is known."""
 
     @abstractmethod
     def sides(self, verb: str) -> TextSides:
@@ -409,8 +400,8 @@ class Translator(ABC):
         for begins, log_p in zip(sides.target_tokenizer.begun(lines), scores, strict=False):
             log_p[: len(begins)] = [0.0] * len(begins)
         return [
-            PairScore.of(ids, log_p, sides.tokenizers_of(line)[1])
-            for line, ids, log_p in zip(lines, targets, scores, strict=True)
+            PairScore.of(ids, log_p, sides.target_tokenizer)
+            for ids, log_p in zip(targets, scores, strict=True)
         ]
 
     def links(
@@ -479,7 +470,7 @@ def translated(
     request = replace(request, prefixes=sides.target_tokenizer.begun(lines, request.prefixes))
     outputs = engine.outputs([each[:limit] for each in ids], request)
     return [
-        TextAnswer.of(line, each, limit, hypotheses, sides.tokenizers_of(line)[1], engine)
+        TextAnswer.of(line, each, limit, hypotheses, sides.target_tokenizer, engine)
         for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
     ]
 

@@ -37,19 +37,13 @@ from foveate.config import Config, Tree
 from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer
 from foveate.data.words import behind_tag, between_words, split_words
-from foveate.decode.characters import token_states
-from foveate.decode.choosing import (
+from foveate.decode.engine import (
     COMMON,
     DRAWN,
     OFFSET,
     STOPS,
-    Ending,
-    chosen,
-    continuing,
-    widened,
-)
-from foveate.decode.engine import (
     Ability,
+    Ending,
     EngineError,
     Example,
     Outputs,
@@ -58,10 +52,13 @@ from foveate.decode.engine import (
     SearchRequest,
     check_lists,
     check_outputs,
+    chosen,
+    continuing,
+    token_states,
+    widened,
 )
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.answers import LabelAnswer, ModelEngine, Translator, probabilities_of
-from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
@@ -221,7 +218,6 @@ class Header(Config):
     reach: int | None = Field(None, ge=1)  # tokens that a language model reads at once
     format: TextFormat.Config | None = None  # of raw lines of the data
     corpora: tuple[PackedCorpus, ...] = ()
-    calibration: Calibration | None = None
     head: Tree | None = None  # whose weights are word links (`foveate.engine.links.Head`)
     scores: Tree = Field(default_factory=dict)  # of the checkpoint, by figure
     licence: str = ""  # of the training data, with their attribution
@@ -756,10 +752,6 @@ class PackedModel(Translator):
     ) -> ChosenSearch:
         own = chosen(self.header.search.config, beam_size, length_penalty)
         return ChosenSearch(PackedSearch.of(widened(own, num_hypotheses)))
-
-    @property
-    def calibration(self) -> Calibration | None:
-        return self.header.calibration
 
     def explain(
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"

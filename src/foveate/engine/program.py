@@ -31,7 +31,7 @@ from foveate.models import classifier, mamba, recurrent, transformer
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.nn import feed_forward, more_positions, positions, scores
+from foveate.nn import linear, more_positions, positions, scores
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import DenseStem, SegmentStem, Stem, TokenStem
 from foveate.nn.linear import BatchNorm, LayerNorm, Linear, NoNorm, ResidualBlock, RMSNorm
@@ -79,12 +79,12 @@ LAYOUTS: dict[type, Layout] = {
     Hardmax: (NormalizerKind.HARDMAX, 1.0),
     Sparsemax: (NormalizerKind.SPARSEMAX, 1.0),
     Entmax15: (NormalizerKind.ENTMAX15, 1.0),
-    feed_forward.ReLU: (Activation.RELU, *PLAIN),
-    feed_forward.GELU: (Activation.GELU, *PLAIN),
-    feed_forward.GELUTanh: (Activation.GELU_TANH, *PLAIN),
-    feed_forward.SiLU: (Activation.SILU, *PLAIN),
-    feed_forward.SwiGLU: (Activation.SILU, *GATED),
-    feed_forward.GEGLU: (Activation.GELU_TANH, *GATED),
+    linear.ReLU: (Activation.RELU, *PLAIN),
+    linear.GELU: (Activation.GELU, *PLAIN),
+    linear.GELUTanh: (Activation.GELU_TANH, *PLAIN),
+    linear.SiLU: (Activation.SILU, *PLAIN),
+    linear.SwiGLU: (Activation.SILU, *GATED),
+    linear.GEGLU: (Activation.GELU_TANH, *GATED),
     nn.Linear: ("*weight", "bias"),
     Linear: ("*weight", "bias"),
     SSRU: (("forget", ""), ("value", "")),
@@ -212,6 +212,8 @@ class Program:
     ) -> None:
         """Write a residual block around a part, which some numbers precede."""
         own = exact(block, ResidualBlock)
+        if own.after is not None:
+            raise CannotPack("the engine lacks norms behind a sub-layer; this runs in PyTorch")
         self.put(kind, Order[own.order.upper()])
         self.part(own.norm, f"{name}.norm")
         self.put(*numbers)
@@ -405,8 +407,8 @@ def _recurrent_decoder(decoder: recurrent.RecurrentDecoder, program: Program, na
 
 @write.register
 def _states_bridge(bridge: recurrent.StatesBridge, program: Program, name: str) -> None:
-    for linear in bridge.maps:
-        program.optional(linear if isinstance(linear, nn.Linear) else None, name)
+    for to_start in bridge.maps:
+        program.optional(to_start if isinstance(to_start, nn.Linear) else None, name)
 
 
 def compile_model(model: nn.Module, int8: bool = False) -> CompiledModel:

@@ -23,12 +23,11 @@ import foveate.exchange
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.engine import SearchRequest, best
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.errors import UserError, install
 from foveate.files import part_of, remove, replace_file
-from foveate.models.pointer import PointerGenerator
 from foveate.nn.native.kernels import as_written
 from foveate.run import Run
 from foveate.run.pack import made_of
@@ -272,12 +271,8 @@ def export(
     target = target_of(to, quantization)(run, quantization, languages)
     if isinstance(run.model, Ensemble):
         raise ExchangeError(
-            f"{run.checkpoint} is an ensemble; export each model alone, or distill them into one: "
-            "foveate distill RUN --ensemble RUN2 --out DIR"
-        )
-    if isinstance(run.model, PointerGenerator):
-        raise ExchangeError(
-            f"no export to {to} of a PointerGenerator, which copies words; serve it"
+            f"{run.checkpoint} is an ensemble; export each model alone, or make a student of them: "
+            "foveate student OUT --teacher RUN --ensemble RUN2 --pair en:fr --source TEXT"
         )
     refuse_own(target.rewritten(), to)
     target.refuse()

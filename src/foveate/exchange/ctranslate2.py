@@ -31,8 +31,7 @@ from foveate.models.transformer import (
     TransformerEncoder,
 )
 from foveate.nn.attention import Attention
-from foveate.nn.feed_forward import GatedFeedForward
-from foveate.nn.linear import RMSNorm
+from foveate.nn.linear import GatedFeedForward, RMSNorm
 from foveate.nn.positions import Rotary
 from foveate.run import Run
 from foveate.tasks.translation import Translation

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from foveate.data.tokenizer import EOS
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.engine import (
     Example,
     Hypothesis,
@@ -28,7 +28,7 @@ from foveate.decode.engine import (
     SearchRequest,
     check_outputs,
 )
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.engine.answers import ModelEngine
 from foveate.engine.links import Head, Links
 from foveate.exchange.base import ExchangeError, by_length, translator

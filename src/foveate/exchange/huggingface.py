@@ -43,6 +43,7 @@ from foveate.exchange.tokenizers import tokenizer_json
 from foveate.files import replace_file
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.interleaved import InterleavedDecoder
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.spec import Pixels, Tokens
@@ -58,7 +59,7 @@ FAST = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
 def from_huggingface(folder: str | Path) -> nn.Module:
     """Return our model of a folder, ready for use, with its weights in fp32.
 
-    GPT-2, Llama, Mistral, Qwen2, Qwen3 and Gemma give a `LanguageModel`; T5, mT5, BART,
+    GPT-2, Llama, Mistral, Qwen2, Qwen3 and Gemma 1 to 3 give a `LanguageModel`; T5, mT5, BART,
     mBART, Marian, Pegasus and M2M100 an `EncoderDecoder`; BERT and RoBERTa a `MaskedLanguageModel`,
     ViT a `Classifier`, or a `TransformerEncoder` if the folder has no such head. Other heads are
     left out with a warning that lists them. Raises `ExchangeError` for files that are missing, of
@@ -305,7 +306,7 @@ class HuggingFace(Export):
                 "have a place there; safetensors takes any run"
             )
         for side, part in self.run.model.named_children():
-            stack = type(part) in (TransformerEncoder, TransformerDecoder)
+            stack = type(part) in (TransformerEncoder, TransformerDecoder, InterleavedDecoder)
             if side in ("encoder", "decoder") and not stack:
                 raise ExchangeError(
                     f"transformers has no {side} of the kind {cast(Config, part.config).kind} like "

@@ -1,5 +1,6 @@
 """The families of Hugging Face decoders without an encoder: GPT-2, Llama and what came from it."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from foveate.exchange.huggingface_rules import (
     Family,
     Form,
     Key,
+    Layers,
     Rope,
     Rule,
     Settings,
@@ -19,13 +21,13 @@ from foveate.exchange.huggingface_rules import (
     third,
     without,
 )
+from foveate.models.interleaved import InterleavedDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.attention import Attention
 from foveate.nn.efficient_attention import LocalAttention
 from foveate.nn.embedding import TokenStem
-from foveate.nn.feed_forward import GEGLU, GELUTanh, SwiGLU
-from foveate.nn.linear import RMSNorm
+from foveate.nn.linear import GEGLU, GELUTanh, RMSNorm, SwiGLU
 from foveate.nn.positions import Learned, Rotary
 
 ACTIVATIONS = {  # of several names for one activation, the first is written
@@ -245,7 +247,12 @@ QWEN3 = replace(
 )
 
 
-# Gemma: γ is stored as γ − 1.
+# Gemma: γ is stored as γ − 1, and scores are qᵀk / √s with s = query_pre_attn_scalar. Ours are
+# qᵀk / √K: √(K / s) is a factor of queries, or of the γ of their norm.
+
+
+def _stretch(settings: Settings) -> float:
+    return math.sqrt(settings["head_dim"] / settings["query_pre_attn_scalar"])
 
 
 OFFSET = scaled(lambda settings: 1.0, less=1.0)
@@ -269,5 +276,77 @@ GEMMA = replace(
     rules=tuple(replace(r, form=OFFSET) if "norm" in r.ours else r for r in LLAMA.rules),
 )  # fmt: skip
 
+SANDWICH: dict[str, str | tuple[str, Form]] = {
+    "blocks.0.{norm,after}.norm": ("{input,post_attention}_layernorm", OFFSET),
+    "blocks.1.{norm,after}.norm": ("{pre,post}_feedforward_layernorm", OFFSET),
+}
+SANDWICHED = GEMMA_PARTS | {"norm_order": "sandwich"}
+
+GEMMA2 = replace(
+    GEMMA,
+    name="gemma2",
+    architecture="Gemma2ForCausalLM",
+    config=_decoder(
+        InterleavedDecoder.Config,
+        **SANDWICHED,
+        attention=Attention.Config.parse({"bias": False, "score": "soft_capped"}),
+    ),
+    keys=changed(
+        GEMMA.keys,
+        Key("sliding_window", 4096, ("decoder.window",)),
+        Layers("layer_types", 2, ("decoder.layers",)),
+        Key("query_pre_attn_scalar", 256, ()),
+        Key("attn_logit_softcapping", 50.0, ("decoder.attention.score.cap",)),
+        Key("final_logit_softcapping", 30.0, ("logit_cap",)),
+        gone=("hidden_act",), hidden_size=2304, intermediate_size=9216, num_hidden_layers=26,
+        num_attention_heads=8, num_key_value_heads=4,
+    ),
+    only={"hidden_activation": "gelu_pytorch_tanh"},
+    older={"hidden_act": "gelu_pytorch_tanh"},
+    rules=(
+        *_in_layers(SANDWICH | {"self_attention.query": ("self_attn.q_proj", scaled(_stretch))}),
+        *GEMMA.rules,
+    ),
+)  # fmt: skip
+
+
+def _two_rotations(settings: Settings, tensors: Tensors) -> Settings:
+    """Return settings with the rotations of full and of local layers in a table each."""
+    own = settings.get("rope_parameters") or {"full_attention": settings.get("rope_scaling")}
+    full, local = settings.get("rope_theta", 1e6), settings.get("rope_local_base_freq", 1e4)
+    bases = {"full_attention": full, "sliding_attention": local}
+    tables = {kind: _rotation(settings, own.get(kind) or {}, b) for kind, b in bases.items()}
+    return _with_heads(settings) | {"rope_parameters": tables}
+
+
+GEMMA3 = replace(
+    GEMMA2,
+    name="gemma3_text",
+    architecture="Gemma3ForCausalLM",
+    config=_decoder(
+        InterleavedDecoder.Config, **SANDWICHED, attention=NORMED, local_position=Rotary.Config()
+    ),
+    keys=changed(
+        GEMMA2.keys,
+        Key("attn_logit_softcapping", None, (), {None: None}),
+        Rope("rope_parameters.full_attention", None, ("decoder.position",)),
+        Rope("rope_parameters.sliding_attention", None, ("decoder.local_position",)),
+        EPS,
+        gone=("rope_parameters",), vocab_size=262208, final_logit_softcapping=None, layer_types=6,
+    ),
+    rules=(
+        *_in_layers(
+            SANDWICH
+            | {
+                "self_attention.query_norm.norm": ("self_attn.q_norm", scaled(_stretch, less=1.0)),
+                "self_attention.key_norm.norm": ("self_attn.k_norm", OFFSET),
+            }
+        ),
+        *GEMMA.rules,
+    ),
+    complete=_two_rotations,
+    finish=dict,
+)  # fmt: skip
+
 # For one model_type those of special settings come first.
-DECODERS = GPT2, LLAMA, MISTRAL, MISTRAL_LOCAL, QWEN2, QWEN3, GEMMA
+DECODERS = GPT2, LLAMA, MISTRAL, MISTRAL_LOCAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3

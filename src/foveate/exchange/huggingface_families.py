@@ -29,8 +29,7 @@ from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
-from foveate.nn.feed_forward import GELU, ReLU
-from foveate.nn.linear import LayerNorm, RMSNorm
+from foveate.nn.linear import GELU, LayerNorm, ReLU, RMSNorm
 from foveate.nn.more_positions import LaterHalves, T5Bias, T5CausalBias
 from foveate.nn.positions import Learned, SinusoidalHalves
 

@@ -256,6 +256,34 @@ class Rope(Key):
         return {"rope_type": "default", "rope_theta": 10_000.0}
 
 
+LAYERS = {"sliding_attention": "local", "full_attention": "full"}
+
+
+class Layers(Key):
+    """A key whose value lists the kind of each layer; ours is the part that is repeated.
+
+    By default, and in older files, one layer in so many is full.
+    """
+
+    def read(self, settings: Settings) -> object:
+        listed, period = settings[self.theirs], settings.get("sliding_window_pattern", self.default)
+        if listed in (None, self.default):
+            listed = ["sliding_attention"] * (period - 1) + ["full_attention"]
+        if not (isinstance(listed, list) and listed and set(listed) <= LAYERS.keys()):
+            raise ExchangeError(f"{self.theirs} = {listed!r} is not a list of {', '.join(LAYERS)}")
+        return next(
+            [LAYERS[name] for name in listed[:period]]
+            for period in range(1, len(listed) + 1)
+            if all(name == listed[n % period] for n, name in enumerate(listed))
+        )
+
+    def write(self, tree: Tree) -> object:
+        own: Any = look_up(tree, self.ours[0]) or ["full"]
+        names: dict[str, str] = {ours: theirs for theirs, ours in LAYERS.items()}
+        count: Any = look_up(tree, "decoder.num_layers") or 1
+        return [names[own[n % len(own)]] for n in range(count)]
+
+
 @dataclass(frozen=True)
 class Family:
     """A kind of model with one ``model_type``, described in our terms."""

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Symbol, Tokenizer, bounded, is_failure
-from foveate.decode.beam import Greedy
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.exchange import published
 from foveate.exchange.base import ExchangeError, appearing
 from foveate.exchange.huggingface import (

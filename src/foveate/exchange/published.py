@@ -26,9 +26,9 @@ from foveate.data.sentencepiece import (
     SentencePieceModel,
 )
 from foveate.data.tokenizer import BOS, PAD, TAG, UNK, Tokenizer, bounded
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.sample import Sample
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.errors import UserError
 from foveate.exchange import m2m100
 from foveate.exchange.base import ExchangeError
@@ -168,9 +168,10 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
         special = [_unknown(folder, pieces), pad, start, end]
         order = in_our_order(range(pieces.rows), special, {*tags, *openers})
         own = {i: n for n, i in reversed([*enumerate(order)])}
-        source = pieces.tokenizer(order, first=None if first is None else own[first])
+        last = len({*tags, *openers})
+        source = pieces.tokenizer(order, first=None if first is None else own[first], last=last)
         opening = [] if forced is None else [own[int(forced)]]
-        target = pieces.tokenizer(order, opening=opening, openers=len(openers))
+        target = pieces.tokenizer(order, opening=opening, openers=len(openers), last=last)
     return PublishedVocabulary(source, target, order)
 
 

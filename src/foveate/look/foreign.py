@@ -260,14 +260,11 @@ def refuse_unknown(model: nn.Module) -> None:
     )
 
 
-def report_unclear(points: Iterable[ForeignAttention], captured: bool) -> None:
-    """Warn of the attentions whose weights were not recognised.
+def report_unclear(unclear: Sequence[ForeignAttention], captured: bool) -> None:
+    """Warn of attentions whose weights were not recognised.
 
     Raises ``ConfigError`` if nothing else was ``captured``.
     """
-    unclear = [point for point in points if point.unclear]
-    if not unclear:
-        return
     names = ", ".join(f"{point.name} ({type(point.module).__name__})" for point in unclear)
     message = (
         f"the weights of {names} are not captured: no softmax in it has a row for each query and "

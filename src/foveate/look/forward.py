@@ -1,8 +1,8 @@
 """The frames of a forward pass: what every module computed at every position, in order.
 
 Modules are recorded by hooks, attention and cells by probes (`foveate.look.stages`). What is
-computed between two modules (a sum with positions, tanh, a concatenation) gets a frame of its own
-if its numbers identify it.
+computed between two modules (tanh, a concatenation, a mean) has a frame of its own if the trace
+says which function of PyTorch made it of which frames.
 """
 
 import re
@@ -19,8 +19,7 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.stages import Calls, Trace, attention_stages, backwards, cell_stages, traced
 from foveate.nn.attention import BaseAttention
 from foveate.nn.embedding import TokenStem
-from foveate.nn.feed_forward import FeedForward, GatedFeedForward
-from foveate.nn.linear import Dropout, ResidualBlock
+from foveate.nn.linear import Dropout, FeedForward, GatedFeedForward, ResidualBlock
 from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
 
@@ -28,7 +27,6 @@ Array = NDArray[np.floating]
 Describe = Callable[[nn.Module], str]  # returns the equation of a module
 GRADIENT = "gradient of "  # prefix of the frames of a backward pass; the last one's name below
 OF_WEIGHTS = f"{GRADIENT}weights"
-CLOSE = 1e-5  # tolerance by which values between modules are recognised
 LEFT_OUT = {"tanh layer", "unit query", "unit key", "query W"}  # stages of some scores alone
 STAGE_READS = {  # inputs of a stage of attention, where that is not the stage before
     "query": (),
@@ -52,16 +50,6 @@ CELL_READS = {  # the same for cells; gates and sums read the stages before
     "cell": ("kept", "added"),
     "state": ("output gate", "cell"),
 }
-FUNCTIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": np.tanh,
-    "ReLU": lambda x: np.maximum(x, 0),
-    "σ": lambda x: 1 / (1 + np.exp(-x)),
-}
-
-SUMMARIES: dict[str, Callable[[Array], Array]] = {
-    "last position": lambda x: x[-1:],
-    "mean of positions": lambda x: x.mean(axis=0, keepdims=True),
-}
 
 
 def by_rows(equation: str) -> str:
@@ -72,10 +60,6 @@ def by_rows(equation: str) -> str:
         equation,
     )
     return products.replace("√K", "√d_k").replace("[c of every head]", "[c⁰; c¹; …]")
-
-
-def _same(values: Array, others: Array) -> bool:
-    return values.shape == others.shape and np.allclose(values, others, atol=CLOSE)
 
 
 @dataclass(frozen=True)
@@ -115,10 +99,14 @@ class ModuleCalls:
 
     def joined(self, row: int, argument: int | None = None) -> Array | None:
         """Return one row of the batch, (T, N), over all calls: of an argument, or of the output."""
-        tensors = self.tensors(argument)
-        parts = [part for x in tensors if (part := _positions(x, row)) is not None]
-        alike = {part.shape[1:] for part in parts}
-        return np.concatenate(parts) if len(alike) == 1 and len(parts) == len(tensors) else None
+        return _joined(self.tensors(argument), row)
+
+
+def _joined(tensors: Sequence[Tensor], row: int) -> Array | None:
+    """Return one row of the batch of several tensors, (T, N); None if they do not fit together."""
+    parts = [part for x in tensors if (part := _positions(x, row)) is not None]
+    alike = {part.shape[1:] for part in parts}
+    return np.concatenate(parts) if len(alike) == 1 and len(parts) == len(tensors) else None
 
 
 def _positions(x: Tensor, row: int) -> Array | None:
@@ -149,11 +137,11 @@ def frames(
     units |= {
         name: part
         for name, part in forced.model.named_modules()
-        if isinstance(part, Dropout | ResidualBlock)
+        if isinstance(part, Dropout | ResidualBlock | Position)
         and not any(name.startswith(f"{b}.") for b in blocks)
     }
     calls = _by_module(trace, units)
-    film = _Film(forced, equation)
+    film = _Film(forced, equation, trace)
     for each in calls:
         film.add(each.name, each, trace.stages.get(each.name, {}))
     back = film.going_back(calls, blocks, -trace.scores) if train else ()
@@ -187,8 +175,8 @@ def _by_module(trace: Trace, units: Container[str]) -> list[ModuleCalls]:
 class _Film:
     """Collects frames in order; what each has read is looked up by its numbers."""
 
-    def __init__(self, forced: ForcedPass, equation: Describe) -> None:
-        self.forced, self.equation = forced, equation
+    def __init__(self, forced: ForcedPass, equation: Describe, trace: Trace) -> None:
+        self.forced, self.equation, self.trace = forced, equation, trace
         self.frames: list[ForwardFrame] = []
         self.inputs: list[Sequence[Array | str]] = []  # per frame: arrays or names of stages
         self.counts: dict[str, int] = {}  # positions of each part
@@ -201,6 +189,8 @@ class _Film:
         if isinstance(module, Cell):
             return self._cell(name, module, stages)
         read, gave = calls.joined(row, 0), calls.joined(row)
+        if isinstance(module, Position) and read is not None and gave is not None:
+            return self._position(name, module, read, gave, calls.read[0][1])
         if isinstance(module, ResidualBlock):
             change = calls.joined(row, 1)
             if gave is not None and read is not None and change is not None:
@@ -216,7 +206,7 @@ class _Film:
                 self._make("embedding", name, text, gave, ["tokens"])
             return None
         if read is not None and read.dtype.kind == "f" and self._find(read, 0) is None:
-            self._between(name, read)
+            self._between(name, read, calls.tensors(0))
         if gave is not None and not isinstance(module, Dropout):
             self._make(*self._named(name, module), gave, [] if read is None else [read])
         return None
@@ -236,7 +226,7 @@ class _Film:
         title = {"blocks.norm": "norm"}.get(".".join(numbers[-2:]), numbers[-1].replace("_", "-"))
         return ("logits" if name == "output" else title), name, self.equation(module)
 
-    def _between(self, name: str, values: Array) -> None:
+    def _between(self, name: str, values: Array, tensors: Sequence[Tensor]) -> None:
         """Add a frame for values computed from earlier frames before a module read them."""
         path, _, _ = name.rpartition(".")
         parent = self.forced.model.get_submodule(path)
@@ -246,55 +236,34 @@ class _Film:
             reads: list[Array | str] = ["inner layer", *["gate"] * gated]
             text = f"a = {text} ⊙ (x V + c)" if gated else f"a = {text}"
             return self._make("activation", path, text, values, reads)
-        position = getattr(parent, "position", None)
-        if isinstance(position, Position) and self.frames:
-            return self._position(f"{path}.position", position, values)
         if not self.frames:
             return None
-        before = self.frames[-1]
-        for function, f in FUNCTIONS.items():
-            if _same(values, f(before.values[0])):
-                text = f"{function}(z)"
-                return self._make(function, before.block, text, values, [before.values[0]])
-        for frame in reversed(self.frames if len(values) == 1 else []):
-            for title, f in SUMMARIES.items():
-                if _same(values, f(frame.values[0])):
-                    return self._make(title, name, "", values, [frame.values[0]])
-        parts = self._concatenated(values)
-        if parts:
-            text = "[" + "; ".join(part.name for part in parts) + "]"
-            self._make("joined", name, text, values, [part.values[0] for part in parts])
-        else:
+        title, columns = self.trace.making_of(*tensors)
+        parts = [part for x in columns if (part := _joined(x, self.forced.row)) is not None]
+        numbers = [self._find(part, len(self.frames)) for part in parts]
+        sources = [self.frames[number] for number in numbers if number is not None]
+        if not columns or len(sources) < len(columns):
             self._make("input", name, "", values, [])
+        elif title in ("tanh", "ReLU", "σ"):
+            self._make(title, sources[0].block, f"{title}(z)", values, parts)
+        else:
+            text = f"[{'; '.join(each.name for each in sources)}]" if title == "joined" else ""
+            self._make(title, name, text, values, parts)
         return None
 
-    def _position(self, name: str, position: Position, values: Array) -> None:
+    def _position(
+        self, name: str, position: Position, before: Array, values: Array, at: Tensor
+    ) -> None:
         """Add the embeddings with their positions, and the positions alone if these are added."""
-        before, text = self.frames[-1].values[0], self.equation(position)
-        at = torch.arange(len(values), device=next(self.forced.model.parameters()).device)
-        nothing = torch.zeros(1, *before.shape, device=at.device)
-        alone = position.embed(nothing, at)[0].detach().cpu().numpy()
-        if alone.shape == before.shape and _same(values, before + alone):
-            self._make("position", name, text, alone, [])
-            return self._make("input", name, "x + PE(t)", values, [before, alone])
-        return self._make("with position", name, text, values, [before])
-
-    def _concatenated(self, values: Array) -> list[ForwardFrame]:
-        """Return the frames whose concatenation is ``values``; an empty list if there are none."""
-        parts: list[ForwardFrame] = []
-        while (at := sum(part.values.shape[-1] for part in parts)) < values.shape[1]:
-            rest = values[:, at:]
-            fitting = (
-                frame
-                for frame in reversed(self.frames)
-                if frame.values.ndim == 3
-                and len(frame.values) == 1
-                and _same(frame.values[0], rest[:, : frame.values.shape[2]])
-            )
-            if (fit := next(fitting, None)) is None:
-                return []
-            parts.append(fit)
-        return parts
+        text, nothing = self.equation(position), torch.zeros(1, *before.shape, device=at.device)
+        if type(position).embed is Position.embed:
+            return None
+        if not position.adds:
+            return self._make("with position", name, text, values, [before])
+        with torch.no_grad():
+            alone = position.embed(nothing, at)[0].cpu().numpy()
+        self._make("position", name, text, alone, [])
+        return self._make("input", name, "x + PE(t)", values, [before, alone])
 
     def _attention(
         self, name: str, module: BaseAttention, calls: ModuleCalls, captured: Mapping[str, Calls]

@@ -173,8 +173,9 @@ def capture(
 
     with tapped({name: partial(see, name) for name in attentions}, attentions, reads=True):
         yield maps
-    foreign_points = [point for point in attentions.values() if isinstance(point, ForeignAttention)]
-    report_unclear(foreign_points, bool(maps))
+    others = [each for each in attentions.values() if isinstance(each, ForeignAttention)]
+    if unclear := [each for each in others if each.unclear]:
+        report_unclear(unclear, bool(maps))
     if attentions and not maps:
         names = ", ".join(list(attentions)[:LISTED])
         warnings.warn(

@@ -5,7 +5,7 @@ for bit. A *derived* one is computed here, in double precision, from captured st
 compared with the captured stage that it leads to.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -14,15 +14,21 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from foveate.look.hooks import Call, ForcedPass, calls_of
+from foveate.look.hooks import Call, ForcedPass, calls_of, tensors_in
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import Probed, probed
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
 
 Array = NDArray[np.floating]
+Made = tuple[str, tuple[Tensor, ...]]  # the made in which a tensor was made, and of which
 Gates = dict[str, Tensor]  # of a cell by name, each (B, T, H), from 0 (shut) to 1 (open)
-
+# What a function of PyTorch, called with a dimension, makes of its first argument.
+MAKERS: dict[tuple[str, object], str] = {
+    ("tanh", None): "tanh", ("relu", None): "ReLU", ("sigmoid", None): "σ",
+    ("mean", 1): "mean of positions", ("cat", -1): "joined", ("stack", 1): "steps",
+}  # fmt: skip
 # The stages of attention and of cells in the order in which they are shown.
 ATTENTION = (
     *("query", "normed query", "rotated query", "unit query", "query W", "query features", "key"),
@@ -67,12 +73,45 @@ class Calls:
 class Trace:
     """The calls of all modules in one pass, in the order in which they end, and its scores.
 
-    ``stages`` are by the names of attentions and cells.
+    ``stages`` are by the names of attentions and cells, ``made`` says what is between modules.
     """
 
     calls: list[Call] = field(default_factory=list)
     stages: dict[str, dict[str, Calls]] = field(default_factory=dict)
     scores: Tensor = field(default_factory=torch.Tensor)
+    made: dict[Tensor, Made] = field(default_factory=dict)
+
+    def making_of(self, *steps: Tensor) -> tuple[str, list[tuple[Tensor, ...]]]:
+        """Return how tensors were made, "" if they differ in that, and the steps of each part."""
+        makings = [self.made.get(step, ("", ())) for step in steps]
+        made, parts = makings[0]
+        if {(name, len(of)) for name, of in makings} != {(made, len(parts))}:
+            return "", []
+        if made == "steps" or (len(parts) == 1 and made in ("", "joined")):  # the same numbers
+            return self.making_of(*(part for _, of in makings for part in of))
+        return made, [*zip(*(of for _, of in makings), strict=True)]
+
+
+class Between(TorchFunctionMode):
+    """Notes how the tensors that are computed within it were made, and of which others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[Tensor, Made] = {}
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        output, of = func(*args, **(kwargs or {})), (*tensors_in((*args[:1],)),)
+        if isinstance(output, Tensor) and of and output is not of[0]:
+            made = MAKERS.get((func.__name__, (kwargs or {}).get("dim")), "")
+            if made or (output.data_ptr(), output.numel()) == (of[0].data_ptr(), of[0].numel()):
+                self.made[output] = made, of
+        return output
 
 
 def traced(
@@ -93,8 +132,16 @@ def traced(
             for part, name in names.items()
             if isinstance(part, kinds)
         }
+        between = stack.enter_context(Between())
         scores = forced.run()
-    return Trace([call._replace(name=names[call.module]) for call in calls], stages, scores)
+    named = [call._replace(name=names[call.module]) for call in calls]
+    steps: dict[str, list[Tensor]] = {}
+    for call in named:
+        if isinstance(call.module, Cell):
+            steps.setdefault(call.name, []).append(call.gave[0])
+    for outputs in steps.values():
+        between.made[outputs[-1]] = "last position", (torch.stack(outputs, dim=1),)
+    return Trace(named, stages, scores, between.made)
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from contextlib import nullcontext
 from typing import cast, get_args
 
 from foveate.config import ConfigError, Tree
-from foveate.decode.beam import Beam, Greedy
+from foveate.decode.beam import Beam
 from foveate.decode.engine import Engine, SearchRequest
-from foveate.decode.search import Search
+from foveate.decode.search import Greedy, Search
 from foveate.engine.program import compile_model
 from foveate.measure.machine import ceilings, describe
 from foveate.measure.training import Say, Workload, mute

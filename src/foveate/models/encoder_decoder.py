@@ -25,14 +25,12 @@ class Memory:
     """The output of an encoder, which a decoder attends to.
 
     ``values`` (B, S, D); ``source_mask`` (B, S), true at real positions, None if all are real;
-    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders;
-    ``ids`` (B, S): the source itself, for a model that copies from it.
+    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders.
     """
 
     values: Float[Tensor, "B S D"]
     source_mask: Bool[Tensor, "B S"] | None = None
     final: list[Hidden] | None = None
-    ids: Int[Tensor, "B S"] | None = None
 
     @cached_property
     def mask(self) -> Mask:
@@ -54,8 +52,7 @@ class Memory:
         """Return the memory of the sources ``rows``."""
         source_mask = None if self.source_mask is None else self.source_mask[rows]
         final = self.final and [tuple(part[rows] for part in hidden) for hidden in self.final]
-        ids = None if self.ids is None else self.ids[rows]
-        return Memory(self.values[rows], source_mask, final, ids)
+        return Memory(self.values[rows], source_mask, final)
 
 
 class Encoder(Configurable, nn.Module):

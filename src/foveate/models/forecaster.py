@@ -12,10 +12,11 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import BaseConfig, FromConfig
 from foveate.models.encoder_decoder import Encoder, Model
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesStem
-from foveate.nn.linear import Dropout, Instance, LastValue, WindowNorm
+from foveate.nn.linear import Dropout
 from foveate.nn.positions import Learned
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, Recurrence, RecurrentStack
 from foveate.nn.spec import Series
@@ -39,6 +40,64 @@ After = Callable[[Tensor], Tensor]
 """Reads further rows (B, k, C) and predicts the one after the last."""
 Mix = Callable[[Tensor, After], Tensor]
 """Returns what training reads instead of the true rows (B, T, C), given the model's predictions."""
+
+
+Statistics = tuple[Tensor, Tensor]  # shift and scale, (B, 1, C) each
+
+
+class WindowNorm(FromConfig, nn.Module):
+    """Normalises each window of a series by its own look-back, undone on the forecast.
+
+    z = (x − shift) / scale is the input of the model, y = scale z + shift the forecast.
+    """
+
+    class Config(BaseConfig, family="window_norm"):
+        """The kind of normalisation."""
+
+    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
+        """Return the shift and scale of each window and channel."""
+        raise NotImplementedError
+
+    def enter(self, values: Float[Tensor, "B T C"], of: Statistics) -> Float[Tensor, "B T C"]:
+        """Normalise the input of the model."""
+        shift, scale = of
+        return (values - shift) / scale
+
+    def leave(self, values: Float[Tensor, "B T C Q"], of: Statistics) -> Float[Tensor, "B T C Q"]:
+        """Bring the output of the model to the scale of its input."""
+        shift, scale = of
+        return values * scale[..., None] + shift[..., None]
+
+
+class NoWindowNorm(WindowNorm, kind="none"):
+    """Windows as they are."""
+
+    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
+        last = values[:, -1:]
+        return torch.zeros_like(last), torch.ones_like(last)
+
+
+class LastValue(WindowNorm, kind="last_value"):
+    """Minus the last value (NLinear: Zeng et al., 2023)."""
+
+    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
+        last = values[:, -1:]
+        return last, torch.ones_like(last)
+
+
+class Instance(WindowNorm):
+    """Mean 0 and variance 1 (RevIN: Kim et al., 2022, without its learnt affine map)."""
+
+    differs = "without the learnable affine transformation of Kim et al. (2022)"
+
+    class Config(WindowNorm.Config, kind="instance"):
+        eps: float = 1e-5  # added to the variance
+
+    config: Config
+
+    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
+        variance = values.var(dim=1, keepdim=True, correction=0)
+        return values.mean(dim=1, keepdim=True), (variance + self.config.eps).sqrt()
 
 
 class Forecaster(Model):

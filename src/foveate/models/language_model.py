@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, Writer
@@ -30,6 +31,7 @@ class LanguageModel(Writer):
         tie: Literal["none", "target"] = "target"
         """Whether embeddings and output weights are one matrix."""
         output_bias: bool = False  # whether the output layer has a bias
+        logit_cap: float | None = Field(None, gt=0)  # c of logits c tanh(W h / c) (Gemma 2)
 
     config: Config
 
@@ -38,7 +40,7 @@ class LanguageModel(Writer):
         self.config = config
         self.decoder: Decoder = config.decoder.build(target, None)
         self.output = output_projection(
-            self.decoder.output_size, target.vocab_size, config.output_bias
+            self.decoder.output_size, target.vocab_size, config.output_bias, config.logit_cap
         )
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)

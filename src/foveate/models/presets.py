@@ -14,7 +14,6 @@ from foveate.models import (  # noqa: F401  they register the kinds that presets
     classic,
     classifier,
     language_model,
-    pointer,
     recurrent,
     transformer,
     vision,

@@ -18,8 +18,18 @@ from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm, ResidualBlock, Sublayer, normalize, through
+from foveate.nn.linear import (
+    Dropout,
+    FeedForward,
+    LayerNorm,
+    NoFeedForward,
+    Norm,
+    ReLU,
+    ResidualBlock,
+    Sublayer,
+    normalize,
+    through,
+)
 from foveate.nn.native.kernels import overridden
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.spec import Input, Tokens
@@ -40,8 +50,8 @@ class TransformerConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
     norm: Norm.Config = LayerNorm.Config()  # normalisation of the states
     embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
-    norm_order: Literal["pre", "post", "plain"] = "pre"
-    """Before each sub-layer, after its residual, or plain."""
+    norm_order: Literal["pre", "post", "plain", "sandwich"] = "pre"
+    """Before each sub-layer, after its residual, plain, or before and behind it."""
     stem: Stem.Config = TokenStem.Config(scale="sqrt")  # how tokens become vectors
     position: Position.Config = Sinusoidal.Config()  # how the order of tokens is known
     attention: BaseAttention.Config = Attention.Config()
@@ -132,8 +142,8 @@ class TransformerStack(nn.Module):
         head_size = config.attention.head_size or size // config.num_heads
         self.position.rotate(torch.zeros(1, 1, 1, head_size), torch.zeros(1))  # refuses odd sizes
         # pre-norm layers leave the residual sum unnormalised, so a norm follows the last layer
-        pre = config.norm_order == "pre"
-        self.norm: nn.Module = config.norm.build(size) if pre else nn.Identity()
+        open_sum = config.norm_order in ("pre", "sandwich")
+        self.norm: nn.Module = config.norm.build(size) if open_sum else nn.Identity()
 
     def embed(
         self, inputs: Tensor, start: int = 0, mask: Bool[Tensor, "B T"] | None = None
@@ -144,7 +154,7 @@ class TransformerStack(nn.Module):
         """
         x = self.stem(inputs)
         at = torch.arange(start, start + x.shape[1], device=x.device)
-        return self.dropout(normalize(self.embedding_norm, self.position.embed(x, at), mask))
+        return self.dropout(normalize(self.embedding_norm, self.position(x, at), mask))
 
 
 class TransformerEncoder(TransformerStack, Encoder):
@@ -230,7 +240,6 @@ def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAt
 def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForward) -> nn.ModuleList:
     """Return a residual block for each attention, and one for the feed-forward network, if any."""
     count = attentions + overridden(feed_forward, NoFeedForward, "forward")
-    return nn.ModuleList(
-        ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
-        for _ in range(count)
-    )
+    norm, order = partial(config.norm.build, config.hidden_size), config.norm_order
+    norms = [(norm(), norm() if order == "sandwich" else None) for _ in range(count)]
+    return nn.ModuleList(ResidualBlock(n, config.dropout, order, after) for n, after in norms)

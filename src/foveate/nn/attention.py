@@ -89,7 +89,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         project: tuple[Projection, ...] = ("query", "key", "value", "output")
         """Which of query, key, value and output are projected."""
         bias: bool = True  # whether the projections have a bias
-        head_norm: RMSNorm.Config | None = None  # of each head's queries and keys (Qwen3)
+        head_norm: RMSNorm.Config | None = None  # of each head's queries and keys (Qwen3, Gemma 3)
 
         def across(self) -> BaseAttention.Config:
             """Return the kind by which a decoder of this kind attends to a memory."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.errors import UserError
+from foveate.nn.linear import CappedLinear
 from foveate.nn.spec import Input, Pixels, Series, Tokens
 
 
@@ -220,9 +221,12 @@ class SeriesSteps(SeriesStem, kind="series_steps"):
         return self.project(inputs)
 
 
-def output_projection(hidden_size: int, vocab_size: int, bias: bool = False) -> nn.Linear:
-    """Return W (V, D), which turns the vectors of a decoder into logits."""
-    output = nn.Linear(hidden_size, vocab_size, bias=bias)
+def output_projection(
+    hidden_size: int, vocab_size: int, bias: bool = False, cap: float | None = None
+) -> nn.Linear:
+    """Return W (V, D), which turns the vectors of a decoder into logits, within a cap if any."""
+    sizes = hidden_size, vocab_size, bias
+    output = nn.Linear(*sizes) if cap is None else CappedLinear(*sizes, cap)
     nn.init.normal_(output.weight, std=hidden_size**-0.5)
     if bias:
         nn.init.zeros_(output.bias)

@@ -1,4 +1,6 @@
-"""Linear maps, their autocast dtype, dropout, normalization, and the residual block."""
+"""What a layer computes at every position by itself: linear maps, dropout, norms, feed-forward
+networks; and the residual block around each of its parts.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from foveate.config import BaseConfig, Configurable, FromConfig
+from foveate.config import BaseConfig, Configurable
 from foveate.nn.native.kernels import AutogradContext, fits, library, overridden, transformed
 from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 
@@ -98,6 +100,17 @@ class Linear(nn.Linear):
     def forward(self, x: Float[Tensor, "*B I"], relu: bool = False) -> Float[Tensor, "*B O"]:
         """Return W x + b, with ``relu`` max(0, W x + b)."""
         return linear(x, self.weight, self.bias, relu)
+
+
+class CappedLinear(nn.Linear):
+    """c tanh(y / c), y = W x + b: logits that never exceed ±c (Gemma 2)."""
+
+    def __init__(self, size: int, output_size: int, bias: bool, cap: float) -> None:
+        super().__init__(size, output_size, bias)
+        self.cap = cap
+
+    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        return self.cap * torch.tanh(super().forward(x) / self.cap)
 
 
 class _ByteDropout(torch.autograd.Function):
@@ -247,6 +260,127 @@ def normalize(
     return y
 
 
+class FeedForward(Configurable, nn.Module):
+    """f(x W₁ + b₁) W₂ + b₂ at every position."""
+
+    class Config(BaseConfig, family="feed_forward"):
+        """The kind of activation; dropout after it; ``bias`` False leaves out b₁ and b₂."""
+
+        dropout: float = Field(0.0, ge=0, lt=1)  # of the inner layer
+        bias: bool = True  # whether the layers have a bias
+
+    layers = "f(x W₁ + b₁) W₂ + b₂"  # the equation as printed, with biases
+    activation = ""  # f(x)
+
+    def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.inner = Linear(hidden_size, ffn_size, bias=config.bias)
+        self.outer = Linear(ffn_size, hidden_size, bias=config.bias)
+        self.dropout = Dropout(config.dropout)
+
+    @property
+    def equation(self) -> str:
+        """The equation of the block, with the biases that it has."""
+        text = self.layers
+        for bias in () if self.config.bias else (" + b₁", " + b₂", " + c"):
+            text = text.replace(bias, "")
+        return f"{text}, f(x) = {self.activation}" if self.activation else text
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        """Return the non-linearity f."""
+        raise NotImplementedError
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return self.outer(self.dropout(self.activate(self.inner(x))))
+
+
+class ReLU(FeedForward, kind="relu"):
+    """max(0, x W₁ + b₁) W₂ + b₂ (Vaswani et al., 2017)."""
+
+    activation = "max(0, x)"
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.relu(x)
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        other = overridden(self, ReLU, "activate") or overridden(self.inner, Linear, "forward")
+        # in training the activation is part of the kernel of the product
+        fused = self.training and not other
+        inner = self.inner(x, relu=True) if fused else self.activate(self.inner(x))
+        return self.outer(self.dropout(inner))
+
+
+class GELU(FeedForward, kind="gelu"):
+    """x Φ(x), Φ the normal distribution function (Hendrycks & Gimpel, 2016)."""
+
+    activation = "x Φ(x)"
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.gelu(x)
+
+
+class GELUTanh(FeedForward, kind="gelu_tanh"):
+    """x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), close to GELU: that of GPT-2 (Hendrycks, 2016)."""
+
+    activation = "x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))"
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.gelu(x, approximate="tanh")
+
+
+class SiLU(FeedForward, kind="silu"):
+    """x sigmoid(x), also named swish (Ramachandran et al., 2017)."""
+
+    activation = "x σ(x)"
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.silu(x)
+
+
+class NoFeedForward(FeedForward, kind="none"):
+    """No feed-forward sub-layer: a layer is its attention alone, whose outputs are mixtures of
+    linear maps of its inputs (Dong et al., 2021, show what a Transformer loses without it).
+
+    The layer has no residual block for it; ``ffn_size``, ``dropout`` and ``bias`` have no meaning.
+    """
+
+    layers = "x"
+
+    def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
+        nn.Module.__init__(self)
+        self.config = config
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return x
+
+
+class GatedFeedForward(FeedForward):
+    """(f(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂ (Shazeer, 2020)."""
+
+    layers = "(f(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂"
+
+    def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
+        super().__init__(config, hidden_size, ffn_size)
+        self.gate = Linear(hidden_size, ffn_size, bias=config.bias)
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        x = to_autocast_dtype(x)
+        return self.outer(self.dropout(self.activate(self.inner(x)) * self.gate(x)))
+
+
+class SwiGLU(GatedFeedForward, SiLU, kind="swiglu"):
+    """(silu(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂ (Shazeer, 2020; Llama)."""
+
+    differs = "has biases; Shazeer (2020) has none (bias = false)"
+
+
+class GEGLU(GatedFeedForward, GELUTanh, kind="geglu"):
+    """(gelu(x W₁ + b₁) ⊙ (x V + c)) W₂ + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
+
+    differs = "has biases; Shazeer (2020) has none (bias = false); GELU in its tanh approximation"
+
+
 Sublayer = Callable[[Tensor], Tensor]
 
 
@@ -254,20 +388,22 @@ class ResidualBlock(nn.Module):
     """A residual connection around a sub-layer f, with dropout and a norm.
 
     ``order`` "pre": x + dropout(f(norm(x))); "post": norm(x + dropout(f(x))); "plain":
-    norm(dropout(f(x))), without the sum.
+    norm(dropout(f(x))), without the sum; "sandwich": x + dropout(after(f(norm(x)))), with a norm
+    ``after`` f (Ding et al., 2021: CogView; Gemma 2).
     """
 
-    def __init__(self, norm: Norm, dropout: float, order: str) -> None:
+    def __init__(self, norm: Norm, dropout: float, order: str, after: Norm | None = None) -> None:
         super().__init__()
-        self.norm, self.dropout, self.order = norm, Dropout(dropout), order
+        self.norm, self.dropout, self.order, self.after = norm, Dropout(dropout), order, after
 
     def around(self, sublayer: Sublayer, x: Tensor, real: Tensor | None) -> Tensor:
         """Return x (B, T, D) after the sub-layer f.
 
         ``real`` (B, T) is true at real positions, for a norm that is over several of them.
         """
-        if self.order == "pre":
-            return self(x, sublayer(normalize(self.norm, x, real)))
+        if self.order in ("pre", "sandwich"):
+            change = sublayer(normalize(self.norm, x, real))
+            return self(x, change if self.after is None else normalize(self.after, change, real))
         change = sublayer(x)
         y = self.dropout(change) if self.order == "plain" else self(x, change)
         return normalize(self.norm, y, real)
@@ -287,61 +423,3 @@ def through(
     for block, sublayer in zip(cast(list[ResidualBlock], blocks), sublayers, strict=False):
         x = block.around(sublayer, x, real)
     return x
-
-
-Statistics = tuple[Tensor, Tensor]  # shift and scale, (B, 1, C) each
-
-
-class WindowNorm(FromConfig, nn.Module):
-    """Normalises each window of a series by its own look-back, undone on the forecast.
-
-    z = (x − shift) / scale is the input of the model, y = scale z + shift the forecast.
-    """
-
-    class Config(BaseConfig, family="window_norm"):
-        """The kind of normalisation."""
-
-    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
-        """Return the shift and scale of each window and channel."""
-        raise NotImplementedError
-
-    def enter(self, values: Float[Tensor, "B T C"], of: Statistics) -> Float[Tensor, "B T C"]:
-        """Normalise the input of the model."""
-        shift, scale = of
-        return (values - shift) / scale
-
-    def leave(self, values: Float[Tensor, "B T C Q"], of: Statistics) -> Float[Tensor, "B T C Q"]:
-        """Bring the output of the model to the scale of its input."""
-        shift, scale = of
-        return values * scale[..., None] + shift[..., None]
-
-
-class NoWindowNorm(WindowNorm, kind="none"):
-    """Windows as they are."""
-
-    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
-        last = values[:, -1:]
-        return torch.zeros_like(last), torch.ones_like(last)
-
-
-class LastValue(WindowNorm, kind="last_value"):
-    """Minus the last value (NLinear: Zeng et al., 2023)."""
-
-    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
-        last = values[:, -1:]
-        return last, torch.ones_like(last)
-
-
-class Instance(WindowNorm):
-    """Mean 0 and variance 1 (RevIN: Kim et al., 2022, without its learnt affine map)."""
-
-    differs = "without the learnable affine transformation of Kim et al. (2022)"
-
-    class Config(WindowNorm.Config, kind="instance"):
-        eps: float = 1e-5  # added to the variance
-
-    config: Config
-
-    def statistics(self, values: Float[Tensor, "B L C"]) -> Statistics:
-        variance = values.var(dim=1, keepdim=True, correction=0)
-        return values.mean(dim=1, keepdim=True), (variance + self.config.eps).sqrt()

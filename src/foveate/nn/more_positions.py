@@ -15,7 +15,7 @@ from foveate.nn.positions import Position, Rotary, Sinusoidal, SinusoidalHalves
 
 class LinearRotary(Rotary):
     """Turns pairs by t / factor instead of t: a context longer by ``factor`` has the angles of the
-    one in training (position interpolation; Chen et al., 2023).
+    one in training (position interpolation; Chen et al., 2023; Gemma 3).
     """
 
     class Config(Rotary.Config, kind="rope_linear"):
@@ -80,9 +80,10 @@ class Concatenated(Sinusoidal):
 
     config: Config
     embedding = "W [x; PE(t)] + b"
+    adds = False
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
-        super().__init__(config, hidden_size, num_heads)
+        super().__init__(config, config.size, num_heads)
         self.join = nn.Linear(hidden_size + config.size, hidden_size)
         nn.init.xavier_uniform_(self.join.weight)
         nn.init.zeros_(self.join.bias)
@@ -112,6 +113,10 @@ class Appended(Sinusoidal):
 
     config: Config
     embedding = "[x; PE(t)]"
+    adds = False
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, config.features, num_heads)
 
     def embed(self, x: Float[Tensor, "B T E"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         encoding = self.encode(at, self.config.features).to(x.dtype)

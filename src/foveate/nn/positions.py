@@ -29,12 +29,16 @@ class Position(Configurable, nn.Module):
             return hidden_size
 
     equation = "b_i"  # as printed: the bias of a score, or an embedding
+    adds = True  # whether `embed`, if there is one, adds to x what does not depend on x
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__()
         self.config = config
         self.rotates = type(self).rotate is not Position.rotate
         self.biases = type(self).bias is not Position.bias
+
+    def forward(self, x: Float[Tensor, "B T E"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        return self.embed(x, at)
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         """Return the embeddings with their positions added."""
@@ -70,8 +74,7 @@ class Sinusoidal(Position):
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, hidden_size, num_heads)
-        size = getattr(config, "features", getattr(config, "size", hidden_size))
-        powers = f"ω = t / {config.base:.6g}^(2i / {size + size % 2})"
+        powers = f"ω = t / {config.base:.6g}^(2i / {hidden_size + hidden_size % 2})"
         self.equation = f"{self.embedding}, {self.waves}, {powers}"
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:

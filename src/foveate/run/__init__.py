@@ -9,7 +9,7 @@ import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
@@ -21,14 +21,12 @@ from foveate.config import Config, ConfigError, check_run, published, read_resol
 from foveate.data.text import TextData
 from foveate.data.tokenizer import TextSides, Tokenizer
 from foveate.decode.beam import Beam, another, with_beam
-from foveate.decode.choosing import continuing
-from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
+from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest, continuing
 from foveate.decode.search import Search
 from foveate.engine import answers
-from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import CompiledModel
 from foveate.engine.links import Head, Links
-from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
+from foveate.engine.packed import PackedEngine, TaskKind
 from foveate.engine.program import compile_model
 from foveate.errors import UserError
 from foveate.files import replace_file
@@ -81,8 +79,15 @@ class RunConfig(Config):
     @classmethod
     def _of_the_task_and_start(cls, fields: dict[str, Any]) -> dict[str, Any]:
         task, start = fields.get("task"), fields.get("start")
-        if "model" not in fields and isinstance(start, Start):
-            fields = fields | {"model": read_run(located(Path(start.run))).model}
+        if isinstance(start, Start) and isinstance(task, Task.Config):
+            sides = "joint" in type(task).model_fields and "joint" not in task.model_fields_set
+            sides &= start.vocabulary != "replace"
+            if sides or "model" not in fields:
+                earlier = read_run(located(Path(start.run)))
+                fields = {"model": earlier.model} | fields
+                joint = getattr(earlier.task, "joint", None)
+                if sides and joint is not None:
+                    fields["task"] = task = task.model_copy(update={"joint": joint})
         if "objective" in fields or not isinstance(task, Task.Config):
             return fields
         return fields | {"objective": Objective.Config.parse(task.default_objective)}
@@ -305,12 +310,6 @@ class Run(answers.Translator):
         """Return sources and references of a split of the run's own data."""
         corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """The calibration in its packed file, if there is one; read once."""
-        file, _ = packed_file(self.path)
-        return None if file is None else header_of(file).calibration
 
     def forced(
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"

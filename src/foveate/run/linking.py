@@ -59,14 +59,9 @@ def word_maps(
         chosen = pairs[start : start + AT_ONCE]
         lines = task.sides.sources([line for line, _ in chosen])
         chosen = [(source, target) for source, (_, target) in zip(lines, chosen, strict=True)]
-        sides = [task.sides.tokenizers_of(source) for source, _ in chosen]
-        sources = [
-            reads.encode(source) for (source, _), (reads, _) in zip(chosen, sides, strict=True)
-        ]
-        targets = [
-            writes.written(target, source)
-            for (source, target), (_, writes) in zip(chosen, sides, strict=True)
-        ]
+        reads, writes = task.tokenizers
+        sources = [reads.encode(source) for source, _ in chosen]
+        targets = [writes.written(target, source) for source, target in chosen]
         batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
         batch = batch.to(model.output.weight.device)
         with (

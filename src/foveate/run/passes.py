@@ -15,9 +15,8 @@ from torch import Tensor
 from foveate.data.catalogue import DataError
 from foveate.data.series import labels
 from foveate.data.tokenizer import EOS, UNK, Tokenizer
-from foveate.decode.beam import Greedy
 from foveate.decode.engine import SearchRequest, best
-from foveate.decode.search import Search, token_log_probabilities
+from foveate.decode.search import Greedy, Search, token_log_probabilities
 from foveate.engine.answers import Picture
 from foveate.errors import UserError
 from foveate.look.hooks import ForcedPass
@@ -126,7 +125,7 @@ def _translation_pass(
 ) -> ForcedPass:
     """A target being produced."""
     source = task.sides.addressed([source])[0]
-    reads, writes = task.sides.tokenizers_of(source)
+    reads, writes = task.tokenizers
     output = writes.written(target, source)[1].ids
     batch = collate(reads.encode_ids([source]), [output]).to(model.output.weight.device)
     read, written = TokenizedText.read(reads, source), TokenizedText.written(writes, output)

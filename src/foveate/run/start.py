@@ -9,6 +9,7 @@ weights of the named parts; all other weights begin as they would without it. Th
 run is loaded by `foveate.run.training`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -43,7 +44,17 @@ class Start(Config):
 
 
 def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
-    """Raise ``ConfigError`` where a task's config asks for a vocabulary of another size by name."""
+    """Raise ``ConfigError`` where a task's config asks for a vocabulary of another size by name,
+    or joins two vocabularies, or divides one.
+    """
+    joint, own = (dict(each).get("joint") for each in (earlier, task))
+    if joint is not None and own is not None and joint != own:
+        raise ConfigError(
+            f"{start.run} has joint = {str(joint).lower()}: leave it out here",
+            ("task", "joint"),
+        )
+    if start.vocabulary == "extend":
+        return
     old, new = (dict(task).get("tokenizer") for task in (earlier, task))
     if not isinstance(new, Config) or "vocab_size" not in new.model_fields_set:
         return
@@ -90,8 +101,9 @@ def by_pieces(
     """
     state = dict(earlier)
     for part in filter(ours.__contains__, theirs):
-        known = {piece: row for row, piece in enumerate(theirs[part])}
-        divided = [_divided((like or {}).get(piece, piece), known) for piece in ours[part]]
+        known = {piece: row for row, piece in enumerate(_distinct(theirs[part]))}
+        own_pieces = _distinct(ours[part])
+        divided = [_divided((like or {}).get(piece, piece), known) for piece in own_pieces]
         rows = [(row, ks[0]) for row, ks in enumerate(divided) if len(ks) == 1]
         several = [(row, ks) for row, ks in enumerate(divided) if len(ks) > 1]
         own_rows, their_rows = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
@@ -104,6 +116,15 @@ def by_pieces(
                 for row, ks in several:
                     state[name][row] = earlier[name][ks].mean(dim=0)
     return state
+
+
+def _distinct(pieces: Sequence[str]) -> list[str]:
+    """Return the pieces; those that occurred before, as `SPECIALS` may, get a number."""
+    seen, result = Counter[str](), list[str]()
+    for piece in pieces:
+        result.append(f"{piece}\0{seen[piece]}" if seen[piece] else piece)
+        seen[piece] += 1
+    return result
 
 
 def _divided(piece: str, known: Mapping[str, int]) -> list[int]:

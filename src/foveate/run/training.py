@@ -1,13 +1,10 @@
-"""Train a config into a run, or resume it; average checkpoints; distil a run into data."""
+"""Train a config into a run, or resume it; average checkpoints."""
 
 import contextlib
-import hashlib
-import json
-import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +13,7 @@ from torch import nn
 
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
-from foveate.decode.beam import Greedy
-from foveate.engine.answers import TranslateOptions
+from foveate.decode.search import Greedy
 from foveate.engine.packed import packed_file
 from foveate.files import replace_file
 from foveate.nn.adapters import freeze
@@ -37,9 +33,6 @@ from foveate.run.snapshots import Snapshots
 from foveate.run.start import begin, check_size
 from foveate.tasks.abilities import vocabulary_of
 from foveate.tasks.base import AnyTask
-from foveate.tasks.compared import Distillation, RDrop
-from foveate.tasks.engine import check_pieces, members_of
-from foveate.tasks.objectives import Objective
 from foveate.train import checkpoint
 from foveate.train.checkpoint import run_lock
 from foveate.train.config import ConfigChange, changes
@@ -130,7 +123,7 @@ def job_of(
     return Job(
         task=task,
         model=model,
-        objective=_objective(config, task),
+        objective=config.objective.build(),
         search=Greedy.Config().build(),
         seed=config.seed,
         toml=config.toml(),
@@ -140,35 +133,13 @@ def job_of(
     )
 
 
-def _objective(config: RunConfig, task: AnyTask) -> Objective:
-    """The objective, with its teachers. Raises ``ConfigError`` where they have other tokens."""
-    objective = config.objective.build()
-    if isinstance(objective, Distillation):
-        first, *others = objective.config.teachers
-        run = load(first, ensemble=others)
-        own, other = (vocabulary_of(each).pieces() for each in (task, run.task))
-        check_pieces(own, other, ("this run", first))
-        objective.teachers = members_of(run.model)
-    return objective
-
-
 def _check_objective(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
-    if isinstance(config.objective, Distillation.Config):
-        for path in config.objective.teachers:
-            if (task := read_run(Path(path)).task.kind) != config.task.kind:
-                raise ConfigError(
-                    f"{path} is a run of the task {task}, and this is {config.task.kind}; take "
-                    "teachers of the same task",
-                    ("objective", "teachers"),
-                )
     forcing = config.objective.teacher_forcing.kind
     if forcing == "always":
         return
-    if isinstance(config.objective, RDrop.Config | Distillation.Config):
-        why = f"{config.objective.kind} compares passes over the same words"
-    elif not task_of(config).own_outputs:
+    if not task_of(config).own_outputs:
         why = f"the task {config.task.kind} writes nothing that its model would read"
     elif not getattr(config.model.owner, "feeds_back", True):
         why = f"the model {config.model.kind} forecasts all steps at once and reads none of them"
@@ -196,9 +167,8 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     parts.mkdir(parents=True)
     if config.start is not None:  # what the other run does not give, `prepare` learns
         earlier, vocabulary = located(Path(config.start.run)), config.start.vocabulary
-        if vocabulary == "same":
-            check_size(config.start, read_run(earlier).task, config.task)
         if vocabulary != "replace":
+            check_size(config.start, read_run(earlier).task, config.task)
             vocabulary_of(task).inherit(earlier)
         if vocabulary == "extend":
             vocabulary_of(task).extend()
@@ -238,83 +208,3 @@ def average(path: str | Path, last: int | None = None) -> str:
             write_tensors(tensors, folder / WEIGHTS)
     keep(load(path))
     return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"
-
-
-# A teacher's beam search gives what a student learns (Kim & Rush, 2016):
-#
-#     L(student) = −log p(ŷ | x),   ŷ ≈ argmax_y p_teacher(y | x)
-#
-# The student is trained by a plain config whose ``task.source`` is ``OUT/{split}.jsonl``.
-
-CHUNK = 500  # sources that are searched together; a job continues at a whole chunk
-
-
-def write_distilled(
-    run: Run,
-    out: Path,
-    search: TranslateOptions,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[str]:
-    """Write the teacher's data as ``out/train.jsonl``, and the true valid and test beside it.
-
-    There are as many lines as training pairs, in their order. A folder that was begun by the same
-    teacher with the same ``search`` continues; the file takes its name when it is whole. Returns
-    messages. Raises ``ConfigError`` if the folder holds the beginning of other data.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    done = out / "train.jsonl"
-    if done.exists():
-        raise ConfigError(f"{done} already exists; remove it, or choose another folder")
-    sources, _ = run.pairs("train")
-    part = out / "train.jsonl.part"
-    plain = [str(run.path.resolve()), run.checkpoint, sorted(search.items()), list(sources)]
-    begun = _begun(part, hashlib.sha256(json.dumps(plain).encode()).hexdigest())
-    cut = 0
-    with part.open("a", encoding="utf-8", newline="\n") as file:
-        for start in range(begun, len(sources), CHUNK):
-            chunk = sources[start : start + CHUNK]
-            answers = run.translate(chunk, **search)
-            cut += sum(answer.cut > 0 for answer in answers)
-            file.writelines(_json_line(answer.source, str(answer)) for answer in answers)
-            file.flush()
-            os.fsync(file.fileno())
-            if progress is not None:
-                progress(start + len(chunk), len(sources))
-    os.replace(part, done)
-    part.with_suffix(".mark").unlink()
-    messages = [f"{len(sources):,} lines in {done}"]
-    messages += [f"{cut:,} sources longer than data.max_length were cut"] if cut else []
-    messages += [f"resumed from line {begun + 1:,}"] if begun else []
-    return messages + [_write_true(run, out, split) for split in ("valid", "test")]
-
-
-def _write_true(run: Run, out: Path, split: str) -> str:
-    """Write the run's own pairs of a split; return a message."""
-    try:
-        pairs = list(zip(*run.pairs(split), strict=True))
-    except DataError:
-        return f"no {split} data: the run has none"
-    replace_file(out / f"{split}.jsonl", "".join(_json_line(*pair) for pair in pairs))
-    return f"{len(pairs):,} true pairs in {out / f'{split}.jsonl'}"
-
-
-def _json_line(source: str, target: str) -> str:
-    return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
-
-
-def _begun(part: Path, mark: str) -> int:
-    """Return the number of lines in whole chunks; cut off the rest."""
-    owner = part.with_suffix(".mark")
-    if not owner.exists():
-        part.unlink(missing_ok=True)
-        replace_file(owner, mark)
-    if owner.read_text(encoding="utf-8") != mark:
-        raise ConfigError(
-            f"{part} was started with another teacher, search or data; remove "
-            f"{part.parent} or choose another folder"
-        )
-    lines = part.read_bytes().split(b"\n")[:-1] if part.exists() else []
-    whole = len(lines) // CHUNK * CHUNK
-    if part.exists():  # what stays is never written again
-        os.truncate(part, sum(len(line) + 1 for line in lines[:whole]))
-    return whole

@@ -55,8 +55,15 @@ class RequestOptions:
         return Rules((whole_words(there), *base.own)) if there else base
 
 
+def provided(fields: AssistanceFields) -> bool:
+    """Return whether a body has any assistance."""
+    return any((fields.glossary, fields.memory, fields.protect, fields.ban))
+
+
 def options_of(fields: AssistanceFields, limits: Limits) -> RequestOptions:
     """Return the options in a body. Raises `RequestError` (400) with the field and the entry."""
+    if not provided(fields):
+        return RequestOptions(fuzzy=fields.fuzzy)
     try:
         terms = terms_of(_bounded("glossary", _entries(fields.glossary, limits), limits))
         pairs = dict(_bounded("memory", _pairs(fields.memory, limits), limits))

@@ -90,33 +90,29 @@ class TranslateLines(Operation[Translator]):
             return translate(lines, num_hypotheses=width, batch_tokens=tokens, to=to, stop=stop)
 
         copies = own is not None and own.assistance.copies_unknown
-        return AnswerPlan(lengths, answer, budget, alone=copies and not run.engine.processes)
+        return AnswerPlan(lengths, answer, budget, alone=copies)
 
 
 @dataclass(frozen=True)
 class PairOperation(Operation[Translator]):
-    """Log p(target | source) of pairs, or ``links`` between their words by the run's own head.
+    """Links between the words of pairs by the run's own head.
 
     Words are counted from 0; the language tag is not counted. Attention grows with both lengths.
     """
 
     to: str | None = None
-    links: bool = False
 
     def plan(self, run: Translator, items: Sequence[Pair], tokens: int) -> AnswerPlan:
         """Return a plan in which a pair has as many tokens as its longer side.
 
-        Batches for links are smaller, because the attention of all heads is recorded.
+        Batches are smaller than those of texts, because the attention of all heads is recorded.
         """
         sources = run.token_counts([source for source, _ in items])
         targets = run.token_counts([target for _, target in items], target=True)
         lengths = [1 + max(both) for both in zip(sources, targets, strict=True)]
-        budget = min(tokens, 2 * PAIR_TOKENS) if self.links else tokens
-        alone = self.links and not run.engine.processes
-        score = lambda pairs, stop: run.score(pairs, self.to)  # noqa: E731
-        link = lambda pairs, stop: list(map(sorted, run.links(pairs, to=self.to)))  # noqa: E731
-        answer = link if self.links else score
-        return AnswerPlan(lengths, answer, budget, PAIR_TOKENS, alone)
+        budget = min(tokens, 2 * PAIR_TOKENS)
+        answer = lambda pairs, stop: list(map(sorted, run.links(pairs, to=self.to)))  # noqa: E731
+        return AnswerPlan(lengths, answer, budget, PAIR_TOKENS, alone=True)
 
 
 class Batcher(Generic[ModelType]):
@@ -278,8 +274,6 @@ class Batcher(Generic[ModelType]):
                 self._free += workers
                 self._batch_done_at = time.monotonic()
                 self._ready.notify()
-        for answers in dict.fromkeys(item.answers for item in items):
-            answers.changed()
 
     def _take(self) -> list[QueuedItem]:
         """Wait for items, then for others to join; return a window, empty once it is closed."""

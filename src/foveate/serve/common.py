@@ -37,7 +37,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.config import ConfigError
-from foveate.errors import UserError, is_for_the_user, message_of
+from foveate.errors import UserError, is_for_the_user, message_of, own_file, placed
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 EVENT_STREAM = "text/event-stream"
@@ -101,7 +101,8 @@ class Error(BaseModel):
 def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
     """Return an error as clients see it; a bug is logged, and only its type is sent.
 
-    With ``public``, clients are strangers: they see no file names, and logs have no text of theirs.
+    An error in a file of the user is logged too, and its place and text are sent. With ``public``,
+    clients are strangers: they see no file names, and logs have no text of theirs.
     """
     if isinstance(error, RequestError):
         return error
@@ -119,6 +120,9 @@ def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
         frames = traceback.extract_tb(error.__traceback__)[-3:]  # a message might have their text
         places = " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))
         log.error("failed", extra={"id": id, "why": f"{type(error).__name__} at {places}"})
+    elif own := own_file(error):
+        log.error("an error in a file of yours", exc_info=error)
+        return RequestError(422, f"{placed(error, own)} (in a file of yours)")
     else:
         log.error("a bug in foveate, please report it", exc_info=error)
     return RequestError(500, f"internal server error: {type(error).__name__}")

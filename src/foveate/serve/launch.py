@@ -52,7 +52,6 @@ class ServerOptions:
     weights: int | None = None  # MiB of them in memory
     preload: bool = False
     load: Callable[[Path], Translator] | None = None  # of a run; None: in PyTorch
-    copies: int = 1  # of the weights, that it makes
     studio: bool = True
     studio_token: str | None = None
     drain: float = 30.0
@@ -95,7 +94,7 @@ def serve(runs: Sequence[Path], options: ServerOptions) -> None:
         raise ConfigError(
             f"{options.keys} contains no key: foveate serve keys add NAME --file {options.keys}"
         )
-    app = application(runs, options)
+    app = server_application(runs, options)
     from foveate.serve.common import address, listen, log_to_stderr
     from foveate.serve.connections import run_server
 
@@ -108,14 +107,14 @@ def serve(runs: Sequence[Path], options: ServerOptions) -> None:
     run_server(app, listener, options.drain, head_seconds, options.behind_proxy)
 
 
-def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
+def server_application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
     """Return the ASGI application of the translation server, with the studio at ``/``."""
     with extra_packages("serving", "serve"):
         import foveate.serve.connections  # noqa: F401  # it needs this extra
         from foveate.serve.common import LOOPBACK
         from foveate.serve.runs import RunPool, TranslationOptions, load_run
         from foveate.serve.translation import Service
-        from foveate.serve.translation_api import application
+        from foveate.serve.translation_api import translation_application
         from foveate.serve.translation_schemas import Limits
         from foveate.serve.waiting import Batching
 
@@ -126,7 +125,6 @@ def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
         None if options.weights is None else options.weights * MIB,
         Batching.parse(options.batching),
         options.load or load_run,
-        options.copies,
     )
     sentences = TranslationOptions(**options.translation).equip(pool)
     sentences += [f"protected: {pattern}" for pattern in options.protect]
@@ -140,7 +138,7 @@ def application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
     if options.host in LOCAL or options.allow_host:
         hosts = [*LOOPBACK, *options.allow_host]
     studio = _studio([run for run in runs if not run.is_file()], options, hosts)
-    app = application(service, __version__, hosts, options.cors, studio, options.drain)
+    app = translation_application(service, __version__, hosts, options.cors, studio, options.drain)
     app.state.started_with = sentences
     return app
 
@@ -160,9 +158,9 @@ def _studio(
     from foveate.serve.translation_api import LazyStudio
 
     def make() -> FastAPI:
-        from foveate.studio.api import application
+        from foveate.studio.api import studio_application
 
-        return application(runs, options.studio_token, hosts)
+        return studio_application(runs, options.studio_token, hosts)
 
     return LazyStudio(make)
 
@@ -170,6 +168,6 @@ def _studio(
 def studio_document() -> str:
     """Return the OpenAPI document of the studio, the same at every call."""
     with extra_packages("the studio", "studio"):
-        from foveate.studio.api import application, document
-    tree = document(application([]))
+        from foveate.studio.api import document, studio_application
+    tree = document(studio_application([]))
     return json.dumps(tree, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

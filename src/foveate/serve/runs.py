@@ -93,11 +93,9 @@ def load_run(folder: Path) -> Run:
 class RunStore(Generic[Stored, Loaded]):
     """Runs by the names of their folders, numbered if two are the same."""
 
-    def __init__(
-        self, loader: Callable[[Path], Loaded], memory: int | None = None, copies: int = 1
-    ) -> None:
-        """``memory`` is in bytes of weights, of which ``loader`` makes ``copies`` copies."""
-        self.memory, self._loader, self._copies = memory, loader, copies
+    def __init__(self, loader: Callable[[Path], Loaded], memory: int | None = None) -> None:
+        """``memory`` is in bytes of weights."""
+        self.memory, self._loader = memory, loader
         self.runs: dict[str, Stored] = {}
         self._lock, self._loading = threading.Lock(), threading.Lock()
 
@@ -139,17 +137,13 @@ class RunStore(Generic[Stored, Loaded]):
         if self.memory is None:
             return
         loaded = [run for run in self.runs.values() if run.run is not None and run is not new]
-        sizes = {run.name: self.size(run) for run in loaded}
+        sizes = {run.name: run.weights() for run in loaded}
         for run in sorted(loaded, key=lambda run: run.used):
-            if sum(sizes.values()) + self.size(new) <= self.memory:
+            if sum(sizes.values()) + new.weights() <= self.memory:
                 return
             run.run = None
             del sizes[run.name]
             log.info("dropped", extra={"run": run.name})
-
-    def size(self, stored: Stored) -> int:
-        """Return the bytes that its weights take in memory."""
-        return self._copies * stored.weights()
 
 
 @dataclass(eq=False)
@@ -172,21 +166,20 @@ class RunPool(RunStore[ServedRun, Translator]):
         memory: int | None = None,
         batching: Batching | None = None,
         loader: Callable[[Path], Translator] = load_run,
-        copies: int = 1,
     ) -> None:
         """``named`` has directions ("en:fr") by folder name.
 
         If two runs have the same direction, the first one answers. Raises ``ConfigError`` if a
         folder does not translate, has no weights, or is larger than the memory alone.
         """
-        super().__init__(loader, memory, copies)
+        super().__init__(loader, memory)
         self.batching = batching = batching or Batching()
         named = dict(named or {})
         for folder in folders:
             folder = folder.expanduser().resolve()
             served = ServedRun(self.new_name(folder), folder)
             served.directions = directions(corpora_of(folder), folder, named.get(folder.name))
-            if memory is not None and (size := self.size(served)) > memory:
+            if memory is not None and (size := served.weights()) > memory:
                 alone = f"{folder} alone has {size // MIB:,} MiB of weights"
                 raise ConfigError(f"{alone}: raise --weights")
             sample = TranslateLines(served.directions[0].to), SAMPLE

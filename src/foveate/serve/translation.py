@@ -7,9 +7,8 @@ routes are in `foveate.serve.translation_api`.
 import asyncio
 import time
 from collections import Counter as Counts
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -25,8 +24,7 @@ from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
 from foveate.engine.answers import TextAnswer
-from foveate.engine.calibration import Calibration
-from foveate.serve.assistance import RequestOptions, assistance_of, options_of
+from foveate.serve.assistance import RequestOptions, assistance_of, options_of, provided
 from foveate.serve.batching import Links, PairOperation, TranslateLines
 from foveate.serve.common import (
     CLIENT_LEFT,
@@ -40,13 +38,12 @@ from foveate.serve.document_processes import DocumentProcesses
 from foveate.serve.glossary_store import GlossaryStore
 from foveate.serve.keys import KeyFile, TokenBuckets
 from foveate.serve.runs import RunPool, ServedRun
-from foveate.serve.translation_schemas import Limits, StreamBody, TranslateBody
+from foveate.serve.translation_schemas import Limits, TranslateBody
 from foveate.serve.waiting import ENTRANCE, Answers, Pace, Pair
 
 T = TypeVar("T")
 AUTO = "auto"
 SHORT = 2_000  # characters of a request that is prepared and joined in the event loop itself
-SHARE = 50  # sentences of a stream that are sent without a pause
 COMPUTING = 2  # threads for work that would block the event loop, which waits for each in turn
 LEFT = "left"  # in a request's state: a future that is done once the client closed the connection
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -145,7 +142,7 @@ class Service:
         """Return the links of pairs; none if the run cannot align, or the pair is too long."""
         if route.run is None or not pairs:
             return []
-        operation, none = PairOperation(route.direction.to, links=True), list[tuple[int, int]]()
+        operation, none = PairOperation(route.direction.to), list[tuple[int, int]]()
         submit = route.run.batcher.submit
         return await results(submit(client.name, operation, pairs, none, admitted=True))
 
@@ -244,7 +241,7 @@ def _response(
         detected = [part.route.detected for part in pending]
         columns["detectedLanguage"] = [language._asdict() for language in detected if language]
     if body.quality:
-        columns["quality"] = [qualities(service, text.route, text.done) for text in pending]
+        columns["quality"] = [list(map(quality_of, text.done)) for text in pending]
     single = isinstance(body.q, str)
     response = {name: values[0] if single else values for name, values in columns.items()}
     return response | losses(pending)
@@ -260,24 +257,13 @@ def losses(pending: Sequence[PendingTranslation]) -> JsonObject:
     return {name: value for name, value in fields.items() if value}
 
 
-def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> list[JsonObject]:
-    """Return log p of each sentence's translation, and the chrF that it predicts.
-
-    The prediction is None for a sentence from the memory, and for a model without calibration.
-    """
-    run = route.run
-    calibration = None if run is None else service.pool.run(run).calibration
-    return [_quality(answer, calibration) for answer in answers]
-
-
-def _quality(answer: TextAnswer, calibration: Calibration | None) -> JsonObject:
+def quality_of(answer: TextAnswer) -> JsonObject:
+    """Return log p of a sentence's translation; None for a sentence from the memory."""
     quality: JsonObject = {"source": answer.source, "translation": str(answer)}
     if not answer.outputs:
-        return {**quality, "logProbability": None, "tokens": None, "estimate": None}
+        return {**quality, "logProbability": None, "tokens": None}
     best = answer.outputs[0]
-    tokens, log_p = 1 + len(best.ids), best.log_probability
-    estimate = None if calibration is None else round(calibration.estimate(log_p, tokens), 1)
-    return {**quality, "logProbability": log_p, "tokens": tokens, "estimate": estimate}
+    return {**quality, "logProbability": best.log_probability, "tokens": 1 + len(best.ids)}
 
 
 def missing_terms(pending: Sequence[PendingTranslation]) -> list[str]:
@@ -298,7 +284,7 @@ def missing_terms(pending: Sequence[PendingTranslation]) -> list[str]:
 async def start(
     service: Service,
     texts: Sequence[str],
-    body: TranslateBody | StreamBody,
+    body: TranslateBody,
     client: Client,
     versions: int = 1,
 ) -> list[PendingTranslation]:
@@ -308,7 +294,7 @@ async def start(
     for route in set(routes):
         if route.run is not None:
             route.run.batcher.check(client.name, time.perf_counter() - client.record.began)
-    size = sum(map(len, texts)) if not body.assists else inf
+    size = sum(map(len, texts)) if not provided(body) else inf
     prepare = partial(_prepared, service, body, texts, routes, versions)
     pending = await service.computed(prepare, size)
     submit(service, pending, client)
@@ -317,7 +303,7 @@ async def start(
 
 def _prepared(
     service: Service,
-    body: TranslateBody | StreamBody,
+    body: TranslateBody,
     texts: Sequence[str],
     routes: Sequence[Route],
     versions: int,
@@ -335,41 +321,6 @@ def _prepared(
         PendingTranslation(text, route, cut(text), options, operations.get(route))
         for text, route in zip(texts, routes, strict=True)
     ]
-
-
-async def stream_sentences(
-    service: Service, pending: PendingTranslation, until: float, quality: bool
-) -> AsyncIterator[JsonObject]:
-    """Yield each sentence and its translation in order, as soon as it is available.
-
-    Raises ``TimeoutError`` if one is not available ``until`` a time of the loop.
-    """
-    loop, changed, answers = asyncio.get_running_loop(), asyncio.Event(), pending.answers
-    count = 0 if answers is None else len(answers.items)
-
-    def changes() -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(changed.set)
-
-    for number in range(count):
-        assert answers is not None
-        answers.changed = changes
-        while (answer := answers.values.get(number)) is None and not answers.over:
-            changed.clear()
-            async with asyncio.timeout_at(until):
-                await changed.wait()
-        answer = answer or answers.future.result()[number]
-        sentence: JsonObject = {
-            "index": number,
-            "count": count,
-            "source": answer.source,
-            "translatedText": str(answer),
-        }
-        if quality:
-            sentence["quality"] = qualities(service, pending.route, [answer])[0]
-        yield sentence
-        if not number % SHARE:
-            await asyncio.sleep(0)  # let others run
 
 
 def check_size(

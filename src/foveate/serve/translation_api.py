@@ -1,7 +1,6 @@
-"""The translation API: LibreTranslate's routes, and scores, alignments, streams under /v1."""
+"""The translation API: LibreTranslate's routes, and figures for Prometheus."""
 
 import asyncio
-import json
 import logging
 import mimetypes
 import re
@@ -9,12 +8,11 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from html import escape
 from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.datastructures import Headers
@@ -24,10 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.documents.formats import ENDINGS
 from foveate.documents.languages import detected, most_probable, name_of
-from foveate.engine.answers import PairScore
-from foveate.serve import deepl, deepl_glossaries
+from foveate.serve import chats, deepl, deepl_glossaries
 from foveate.serve.assistance import options_of
-from foveate.serve.batching import PairOperation
 from foveate.serve.bodies import (
     MULTIPART,
     Upload,
@@ -41,7 +37,6 @@ from foveate.serve.bodies import (
 )
 from foveate.serve.common import (
     CLIENT_LEFT,
-    EVENT_STREAM,
     LOOPBACK,
     BytesInFlight,
     Error,
@@ -51,39 +46,26 @@ from foveate.serve.common import (
     RequestError,
     RequestRecord,
     Responses,
-    event_response,
-    event_text,
     new_application,
     openapi_document,
-    refusal,
 )
 from foveate.serve.document_processes import file_of
 from foveate.serve.translation import (
     AUTO,
     Client,
-    PendingTranslation,
     Service,
     check_size,
     find_routes,
-    join,
-    losses,
-    results,
-    start,
-    stream_sentences,
     translate,
     translate_lines,
 )
 from foveate.serve.translation_schemas import (
     BODIES,
-    Aligned,
     DetectBody,
     DetectedLanguage,
     FileBody,
-    PairsBody,
-    Scored,
     ServedLanguage,
     ServerStatus,
-    StreamBody,
     TranslateBody,
     Translated,
     TranslatedFile,
@@ -111,7 +93,8 @@ ERRORS: Responses = {
     }.items()
 }
 
-DEEPL_BODIES: tuple[type[BaseModel], ...] = (
+OTHER_BODIES: tuple[type[BaseModel], ...] = (
+    chats.ChatBody,
     deepl.DeeplBody,
     deepl_glossaries.GlossaryBody,
     deepl_glossaries.GlossariesBody,
@@ -144,6 +127,8 @@ class TranslationGuard(Guard):
         return most, self.known if known else self.unknown
 
     def error_body(self, path: str, error: RequestError) -> JsonObject | None:
+        if path.startswith(chats.PREFIX):
+            return chats.error_of(error)
         return {"message": error.message} if path.startswith(deepl.PREFIXES) else None
 
     def log(self, scope: Scope, record: RequestRecord) -> None:
@@ -321,136 +306,19 @@ async def download_file(name: str, request: Request) -> Response:
     return Response(data, media_type=kind, headers=headers)
 
 
-@router.post(
-    "/v1/score", response_model=list[Scored], openapi_extra=body_of(PairsBody), tags=["v1"]
-)
-async def score(request: Request) -> list[PairScore]:
-    """Score translations of texts."""
-    return await _answer_pairs(request, links=False)
-
-
-@router.post(
-    "/v1/align", response_model=list[Aligned], openapi_extra=body_of(PairsBody), tags=["v1"]
-)
-async def align(request: Request) -> Response:
-    """Link the words of texts and their translations."""
-    return JSONResponse([{"links": links} for links in await _answer_pairs(request, links=True)])
-
-
-async def _answer_pairs(request: Request, links: bool) -> list[Any]:
-    service, body, client = await request_body(request, PairsBody)
-    sources = [body.q] if isinstance(body.q, str) else body.q
-    targets = [body.t] if isinstance(body.t, str) else body.t
-    if len(sources) != len(targets):
-        raise RequestError(400, f"{len(sources)} texts in q but {len(targets)} in t")
-    if any("\n" in text or "\r" in text for text in [*sources, *targets]):
-        raise RequestError(400, "q and t are single lines; send lists for several")
-    if AUTO in (body.source, body.target) or body.source == body.target:
-        raise RequestError(400, "source and target must be two languages")
-    limits = service.limits
-    check_size(service, [*sources, *targets], client, limits.characters, limits.items)
-    [route] = await find_routes(service, body.source, body.target, [""])
-    assert route.run is not None
-    pairs = list(zip(sources, targets, strict=True))
-    operation = PairOperation(route.direction.to, links)
-    answers = route.run.batcher.submit(client.name, operation, pairs)
-    return await service.for_client(request, results(answers))
-
-
-@router.post(
-    "/v1/stream",
-    response_class=StreamingResponse,
-    responses={
-        200: {"description": "events: sentence, done, error", "content": {EVENT_STREAM: {}}}
-    },
-    openapi_extra=body_of(StreamBody),
-    tags=["v1"],
-)
-async def translate_stream(request: Request) -> Response:
-    """Translate a text sentence by sentence: server-sent events, ``done`` with the whole."""
-    service, body, client = await request_body(request, StreamBody)
-    [pending] = await start(service, [body.q], body, client)
-    return event_response(_events(service, pending, client, body))
-
-
-async def _events(
-    service: Service, pending: PendingTranslation, client: Client, body: StreamBody
-) -> AsyncIterator[str]:
-    until = asyncio.get_running_loop().time() + service.limits.seconds
-    try:
-        async for sentence in stream_sentences(service, pending, until, body.quality):
-            yield _event("sentence", sentence)
-        async with asyncio.timeout_at(until):
-            await join(service, [pending], client)
-        response: JsonObject = {"translatedText": pending.versions[0]}
-        response |= await service.computed(lambda: losses([pending]))
-        language = pending.route.detected
-        response |= {"detectedLanguage": language._asdict()} if language else {}
-        yield _event("done", response)
-    except Exception as error:
-        yield _event("error", {"error": refusal(error, public=True).message})
-    finally:
-        pending.give_up()
-
-
-def _event(name: str, tree: JsonObject) -> str:
-    return event_text(name, json.dumps(tree, ensure_ascii=False))
-
-
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}
-body{{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}}
-code{{font-size:.95em}}table{{border-collapse:collapse;margin:.3rem 0 1rem}}
-td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
-<h1>{title}</h1><p>A server that translates {pairs}. Programs use the routes below, which
-<a href="openapi.json">openapi.json</a> describes for them.</p>
-{body}</html>
-"""
-
-
 def document(app: FastAPI) -> OpenApi:
     """Return the OpenAPI document, with bodies that FastAPI does not read, and the languages."""
-    tree = openapi_document(app, (*BODIES, *DEEPL_BODIES))
+    tree = openapi_document(app, (*BODIES, *OTHER_BODIES))
     service: Service = app.state.service
     table, targets = service.pool.table(), service.pool.targets()
     for model in BODIES:
         fields = tree["components"]["schemas"][model.__name__]["properties"]
         if "source" in fields:
-            fields["source"]["enum"] = [*([] if "t" in fields else [AUTO]), *table]
+            fields["source"]["enum"] = [AUTO, *table]
             fields["target"]["enum"] = targets
         if "alternatives" in fields:
             fields["alternatives"]["maximum"] = service.limits.alternatives
     return tree
-
-
-def page(app: FastAPI) -> str:
-    """Return the document for people, without scripts: every route, what it does, its fields."""
-    tree = document(app)
-    parts = []
-    for path, methods in tree["paths"].items():
-        for method, route in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
-            parts.append(f"<p>{escape(route.get('description', ''))}</p>")
-            parts += _table(tree, route.get("requestBody", {}).get("content", {}))
-    service: Service = app.state.service
-    pairs = [f"{name_of(d.source)} to {name_of(d.target)}" for _, d in service.pool.directions()]
-    title, known = (escape(text) for text in (tree["info"]["title"], ", ".join(pairs)))
-    return PAGE.format(title=title, pairs=known, body="\n".join(parts))
-
-
-def _table(tree: OpenApi, content: OpenApi) -> list[str]:
-    if not content:
-        return []
-    reference = next(iter(content.values()))["schema"]["$ref"]
-    schema = tree["components"]["schemas"][reference.rpartition("/")[2]]
-    required = schema.get("required", [])
-    rows = []
-    for name, field in schema["properties"].items():
-        default = "needed" if name in required else f"default {field.get('default')!r}"
-        row = (field.get("description", ""), default)
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        rows.append(f"<tr><td><code>{escape(name)}</code></td>{cells}</tr>")
-    return ["<table>", *rows, "</table>", f"<p>Sent as {', '.join(map(escape, content))}.</p>"]
 
 
 class LazyStudio:
@@ -482,7 +350,7 @@ class HomeMount(Mount):
         return super().matches(scope) if own else (Match.NONE, {})
 
 
-def application(
+def translation_application(
     service: Service,
     version: str,
     hosts: Iterable[str] | None = LOOPBACK,
@@ -509,16 +377,12 @@ def application(
     app.state.service = service
     app.include_router(router)
     app.include_router(deepl.router)
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        policy = "default-src 'none'; style-src 'unsafe-inline'"
-        return HTMLResponse(page(app), headers={"Content-Security-Policy": policy})
+    app.include_router(chats.router)
 
     if home is not None:
         app.router.routes.append(HomeMount("/", home, name="home"))
     else:
-        app.add_api_route("/", docs, include_in_schema=False)
+        app.add_api_route("/", app.openapi, include_in_schema=False)
     app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
     if origins:
         app.add_middleware(

@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ConfigDict, Field
 
 from foveate.config import Config
 
@@ -51,11 +50,6 @@ class AssistanceFields(Body):
     protect: str | list[str] = Field("", description="a text to leave unchanged, or several")
     ban: str | list[str] = Field("", description="a phrase banned from translations, or several")
 
-    @property
-    def assists(self) -> bool:
-        """True if any of them is present."""
-        return any((self.glossary, self.memory, self.protect, self.ban))
-
 
 class TranslateBody(AssistanceFields):
     """Texts to translate; ``source`` "auto" has the language of each detected."""
@@ -74,25 +68,6 @@ class DetectBody(Body):
     q: str
 
 
-class StreamBody(AssistanceFields):
-    """A text that is translated sentence by sentence."""
-
-    q: str
-    source: str
-    target: str
-    format: Literal["text", "html"] = "text"
-    quality: bool = Field(False, description="whether log p of each sentence is in its event")
-
-
-class PairsBody(Body):
-    """Texts and their translations, as many of one as of the other."""
-
-    q: str | list[str]
-    t: str | list[str] = Field(description="one translation per text")
-    source: str
-    target: str
-
-
 class FileBody(AssistanceFields):
     """A file to translate: multipart/form-data."""
 
@@ -101,7 +76,7 @@ class FileBody(AssistanceFields):
     target: str
 
 
-BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, StreamBody, PairsBody, FileBody)
+BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, FileBody)
 
 
 class ServedLanguage(BaseModel):
@@ -120,16 +95,15 @@ class DetectedLanguage(BaseModel):
 
 
 class SentenceQuality(BaseModel):
-    """Log p(translation | source), its tokens with the end, and the chrF that it predicts.
+    """Log p(translation | source), and its tokens with the end.
 
-    All are null for a sentence from the memory, ``estimate`` where the model is not calibrated.
+    Both are null for a sentence from the memory.
     """
 
     source: str
     translation: str
     logProbability: float | None
     tokens: int | None
-    estimate: float | None
 
 
 class Translated(BaseModel):
@@ -154,22 +128,6 @@ class TranslatedFile(BaseModel):
 
     translatedFileUrl: str
     untranslated: int | None = None
-
-
-class Scored(BaseModel):
-    """log p(t | q), and that of each token of t, its end included."""
-
-    model_config = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
-
-    log_probability: float
-    tokens: list[str]
-    token_log_probabilities: list[float]
-
-
-class Aligned(BaseModel):
-    """Links between words (place in q, place in t), counted from 0."""
-
-    links: list[tuple[int, int]]
 
 
 class ServerStatus(BaseModel):

@@ -47,14 +47,13 @@ class Answers(Generic[A]):
     """The answers to the items of one request, in order, filled in as batches are done.
 
     ``future`` has them all, or the first error; cancel it to stop the request. A failed item
-    has the answer ``instead`` if there is one. ``changed`` is called after each batch.
+    has the answer ``instead`` if there is one.
     """
 
     def __init__(self, operation: Any, items: Sequence[Item], instead: A | None = None) -> None:
         self.operation, self.items, self.instead = operation, items, instead
         self.future: Future[list[A]] = Future()
         self.values = dict[int, A]()
-        self.changed: Callable[[], None] = lambda: None
         self.taken = 0  # items that are, or were, in a batch
         self.waiting = sum(map(cost_of, items))  # characters of the others
         self._lock = threading.Lock()

@@ -29,9 +29,9 @@ from foveate.files import split_lines, write_text
 from foveate.look.draw.charts import Curve, LinesDrawing, Mark
 from foveate.look.draw.parts import DrawingPart, data_uri, listed
 from foveate.look.draw.pictures import PictureDrawing, picture_drawing
+from foveate.look.views.watching import Output, Watched
 from foveate.run import Run
 from foveate.run.answering import Forecast, forecast_at
-from foveate.run.watching import Output, Watched
 from foveate.serve.common import RequestError
 from foveate.studio.schemas import (
     Alternative,

@@ -480,7 +480,7 @@ class Assets(StaticFiles):
         return response
 
 
-def application(
+def studio_application(
     runs: Sequence[Path],
     token: str | None = None,
     hosts: Iterable[str] | None = LOOPBACK,
@@ -541,7 +541,7 @@ def serve(
             f"{host} can be reached by others: give a token, such as --token {example}, that the "
             "page will ask for"
         )
-    app = application(runs, token, LOOPBACK if local else None, lectures=lectures)
+    app = studio_application(runs, token, LOOPBACK if local else None, lectures=lectures)
     listener = listen(host, port, PORTS)
     url = address(host, listener) + (f"?token={token}" if token else "")
     print(f"studio: {url}  (Ctrl-C stops it)", flush=True)

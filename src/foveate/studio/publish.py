@@ -1,6 +1,6 @@
 """Publish packed files as a page that runs them without a server: one HTML file, or a folder.
 
-The page has the engine as WebAssembly (`foveate.engine.loading.web_engine`) and each packed file,
+The page has the engine as WebAssembly (`foveate.engine.compiled.web_engine`) and each packed file,
 gzipped, in base64; in a folder these are separate scripts, which browsers also load from disk.
 Its policy allows only its own script, and no requests to other sites.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from foveate.config import load_tree
 from foveate.data.corpus import read_text
 from foveate.data.text import TextData, at, is_table, read_pairs
-from foveate.engine.loading import web_engine
+from foveate.engine.compiled import web_engine
 from foveate.engine.packed import PackedModel, load, packed_file, repack
 from foveate.errors import ConfigError, UserError, install, not_built
 from foveate.files import replace_file
@@ -144,7 +144,7 @@ def publish(
     With ``train`` the page also trains a model, and then it needs no files.
     ``progress`` gets the current action, the bytes done and all bytes (None: unknown).
     Raises ``ConfigError`` if the page cannot run a file, or its script is not built, and
-    `foveate.engine.loading.LibraryError` if the engine is not compiled.
+    `foveate.engine.compiled.LibraryError` if the engine is not compiled.
     """
     names = [file.name for file in files] or ["It learns in front of you"]
     if double := next((name for name in names if names.count(name) > 1), None):

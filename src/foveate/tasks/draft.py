@@ -237,12 +237,18 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int, several: bool)
         plan.put("task", 'tokenizer = "character"', why="characters are the tokens")
         plan.put("task", 'metrics = ["exact_match"]')
     else:
-        limits = ((2_000, 1000), (10_000, 2000), (60_000, 4000), (500_000, 8000))
-        size = next((size for most, size in limits if count < most), 16_000)
+        size, _ = size_for(count)
         why = f"{size:,} pieces (BPE) for {count:,} pairs"
         plan.put("task", f'tokenizer = {{ kind = "bpe", vocab_size = {size} }}', why=why)
-    model = "transformer-small" if count >= 300_000 else "transformer-tiny"
+    _, model = size_for(count)
     plan.put("model", f'kind = "{model}"', why=f"{model}: the size for {count:,} pairs")
+
+
+def size_for(pairs: int) -> tuple[int, str]:
+    """Return the number of BPE pieces, and the kind of the model, for so many pairs."""
+    limits = ((2_000, 1000), (10_000, 2000), (60_000, 4000), (500_000, 8000))
+    pieces = next((size for most, size in limits if pairs < most), 16_000)
+    return pieces, "transformer-small" if pairs >= 300_000 else "transformer-tiny"
 
 
 def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path) -> None:

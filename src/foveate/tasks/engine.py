@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import Tokenizer
-from foveate.decode.beam import Beam, LexicalBeam
+from foveate.decode.beam import Beam
 from foveate.decode.constraints import Banned, Constraints, RequiredPhrases, Steps, byte_table
 from foveate.decode.engine import (
     ALL,
@@ -26,6 +26,7 @@ from foveate.decode.engine import (
     Source,
     check_lists,
 )
+from foveate.decode.lexical_beam import LexicalBeam
 from foveate.decode.phrases import phrases_of, word_pieces
 from foveate.decode.search import EnsembleSteps, Followed, Positions, Search, log_mean_p
 from foveate.errors import UserError

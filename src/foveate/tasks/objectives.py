@@ -1,7 +1,7 @@
 """What is minimised: cross-entropy, and the loss of what a decoder predicts.
 
-R-Drop and distillation are in `foveate.tasks.compared`, REINFORCE and penalties on attention in
-`foveate.tasks.attention_losses`, and objectives of numbers in `foveate.tasks.forecasting`.
+REINFORCE and penalties on attention are in `foveate.tasks.attention_losses`, objectives of numbers
+in `foveate.tasks.forecasting`.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.models.encoder_decoder import Memory, TargetIds, Writer
-from foveate.models.pointer import PointerGenerator
 from foveate.nn.linear import linear, single
-from foveate.nn.loss import Product, linear_cross_entropy
+from foveate.nn.loss import linear_cross_entropy
 from foveate.tasks.base import AnyTask, DecoderBatch, Loss
 from foveate.tasks.teacher_forcing import Always, Predictions, TeacherForcing, tokens_of
 
@@ -59,7 +58,6 @@ class Objective(Configurable):
 
         `Trainer.backward` calls it through `Parallel.loss` (`foveate.train.fit` binds the task),
         and this calls the task, which makes the model's outputs and calls the objective with them.
-        An objective that compares several passes calls the task for each.
         """
         return task.loss(model, batch, self)
 
@@ -103,7 +101,7 @@ class CrossEntropy(Objective):
         return Loss(total, len(target), {"nll": nll})
 
 
-def with_bias(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Product:
+def with_bias(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return vectors and a weight whose product is W h + b = [W b] [h; 1]."""
     if bias is None:
         return hidden, weight
@@ -117,8 +115,6 @@ def token_loss(model: Writer, batch: DecoderBatch, objective: CrossEntropy) -> L
     It is the ``loss`` of the tasks whose models write text (`TextToText.loss`, `Language.loss`).
     """
     read = objective.read(partial(tokens_of, model, batch.memory, batch.prompt), batch.inputs)
-    if isinstance(model, PointerGenerator):
-        return pointer_loss(model, read, batch, objective)
     return loss_at(model, outputs_of(model, read, batch.memory), batch, objective)
 
 
@@ -137,26 +133,3 @@ def loss_at(
     if not model.scores_are_product:
         return objective.of_scores(outputs, target)
     return objective(outputs, model.output.weight, target, model.output.bias)
-
-
-def pointer_loss(
-    model: PointerGenerator, read: Tensor, batch: DecoderBatch, objective: CrossEntropy
-) -> Loss:
-    """L = Σ_t −(1 − ε) log P(y_t) − ε/V Σ_w log P_vocab(w) + λ Σ_i min(α_ti, c_ti).
-
-    ε is the label smoothing, λ the weight of the coverage loss (See et al., 2017).
-    """
-    assert batch.memory is not None
-    sums = [
-        (part if batch.counted is None else part.flatten()[batch.counted]).sum()
-        for part in model.score(read, batch.memory, batch.targets)
-    ]
-    log_p, vocabulary, coverage = sums
-    epsilon = objective.config.label_smoothing
-    total = -(1 - epsilon) * log_p - epsilon * vocabulary
-    count = batch.targets.numel() if batch.counted is None else len(batch.counted)
-    logged = {"nll": -log_p.detach()}
-    if model.config.coverage is not None:
-        total = total + model.config.coverage * coverage
-        logged["coverage"] = coverage.detach()
-    return Loss(total, count, logged)

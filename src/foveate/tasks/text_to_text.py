@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pydantic
@@ -162,7 +162,6 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
 
     figures = ("loss", "perplexity", *(name for name in METRICS if name not in SLOW))
     config: Config
-    sides_type: ClassVar[type[TextSides]] = TextSides
     folder = Path()  # of the run, from `prepare` or `restore`
     tokenizers: tuple[Tokenizer, ...] = ()  # of sources and of targets, from there too
 
@@ -202,10 +201,15 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         tags = list(self.source_tokenizer.tags)
         sides = self._learnt_from(tags, 0)
         source, target = self.tokenizers
-        source.extend(chain(*sides) if self.config.joint else sides[0], self.config.tokenizer)
+        further = list(dict.fromkeys([*tags, *self.config.tags()]))
+        if self.config.joint or source.paired:
+            sides = ([*chain(*sides)],) * 2
+        source.extend(sides[0], self.config.tokenizer)
+        source.add_tags(further)
         if not self.config.joint:
             target.extend(sides[1], self.config.target_tokenizer or self.config.tokenizer)
-        source.add_tags(list(dict.fromkeys([*tags, *self.config.tags()])))
+            if source.paired:
+                target.add_tags(further)
 
     def pieces(self) -> dict[str, list[str]]:
         source, target = self.tokenizers
@@ -228,7 +232,7 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
     @property
     def sides(self) -> TextSides:
         source, target = self.tokenizers
-        return self.sides_type(source, target, self.data.format, self.data.max_length)
+        return TextSides(source, target, self.data.format, self.data.max_length)
 
     def tokenizers_by_name(self) -> dict[str, Tokenizer]:
         return {"source": self.source_tokenizer, "target": self.target_tokenizer}
@@ -250,10 +254,6 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         sources, targets = self._ids(split)
         examples = Examples(self.corpus(split), sources, targets)
         return examples.trainable(self.data) if split == "train" else examples
-
-    def read_sources(self, examples: Examples) -> Sequence[Ids]:
-        """Return what the model reads of some examples."""
-        return examples.sources
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         examples = self.tokens(split)
@@ -298,12 +298,8 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         nll = mean_nll(self, model, split, lengths_of(sources, targets) + 1, 4096)
         prefixes = self.target_tokenizer.begun(corpus.sources)
         request = SearchRequest(search, prefixes, batch_tokens=4096 * search.width)
-        results = TorchEngine(self, model).outputs(self.read_sources(examples), request)
-        sides = self.sides
-        outputs = [
-            sides.tokenizers_of(source)[1].decode(best(hypotheses).ids)
-            for source, hypotheses in zip(corpus.sources, results, strict=True)
-        ]
+        results = TorchEngine(self, model).outputs(sources, request)
+        outputs = [self.target_tokenizer.decode(best(hypotheses).ids) for hypotheses in results]
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         shown = spread(len(outputs), samples)

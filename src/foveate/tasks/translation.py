@@ -6,7 +6,6 @@ Files, tokenizers, loss and measures are those of all tasks from text to text (i
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -30,7 +29,6 @@ class Translation(TextToText[TextBatch], Aligns, kind="translation"):
     """Text in, text out: translation and other maps from one line to another."""
 
     own_outputs = True
-    never: ClassVar[tuple[int, ...]] = ()  # ids that no output holds
 
     @cached_property
     def shortlist(self) -> Shortlist:
@@ -78,7 +76,7 @@ class Translation(TextToText[TextBatch], Aligns, kind="translation"):
     def _begin(
         self, source: Tensor, mask: Tensor | None, tokens: Tensor | None, model: EncoderDecoder
     ) -> DecoderSteps:
-        return DecoderSteps(model, model.encode(source, mask), tokens, self.never)
+        return DecoderSteps(model, model.encode(source, mask), tokens)
 
     @torch.inference_mode()
     def _log_p(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:

@@ -8,8 +8,8 @@ const THUMB = 72; // cells of a small map at most, whatever the screen
 const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, around, for numbers, for the kind of a head, for "layer 0"
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
-const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 34, HEAD = 20, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
-const LEAST_WEIGHT = 0.1, THICK = 7; // of a line; pixels of the weight 1
+const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 34, HEAD = 36, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
+const LEAST_WEIGHT = 0.15, THICK = 8; // of a line; pixels of the weight 1
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -27,9 +27,10 @@ const isWord = (text: string) => /\p{L}/u.test(text);
 
 /** What a head does, where that was measured; else its largest weight between two words. */
 function story(kind: string, { values, width }: Matrix, rows: readonly string[], columns: readonly string[]): string {
+  if (kind === "sink") return `most → ${columns[largest(columns.map((_, k) => values.reduce((sum, weight, n) => sum + (n % width === k ? weight : 0), 0)))]}`;
   if (kind && kind !== UNCLEAR) return kind;
   const best = largest(Array.from(values, (weight, k) => (isWord(rows[Math.floor(k / width)]!) && isWord(columns[k % width]!) ? weight : 0)));
-  return `${rows[Math.floor(best / width)]} ← ${columns[best % width]}`;
+  return `“${rows[Math.floor(best / width)]}” reads “${columns[best % width]}”`;
 }
 
 /** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights. */
@@ -39,10 +40,10 @@ function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">,
   const order = Array.from(map.values, (_, k) => k).filter((k) => map.values[k]! >= LEAST_WEIGHT).sort((a, b) => map.values[a]! - map.values[b]!);
   const side = (words: readonly string[], x: number, anchor: string) => words.map((word, k) => s("text", { x, y: y(k) + 4, "text-anchor": anchor }, fitted(word, limit, 12)));
   return s("svg", { class: "fv-copy", width: wide, height: HEAD + Math.max(rows.length, columns.length) * pitch, role: "img", "aria-label": `${name}: ${does}` },
-    s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12, "text-anchor": "middle" }, fitted(`${name}: ${does}`, wide, 12)),
+    ...[name, does].map((text, k) => s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12 + 15 * k, "text-anchor": "middle" }, fitted(text, wide, 12))),
     ...order.map((k) => {
       const weight = map.values[k]!, [a, b] = [y(Math.floor(k / map.width)), y(k % map.width)];
-      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: 0.15 + 0.85 * weight, style: `stroke-width: ${0.6 + THICK * weight}px` });
+      return s("path", { class: `fv-curve fv-line-${hue}`, d: `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`, opacity: 0.1 + 0.9 * weight, style: `stroke-width: ${0.6 + THICK * weight}px` });
     }), ...side(rows, limit, "end"), ...side(columns, wide - limit, "start"));
 }
 
@@ -94,7 +95,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     grid.replaceChildren(...[block.layers.length - 1].flatMap((layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head);
       return map ? copied(map, block, `head ${head}`, story(block.kinds[layer]?.[head] ?? "", map, block.rows, block.columns), head % 7, wide, pitch) : h("span");
-    })]), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that looks; right: the words that it looks at; width: weight, from 0.1 to 1"));
+    })]), ...(most > 1 ? [h("p", { class: "fv-concat" }, `↓ concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that reads; right: the words that it reads; width: weight (under 0.15: no line)"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

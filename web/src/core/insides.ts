@@ -5,8 +5,8 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
-const DRAWN = 0.1; // smaller weights are not drawn
-const LINE = 33, TALL = 100, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are white
+const FAINT = 0.1; // smaller weights are not drawn
+const LINE = 33, TALL = 96, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are white
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "update gate", "reset gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -31,11 +31,13 @@ export function largestOf(weights: ArrayLike<number>, most: number): number[] {
   return order.slice(0, most).sort((a, b) => a - b);
 }
 
-/** The units that are most active over all positions, in their order. Pure. */
+/** The units that differ most between positions, in their order. Pure. */
 export function activeOf({ shape, ...rest }: Values, most: number): number[] {
-  const width = shape[2] ?? 1, all = floats({ shape, ...rest }, 0, (shape[1] ?? 1) * width), totals = new Float64Array(width);
-  all.forEach((value, k) => { totals[k % width]! += Math.abs(value); });
-  return largestOf(totals, most);
+  const width = shape[2] ?? 1, all = floats({ shape, ...rest }, 0, (shape[1] ?? 1) * width);
+  return largestOf(Array.from({ length: width }, (_, unit) => {
+    const own = all.filter((_, k) => k % width === unit), mean = own.reduce((sum, value) => sum + value, 0) / own.length, above = own.filter((value) => value > 0).length;
+    return own.reduce((sum, value) => sum + (value - mean) ** 2, 0) * (0.01 + above * (own.length - above)); // of both signs, if any is
+  }), most);
 }
 
 /** The nodes and edges inside an attention, on the canvas of its camera stop. Pure. */
@@ -66,7 +68,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
       row.slice(0, MOST).forEach((alpha, k) => {
         const to = pitch * (k + 0.5) + shift;
-        if (alpha >= DRAWN) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
+        if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
       });
     }
   }
@@ -74,7 +76,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** One query in numbers: x, k, e, α and v of each key from below, and at the left what belongs to the query. */
   function numbers() {
     const { head, row } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
-    const keys = largestOf(weights, KEYS), pitch = 960 / keys.length, wide = Math.min(116, pitch - 16), first = 276;
+    const keys = largestOf(weights, KEYS), pitch = 980 / keys.length, wide = Math.min(116, pitch - 16), first = 256;
     const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
     const memory = values.has("memory") ? "memory" : "h", isRead = values.has("memory") || isOne, { letters } = panel;
     const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, WRITTEN), written);
@@ -85,85 +87,94 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     };
     const join = (key: string, from: Box, to: Box, stage: string, more: Partial<SceneEdge> = {}) =>
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
-    const rows: [string, number, string?][] = [["v", 2, "5 "], ["α", 130, "4 "], ["e", 188, "3 "], ["k", 246, "2 "], ["h", 400]]; // in the order of the computation
-    for (const [stage, y, order = ""] of rows) put(`name ${stage}`, order + (letters[stage === "h" ? memory : stage] ?? stage), boxAt(first - 72, y, 68, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
-    for (const [stage, y, order] of [["c", 2, "6 "], ["q", 246, "1 "], ["h", 400, ""]] as const) put(`name own ${stage}`, order + (letters[stage === "h" ? "own" : stage] ?? stage), boxAt(0, y, 66, TALL), stage, { form: "label" });
+    const rows: [string, number][] = [["v", 2], ["α", 126], ["e", 216], ["k", 272], ["h", 412]];
+    for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
+    for (const [stage, y] of [["c", 2], ["q", 272], ["h", 412]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
-    put("h word", writes ? `${word} → ${writes}` : word, boxAt(30, 512, 204, 42), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
-    const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? [`first 3 of ${size}`] : [];
-    put("h note", "", boxAt(8, 198, 190, 40), "h", { form: "label", texts: note });
-    const own = values.has("h") ? cell("h own", 70, 400, vector("h", row), "h") : undefined;
-    const query = cell("q own", 70, 246, vector("query", row, head), "q", { hue: 1, level: 0.25 });
+    put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 516, 204, 40) : boxAt(0, 516, 252, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
+    const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
+    put("h note", "", boxAt(0, 144, 200, 72), "h", { form: "label", texts: note });
+    put("c step", "2. mix", boxAt(70, 102, 124, 40), "c", { form: "label" });
+    put("e step", "1. compare", boxAt(20, 224, 178, 40), "e", { form: "label" });
+    const own = values.has("h") ? cell("h own", 70, 412, vector("h", row), "h") : undefined;
+    const query = cell("q own", 70, 272, vector("query", row, head), "q", { hue: 1, level: 0.25 });
     const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
     if (own) join("q from", own, query, "q");
+    put("α softmax", "softmax", boxAt(first, 178, 980 - pitch + wide, 30), "α", { hue: 5 });
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, end = x + wide + (pitch - wide) / 2;
-      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 512, wide, 42), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
-      const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 400, vector(memory, k), "h") : undefined;
-      const key = cell(`k ${k}`, x, 246, vector("key", k, head), "k", { hue: 0, level: 0.25 });
-      const score = cell(`e ${k}`, x, 188, [written(scores[k]!)], "e");
-      const weight = cell(`α ${k}`, x, 130, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
+      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 516, wide, 40), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
+      const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 412, vector(memory, k), "h") : undefined;
+      const key = cell(`k ${k}`, x, 272, vector("key", k, head), "k", { hue: 0, level: 0.25 });
+      const score = cell(`e ${k}`, x, 216, [written(scores[k]!)], "e");
+      cell(`α ${k}`, x, 126, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
       const value = cell(`v ${k}`, x, 2, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
-      if (h) line(`v from ${k}`, [at(x + wide, 450), at(end, 450), at(end, 52), at(x + wide, 52)], "v"); // beside the key
+      if (h) line(`v from ${k}`, [at(x + wide, 460), at(end, 460), at(end, 50), at(x + wide, 50)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
-      join(`α from ${k}`, score, weight, "α");
-      const low = value[1] + value[3], bus = low + 15 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
+      line(`α from ${k}`, [at(x + wide / 2, 178), at(x + wide / 2, 170)], "α");
+      const low = value[1] + value[3], bus = low + 14 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
       line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
       if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
     const aside = pitch - wide; // beside the keys
-    for (const [stage, x, matrix, of, room] of [["q", 136, "W_Q", "query", 60], ["k", first + wide / 2 + 4, "W_K", "key", 60], ["v", first + wide + aside / 2 + 2, "W_V", "value", aside / 2]] as const)
-      if (panel.equations[of]?.includes(matrix) && room > 36) put(`${stage} matrix`, matrix, boxAt(x, 354, room, 40), stage, { form: "label" });
-    put("α softmax", "softmax", boxAt(64, 146, 130, 40), "α", { form: "label" });
-    line("e from query", [at(194, 296), at(first - 74, 296), at(first - 74, 210), at(first - 68, 210)], "e", { hue: 1 });
+    for (const [stage, of, x, matrix, room] of [["q", "query", 136, "W_Q", 60], ["k", "key", first + wide / 2 + 4, "W_K", 60], ["v", "value", first + wide + aside / 2 + 2, "W_V", aside / 2]] as const)
+      if (panel.equations[of]?.includes(matrix) && room > 36) put(`${stage} matrix`, matrix, boxAt(x, 370, Math.min(60, room), 40), stage, { form: "label" });
+    line("e from query", [at(194, 320), at(first - 54, 320), at(first - 54, 238), at(first - 44, 238)], "e", { hue: 1 });
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
 
-  /** The answers of all heads as one long vector, and the vector that one matrix makes of it. */
+  /** One word through all heads: projected, attending, their answers as one long vector, and what one matrix makes of it. */
   function joined() {
     const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
-    const pitch = Math.min(220, 1000 / heads), left = 200, middle = left + (pitch * heads) / 2, few = `${size > WRITTEN ? "3 of each; " : ""}${heads} × ${size} = ${size * heads} numbers`;
-    const join = (key: string, from: number, to: number) => line(key, [at(middle, from), at(middle, to)], "o");
-    put("o out", "", boxAt(middle - 90, 4, 180, TALL), "o", { texts: vectorOf("output", 0) });
-    put("o name", "o", boxAt(middle - 150, 4, 50, TALL), "o", { form: "label" });
-    put("o word", wide > WRITTEN ? `of “${panel.rows[panel.row]!}”, first 3 of ${wide}` : `of “${panel.rows[panel.row]!}”`, boxAt(middle + 100, 4, 1236 - middle - 100, TALL), "o", { form: "word" });
-    put("o matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, boxAt(left, 180, pitch * heads, 70), "o");
-    join("o from matrix", 180, 104);
-    put("o joined", "[c^0; …]".replace("…", heads > 2 ? `…; c^${heads - 1}` : "c^1"), boxAt(0, 340, left - 12, TALL), "o", { form: "label" });
+    const pitch = Math.min(256, 1030 / heads), left = 210, middle = left + (pitch * heads) / 2, word = panel.rows[panel.row]!;
+    const few = size > WRITTEN ? [`first 3 of ${size}`] : [];
+    const row = (key: string, texts: string[], y: number, tall: number) => put(`o ${key} name`, "", boxAt(0, y, left - 14, tall), "o", { form: "label", texts });
+    const whole = (key: string, label: string, y: number, tall: number, more: Partial<Inner> = {}) => put(`o ${key}`, label, boxAt(left, y, pitch * heads, tall), "o", more);
+    row("out", ["o", ...(wide > WRITTEN ? [`first 3 of ${wide}`] : [])], 2, TALL);
+    put("o out", "", boxAt(middle - 90, 2, 180, TALL), "o", { texts: vectorOf("output", 0), hue: 3, level: 0.25 });
+    whole("matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, 126, 52);
+    row("joined", ["concatenate", ...few], 212, TALL);
+    row("attend", ["attend"], 340, 48);
+    row("project", ["project"], 420, 48);
+    whole("word", `x of “${word}”`, 504, 48, { hue: 1, level: 0.25 });
+    line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
-      const x = left + pitch * head;
-      line(`o from head ${head}`, [at(x + pitch / 2, 330), at(x + pitch / 2, 250)], "o", { hue: hueOf(head) });
-      put(`o head ${head}`, "", boxAt(x, 330, pitch, 120), "o", { texts: vectorOf("context", head), hue: hueOf(head), level: 0.3 });
-      put(`o chip ${head}`, `head ${head}`, boxAt(x, 458, pitch, 44), "o", { form: "word" });
+      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;
+      put(`o head ${head}`, "", boxAt(x, 212, pitch, TALL), "o", { texts: vectorOf("context", head), ...own });
+      put(`o attend ${head}`, `${name}Σ_i α_i v_i`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
+      put(`o project ${head}`, `W_Q^${head}, W_K^${head}, W_V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
+      for (const [key, from, to] of [["word", 504, 468], ["project", 420, 388], ["attend", 340, 308], ["head", 212, 178]] as const)
+        line(`o from ${key} ${head}`, [at(up, from), at(up, to)], "o", { hue: hueOf(head) });
     }
-    put("o note", few, boxAt(left, 506, pitch * heads, 40), "o", { form: "label" });
   }
 
   /** All queries at once: E = Q Kᵀ / √d_k as the product of two matrices, and C = A V. */
   function products() {
     const { head, row, rows } = panel, count = Math.min(rows.length, KEYS), masked = values.has("masked score") ? "masked score" : "score", few = (stage: string) => Math.min(WRITTEN, values.get(stage)!.shape[2] ?? 1);
-    const all = Array.from({ length: count }, (_, t) => [...rowOf(values.get("score")!, head, t).slice(0, count)]).flat(), least = Math.min(...all), most = Math.max(...all);
+    const scores = values.get(masked)!, [least, most] = [Math.min, Math.max].map((end) => end(...Array.from({ length: count }, (_, t) => rowOf(scores, head, t).slice(0, count)).flatMap((all) => [...all].filter(isFinite))));
+    const asked = rowOf(scores, head, row), best = asked.indexOf(Math.max(...asked.slice(0, count))); // the key of the largest score
     const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], isTurned = false, hue: number | null = null) => {
       for (let t = 0; t < size[0]; t++) for (let s = 0; s < size[1]; s++) {
         const value = rowOf(values.get(of)!, head, isTurned ? s : t)[isTurned ? t : s]!;
-        const level = of === "weights" ? value : of === masked ? Math.max(0, (value - least) / (most - least)) : 0.25;
+        const level = of === "weights" ? value : of === masked ? Math.max(0, value - least!) / (most! - least! || 1) : 0.25;
         put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
       }
     };
     const label = (stage: string, key: string, text: string, x: number, y: number, wide: number) => put(`${stage} ${key}`, text, boxAt(x, y, wide, 38), stage, { form: "label" });
     const words = (stage: string, y: number, tall: number) => rows.slice(0, count).forEach((word, t) =>
-      put(`${stage} word ${t}`, word, boxAt(0, y + tall * t, 124, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
+      put(`${stage} word ${t}`, word, boxAt(2, y + tall * t, 122, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
     const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
       put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { form: "frame", hue: 1 });
-    const q = few("query"), e = Math.min(170, (1234 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(72, (556 - down) / count);
+    const q = few("query"), e = Math.min(170, (1228 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(72, (556 - down) / count);
     words("E", down, tall);
     grid("E", "q", "query", 130, down, 80, tall, [count, q], false, 1);
     grid("E", "k", "key", right, 40, e, 36, [q, count], true, 0);
     grid("E", "e", masked, right, down, e, tall, [count, count], false, 5);
     if (row < count) frame("E", 130, down, 80 * q, tall);
     if (row < count) frame("E", right, down, e * count, tall);
+    if (row < count) put("E frame key", "", boxAt(right + e * best - 4, 36, e + 8, 36 * q + 8), "E", { form: "frame", hue: 0 });
     rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
     label("E", "name q", "Q = X W_Q", 84, down - 44, 80 * q + 92);
     label("E", "name k", "Kᵀ, K = X W_K", right - 246, 40 + 18 * q - 19, 236);

@@ -6,7 +6,7 @@ import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10; // pixels of a node, from step to step, where all have to fit
+const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -23,7 +23,7 @@ export const textOf = (path: readonly Node[]): string => path.reduce((text, { te
   text + (score > 0 ? ` ${next.replace(/^° |: .* =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
-export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
+export const boxed = ({ text, score }: Node) => (text.trim().replace(/^° /, "") || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
 
 /** The same in a box of so many pixels: without its factors where these would hide the product. */
 const boxedIn = (node: Node, room: number) => (widthOf(boxed(node)) <= room ? boxed(node) : boxed({ ...node, text: node.text.replace(/: .* =$/, "") }));
@@ -43,8 +43,9 @@ export function greedyOf(steps: LanesDrawing["steps"]): Set<number> {
 
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
 export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
-  const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + NEAR) / steps : Infinity));
-  return { wide: Math.min(wish, Math.max(NARROW, across - NEAR)), across };
+  const near = room / steps > FAR ? 3 * NEAR : NEAR; // edges are told apart where there is room for them
+  const across = Math.max(NARROW + near, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + near) / steps : Infinity));
+  return { wide: Math.min(wish, Math.max(NARROW, across - near)), across };
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
@@ -65,7 +66,8 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  body.append(reading, box, h("p", { class: "fv-quiet" }, `${steps.flat().some(({ score }) => score > 0) ? "" : "number: p of the token · "}each step keeps the ${kept} best open prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? "" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
+  const keys = [...(steps.flat().some(({ score }) => score > 0) ? [] : ["number: p"]), "blue: the answer", [...greedy].every((id) => best.has(id)) ? "greedy: the same" : "orange: greedy", ...(isBare ? [] : ["dashed: dropped"]), "round: finished"];
+  body.append(reading, box, h("p", { class: "fv-quiet" }, isWhole ? keys.join(" · ") : `${steps.flat().some(({ score }) => score > 0) ? "" : "number: p of the token · "}each step keeps the ${kept} best open prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? "" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
@@ -77,7 +79,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     for (const [id, group] of boxes) group.classList.toggle("fv-on", on.has(id));
     for (const [id, edge] of edges) edge.classList.toggle("fv-on", on.has(id));
     boxes.forEach((group, id) => group.classList.toggle("fv-chosen", id === node.id));
-    fill(reading, h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), node.score > 0 ? " · p " : " · score ", h("b", {}, figure(node.score)),
+    fill(reading, h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), ...(isWhole && node.score <= 0 ? [] : [node.score > 0 ? " · p " : " · score ", h("b", {}, figure(node.score))]),
       node.state === "pruned" ? " · cut off" : node.state === "done" ? " · finished" : "");
     box.setAttribute("aria-label", reading.textContent ?? "");
   };
@@ -93,7 +95,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(written(node, wide - 4), wide - 4))));
+      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(written(node, wide - 12), wide - 4))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     s("circle", { class: "fv-point", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());

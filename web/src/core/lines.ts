@@ -184,7 +184,10 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
           [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: drawing.joined ? POINT : 1.6 * POINT })] : []),
       ])))), cross,
-      ...names.flatMap((lines, k) => lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }, line))),
+      ...names.flatMap((lines, k) => {
+        const { y: ys } = curves[k]!, top = Math.max(...ys.map((value) => value ?? -Infinity)); // of one that ends before the others, which is named over its top
+        return lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...(isBlank(ys.at(-1)) && ys.includes(top) ? { x: x(xs[ys.indexOf(top)]!), y: y(top) - BESIDE, "text-anchor": "middle" } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }) }, line));
+      }),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     read();

@@ -40,7 +40,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     words[side] = texts.map((text, place) => {
       const here = () => point(side, place);
       return s("g", { pointerenter: here, click: here },
-        s("rect", { x: anchor === "end" ? at - limit : at, y: y(place) - step / 2, width: limit, height: step, rx: 4 }),
+        s("rect", { x: anchor === "end" ? at - Math.min(limit, widthOf(text, 17) + 2 * GAP) : at, y: y(place) - step / 2, width: Math.min(limit, widthOf(text, 17) + 2 * GAP), height: step, rx: 4 }),
         s("text", { x: anchor === "end" ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": anchor }, fitted(text, limit - 10, 15)));
     });
     return words[side];
@@ -89,7 +89,7 @@ export function links(point: (side: Side, place: number) => void): Links {
       const [t, from] = side === "row" ? [row, k] : [k, column], end = side === "row" ? k : t;
       const number = alone ? { x: x.row + 6, "text-anchor": "start" }
         : other === "column" ? { x: x.column - 4, "text-anchor": "end" } : { x: x.row + 4, "text-anchor": "start" };
-      return [line(t, from, weights[k]!), s("text", { ...number, y: y(end) - 4 }, weights[k]!.toFixed(2))];
+      return [line(t, from, weights[k]!), s("text", { ...number, y: y(end) - 7 }, weights[k]!.toFixed(2))];
     }));
   };
   return { element, show, select };

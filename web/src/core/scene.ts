@@ -69,7 +69,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const hue = (number: number | null) => (number === null ? "" : ` fv-hue-${number}`);
   const addNode = (node: Inner) => {
     const [x, y, w, tall] = node.box, isGroup = node.form === "group";
-    const isText = node.form === "word" || node.form === "label", shape = isText ? undefined : s("rect", { x, y, width: w, height: tall, rx: isGroup ? 12 : Math.min(w, tall) * (node.form === "plus" ? 0.5 : 0.12) });
+    const isText = node.form === "word" || node.form === "label", shape = isText ? undefined : s("rect", { x, y, width: w, height: tall, rx: node.form === "plus" ? w / 2 : Math.min(12, 0.12 * w, 0.12 * tall) });
     shape?.style.setProperty("--level", String(node.level ?? 0)); // a page may forbid attributes of style
     const texts = (node.texts?.length ? node.texts : [node.label, ...(node.form === "box" ? node.detail.slice(0, FACTS) : [])]).map((_, k) => s("text", {
       x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts?.length ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
@@ -98,7 +98,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     if (number === null) return text;
     const own = panels[number]!, { row } = rowed(number);
     const named = (k: number) => [own.rows[k]!, own.tokens.writes?.[k]?.[0] ?? ""].map((word) => `“${word}”`);
-    return row === own.row ? text : named(row).reduce((made, word, k) => made.replaceAll(named(own.row)[k]!, word), text);
+    return row === own.row ? text : named(row).reduce((made, word, k) => made.replaceAll(named(own.row)[k]!, word), text.replace(/: for “.*/, "."));
   };
   const failed = (error: unknown) => { caption.textContent = String(error); };
   /** The inside of a panel, made when the camera first goes there. */
@@ -137,7 +137,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   /** Shows and lights what the stop says, with labels that fit their boxes. */
   const paint = () => {
     const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE, rows = new Map<string, number>(); // size of the words of a row
-    const roomOf = ({ box, form }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : 6);
+    const roomOf = ({ box, form, texts }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : texts?.length ? 9 : 6);
     const sizeOf = (node: Inner, text: string) => {
       if (node.form === "plus") return 1;
       const own = Math.min(node.texts?.length ? 1 : grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));

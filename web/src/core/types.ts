@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of d0c2c844d253abae.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 598c640e7352a576.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -289,7 +289,7 @@ export interface SceneDrawing {
 export interface SceneNode {
   name: string;
   label: string;
-  form: "box" | "group" | "word" | "label" | "plus" | "frame";
+  form: "box" | "group" | "word" | "label" | "plus" | "frame" | "pixel";
   /**
    * @minItems 4
    * @maxItems 4

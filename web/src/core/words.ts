@@ -19,7 +19,7 @@ const MOST_FACTORS = 16; // words with their p below them
 /** The word that is told of first: after others, and as likely as not, where there are alternatives. Pure. */
 export function telling(list: WordsDrawing["words"]): number | undefined {
   const open = ({ value, alternatives }: (typeof list)[number], k: number) => (alternatives.length ? (k ? (value ?? 0) * (1 - (value ?? 0)) : -1) : -2);
-  const rank = (word: (typeof list)[number], k: number) => (k ? word.alternatives.length : 0) + open(word, k); // most alternatives first
+  const rank = (word: (typeof list)[number], k: number) => (k && /^\p{L}/u.test(word.text.trim()) ? word.alternatives.length : 0) + open(word, k); // words with most alternatives first
   const best = list.reduce((top, word, k) => (rank(word, k) > rank(list[top]!, top) ? k : top), 0);
   return list[best]?.alternatives.length ? best : undefined;
 }

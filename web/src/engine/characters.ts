@@ -1,4 +1,4 @@
-// Outputs that are valid UTF-8: the states of its automaton behind each token (`foveate.decode.characters`).
+// Outputs that are valid UTF-8: the states of its automaton behind each token (`foveate.decode.engine`).
 const WHOLE = 0, REJECTED = 8, STATES = 8, SILENT = [1, 2, 3];
 const FIRST = [[0x00, 0x7f, 0], [0xc2, 0xdf, 1], [0xe0, 0xe0, 4], [0xe1, 0xec, 2], [0xed, 0xed, 5], [0xee, 0xef, 2], [0xf0, 0xf0, 6], [0xf1, 0xf3, 3], [0xf4, 0xf4, 7]];
 const NEXT = [

@@ -110,7 +110,7 @@ export class PackedModel {
     return (length) => ((length_offset + length) / (length_offset + 1)) ** (this.#continues ? 0 : length_penalty);
   }
 
-  /** As `foveate.decode.choosing.chosen` and `widened`: the model's own search, or a beam of the given choices. */
+  /** As `foveate.decode.engine.chosen` and `widened`: the model's own search, or a beam of the given choices. */
   #chosen({ beamSize, lengthPenalty, count = 1 }: Choices): SearchTree {
     let search = this.header.search;
     const isBeam = search.method ? search.method === "beam" : !search.sampling && (search.beam_size > 1 || search.length_penalty > 0);

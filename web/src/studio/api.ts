@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of e1fed89413029963.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 0dd2bfdbd85e19cc.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -382,12 +382,13 @@ export interface Lecture {
 /**
  * A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
  *
- * ``picture`` is a file under docs that the page of the lecture shows.
+ * ``caption`` says what to see in the drawing; ``picture`` is a file under docs for the page.
  */
 export interface LectureStep {
   title: string;
   equation: string;
   command: string;
+  caption: string;
   notes: string;
   slip: string;
 }

@@ -90,6 +90,6 @@ export async function translations(lecture: Lecture): Promise<Lecture[]> {
 /** A lecture in a language; what its words lack stays English. */
 export function told(lecture: Lecture, code: string, own: Words): Lecture {
   const to = (text = "") => own[text.trim().replace(/\s+/g, " ")] ?? text; // wherever its lines are broken
-  const steps = lecture.steps.map((step) => ({ ...step, title: to(step.title), equation: to(step.equation), notes: to(step.notes), slip: to(step.slip) }));
+  const steps = lecture.steps.map((step) => ({ ...step, title: to(step.title), equation: to(step.equation), caption: to(step.caption), notes: to(step.notes), slip: to(step.slip) }));
   return { ...lecture, name: `${lecture.name}.${code}`, title: to(lecture.title), after: to(lecture.after), about: to(lecture.about), steps };
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from pydantic import Field
@@ -16,9 +17,8 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.records import LAYERS, block_of
 from foveate.look.stages import Trace, backwards, over_steps, traced
 from foveate.nn.attention import BaseAttention
-from foveate.nn.feed_forward import FeedForward
-from foveate.nn.linear import ResidualBlock
-from foveate.nn.positions import Sinusoidal
+from foveate.nn.linear import CappedLinear, FeedForward, ResidualBlock
+from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.recurrent import Cell
 
 HUES = {"attention": 0, "feed-forward": 1, "recurrence": 2, "linear map": 3, "embedding": 5}
@@ -31,6 +31,7 @@ FAMILIES = {  # of kinds, in the legend's terms
     "bridge": "linear map",
 }
 EQUATIONS = {  # of PyTorch classes, whose docstrings give them in TeX
+    CappedLinear: "c tanh(y / c), y = W x + b",
     nn.Linear: "y = W x + b",
     nn.Embedding: "y = E[id]",
     nn.Conv2d: "y = W ∗ x + b",
@@ -121,6 +122,8 @@ def _family(module: nn.Module) -> str:
 def parts_of(forced: ForcedPass, trace: Trace | None = None) -> list[ModelPart]:
     """Return a model's blocks with the order, shapes and connections of a forced pass."""
     trace, model = trace or traced(forced, kinds=(Cell,)), forced.model
+    blocks = [call for call in trace.calls if not isinstance(call.module, Position)]
+    trace = replace(trace, calls=blocks)  # a position is drawn where its embeddings are computed
     modules = blocks_of(model)
     owners = {name: _owner(name, modules) for name, _ in model.named_modules()}
     first: dict[str, int] = {}  # the number of the first call in each block

@@ -33,15 +33,13 @@ class Cover(DrawingPart):
     left_out: int = 0
 
 
-def chapters(
-    drawings: Mapping[str, Sequence[DrawingPart]], title: str, notes: Sequence[str] = ()
-) -> str:
+def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
     """Return the page of drawings in named groups, with one group visible at a time.
 
-    A word selected in a drawing is marked in all of its group; the ``notes`` are below.
+    A word selected in a drawing is marked in all of its group.
     """
     groups = [
-        PageGroup.model_validate({"title": name, "notes": list(notes), "drawings": list(part)})
+        PageGroup.model_validate({"title": name, "notes": [], "drawings": list(part)})
         for name, part in drawings.items()
     ]
     return assemble(Cover(title=title, groups=list(drawings)), list(map(json_of, groups)))

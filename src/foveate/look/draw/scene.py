@@ -43,7 +43,7 @@ class SceneNode(DrawingPart):
 
     name: str
     label: Text = ""
-    form: Literal["box", "group", "word", "label", "plus", "frame"] = "box"
+    form: Literal["box", "group", "word", "label", "plus", "frame", "pixel"] = "box"
     box: Box
     hue: int | None = None
     tag: str = ""
@@ -234,7 +234,7 @@ class SceneMaker:
     ) -> SceneDrawing:
         """Return the drawing, of some of the stops; a scene without stops has one, its caption."""
         if not self.stops:
-            self.stop("all", caption, [])
+            self.stop("all", caption, ["stream"])
         return SceneDrawing(
             title=title, caption=caption, nodes=self.nodes, edges=self.edges, panels=self.panels,
             stops=self.stops if stops is None else stops, notes=self.notes,

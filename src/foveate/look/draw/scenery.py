@@ -101,10 +101,8 @@ class _Scene(SceneMaker):
             " ".join(part.name for part in sides), TEXTS["whole"]["encoder"]
         )
         if recurs:
-            attends = any(b.family == "attention" for part in sides for b in part.blocks)
-            caption = (
-                (TEXTS["pair"] if attends else TEXTS["summed"]) if len(sides) > 1 else TEXTS["same"]
-            )
+            fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
+            caption = TEXTS["fed" if fed else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -115,12 +113,12 @@ class _Scene(SceneMaker):
             if inner:
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
-                order = " → ".join(map(_name, inner))
-                text = f"Layer {inner[0].layer}: {order}; each is added to x."
+                word = self.places[part.name][0]
+                text = f"Each + adds f(norm(x)) to x. Written: two numbers of “{word}”."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
-                    text = f"x stays on its line; the result of {_name(each)} is added to it."
+                    text = f"x (of “{word}”) stays on its line; what {_name(each)} gives is added."
                     lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
@@ -141,6 +139,9 @@ class _Scene(SceneMaker):
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
                 box = left + start + 2, top + 10, end - start - 4, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
+                x, up = left + (start + end) / 2, (OUTPUT, 36.0) if top < 0 else (502.0, STEM + 46)
+                if not self.train and (not recurs or kind == "writes"):
+                    self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream."""
@@ -161,13 +162,13 @@ class _Scene(SceneMaker):
             self._branch(group, (left, y + 8, wide, min(64.0, pitch - 16)))
             after_it = groups[groups.index(group) + 1 :][:1]
             for norm in after_it[0] if after_it and after_it[0][0].branch is None else ():
-                self._block(norm, (stream - 42, y - 14, 84, 26), tag="layer")
+                self._block(norm, (stream - 46, y - 15, 92, 30), tag="stream")
 
     def _branch(self, group: Sequence[ModelBlock], row: Box) -> None:
         """Draw one residual branch: it leaves the stream, passes its blocks and is added."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
-        stream, x, low, top = left + STREAM, left + 194, y + high - 16, y + 14
+        stream, x, low, top = left + STREAM, left + 204, y + high - 16, y + 14
         self.edge(f"{main.name} in", (stream, low), (x, low))
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
@@ -176,20 +177,26 @@ class _Scene(SceneMaker):
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
+        reads = {f.block: f.reads for f in self.film if f.name == "residual sum"}
+        read = (self.film[k].values[0, 0, :2] for k in reads.get(main.name, ()))
+        x_of, f_of = [[*map(_number, pair)] for pair in read] or [[], []]
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
-        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (stream - 32, low - 9, 28, 18)
-        self.node(f"{main.name} x", "x", aside, form="label", tag="layer")
+        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (left + 4, low - 22, 76, 44)
+        more: dict[str, object] = {"form": "label", "tag": "layer"}
+        self.node(f"{main.name} x", "x", aside, texts=["x", *x_of], **more)
+        inside = x, y + high - 22, wide - 210.0, 18.0
+        self.node(f"{main.name} adds", f"= {', '.join(f_of)}, …" if f_of else "", inside, **more)
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 8), (beside, OUTPUT - 8)
+            points = (memory, OUTPUT), (memory, OUTPUT - 18), (beside, OUTPUT - 18)
             ends = (beside, y + high / 2), (end, y + high / 2)
             self.edge(f"{main.name} memory", *points, *ends, hue=0)
-            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 54, 440, 42)
+            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 62, 440, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 110, low - 13, 74, 26), tag="layer")
+                self._block(block, (left + 102, low - 17, 84, 34), tag="stream")
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -217,7 +224,7 @@ class _Scene(SceneMaker):
                 if alone:
                     floor = 364.0
                     more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
-                label = letter + f"^{row + 1}" * stacked + f"_{k + 1}"
+                label = letter + f"^{row + 1}" * stacked + "^{←}" * block.backwards + f"_{k + 1}"
                 self._block(block, (x, y, wider, tall), label, f" {k}", more=more)
                 ends = [(x - 0.3 * pitch, y + tall / 2), (x, y + tall / 2)]
                 if k:
@@ -238,13 +245,13 @@ class _Scene(SceneMaker):
                 across = x + pitch * (0.58 if attends else 0.35)
                 ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
-            if lone and len(self.places) > 1 and part.name == "decoder" and k < count - 1:
-                beside, low, end = x + 0.85 * pitch, HIGH - 8, x + 1.35 * pitch
-                points = (middle, 60), (beside, 60), (beside, low), (end, low), (end, WORDS + 50)
-                self.edge(f"{part.name} {k} again", (middle, 40), *points, hue=1)
             if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
+            if lone and letter == "s" and k + 1 < count and not self.train:
+                right, low = left + pitch * (k + 1), WORDS + 30  # a written word is read next
+                back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
+                self.edge(f"decoder {k} fed", *back, hue=1)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -285,13 +292,16 @@ class _Scene(SceneMaker):
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
             self.edge(f"bridge {number}", *points, hue=0)
         attends = any(b.family == "attention" for b in sides[1].blocks)
-        box, state = (u - 150, v - 66.0, 142.0, 54.0), "s_0" if attends else "c = s_0"
-        form = {"form": "label"} if attends else {"hue": 0, "level": 0.4}
-        self.node("bridge label", state, box, tag="stream", **form)
+        box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
+        if not attends:
+            box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
+            self.node("bridge c", "c", (u - 76, v, 58, CELL), hue=0, level=0.6, tag="stream")
+        self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
-        self.stop("bridge" if attends else "bottleneck", text, ALL, lit=["bridge", *ends, begin])
+        lit = ["bridge", *ends, begin, f"{part} reads", "decoder writes"]
+        self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
     def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str, hue: int) -> None:
         """Draw blocks that follow one another as one box, if there are any."""
@@ -376,7 +386,11 @@ class _Scene(SceneMaker):
         )
         text = text.removeprefix("The same at each position. " * ("position" in own.values()))
         every = _tags(["words", *stages])
-        self._enter(spoken + " numbers" * deep, text, every)
+        lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
+        if deep and twice and "position" in stages:
+            text = f"“{rows[twice[0]]}” twice: one embedding, two positions, so two inputs."
+            lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
+        self._enter(spoken + " numbers" * deep, text, every, lit)
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
@@ -435,7 +449,10 @@ class _Scene(SceneMaker):
                 beside = x + STREAM - 26
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=1, tag="back")
-        for edge in [e for e in self.edges if e.name.endswith(" memory")]:
+        if words and (x := words[self.forced.first].box[0]) > SIDE:
+            self.node("losses", "−log p", (x - 130, 33, 120, 34), tag="back", form="label")
+        for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
+            self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
@@ -448,13 +465,13 @@ class _Scene(SceneMaker):
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL]
+        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL, "back"]
         for home, of_block in norms.items():
             (x, y, wide, high), norm = self.box_of(home), f"{hypot(*of_block.values()):#.2g}"
             if wide > 2 * NUMBER:
                 box = x + wide - NUMBER, y, NUMBER, high
                 self.node(f"{home} gradient", norm, box, form="word", tag="gradient")
-                shows = [*ALL, "gradient"]
+                shows = [*ALL, "back", "gradient"]
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} {norm}."
         self.stop("gradient of weights", caption, shows)
@@ -509,6 +526,9 @@ class _Scene(SceneMaker):
         size = values["query"].shape[-1]
         facts["few"] = f"Q, K: 3 of {size} numbers." if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
+        weights = values["weights"].array[panel.head, row]
+        facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
+        facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         texts = {
             "": TEXTS["query"] + few * (len(columns) > SHOWN),
@@ -520,8 +540,17 @@ class _Scene(SceneMaker):
             alone = stage in ("o", "E", "A")
             if stage in ("E", "A") and (not itself or len(rows) == 1):
                 continue
-            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
+            shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
+            if not stage:  # all numbers, those of keys with little weight dimmed
+                lit += [f"h {own}" for own in ("note", "own")] + [
+                    "c own",
+                    "c bus",
+                    "c step",
+                    "name",
+                ]
+                for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
+                    lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
@@ -553,7 +582,7 @@ class _Scene(SceneMaker):
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
         letters |= {"weights": "α_i", "softmax": "p = softmax(y)"} if "context" in stages else {}
-        letters |= {"position": "PE(t)"} if "position" in stages else {}
+        letters |= {"position": "PE(t)"} if "PE(t)" in equations.get("position", "") else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}
@@ -602,11 +631,15 @@ class _Scene(SceneMaker):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
             lit += self._arcs(cross[-1], t) if cross else []
-            text = f"Step {t + 1}: the decoder reads “{word}” and writes “{self.produced[t]}”"
+            text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
-            text += f", p = {self.chances[k]:.2f}." if 0 <= k < len(self.chances) else "."
+            for p in self.chances[k : k + 1] if k >= 0 else ():
+                (x, y, wide, _), text = self.box_of(f"decoder writes {t}"), f"{text}, p = {p:.2f}"
+                box, name = (x + wide / 2 - 60, y + 36, 120.0, 36.0), f"decoder writes {t} p"
+                self.node(name, f"{p:.2f}", box, form="label", tag=f"step {t}")
+            text += "."
             text += " Arcs: attention." * bool(cross)
-            self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
+            self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

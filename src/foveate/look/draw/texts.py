@@ -1,5 +1,6 @@
 """Coloured words, and tables."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -94,12 +95,15 @@ class WordsDrawing(Drawing):
         return "\n".join([*lines, self.caption_in(width)] if self.caption else lines)
 
 
-def total_of(log_p: float) -> str:
-    """Return a product of probabilities, and its logarithm, as written behind its factors."""
+def total_of(logs: Sequence[float]) -> str:
+    """Return a product of probabilities, and the sum of their logarithms, as written below it."""
+    log_p, places = sum(logs), 1 + (sum(logs) > -3)
+    terms = "".join(f" − {abs(x):.{places}f}" for x in logs)
     digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     p = f"{np.exp(log_p):.2f}" if log_p > -3 else f"{digits} · 10{raised}"
-    return f"= {p}; −Σ log p = {-log_p:.1f}".replace("-", "−")
+    terms = f"{terms} =" if len(terms) < 48 else ""  # else too long for a line
+    return f"= {p}; Σ log p ={terms} {log_p:.{places}f}".replace("-", "−")
 
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:

@@ -1,4 +1,4 @@
-"""All views by name: the table used by the command line, the report and the studio.
+"""All views by name: the table used by the command line and the studio.
 
 A view is a function of a run (or of runs) that returns a drawing, decorated with `view`. Its
 parameters, of the types in `foveate.look.views.options`, become the options of ``foveate look`` and

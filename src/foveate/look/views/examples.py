@@ -1,18 +1,15 @@
 """The example that a view draws, and its requirements: each returns why not, or None."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache, cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import nn
 
 from foveate.config import ConfigError
 from foveate.data.catalogue import MissingData
-from foveate.look.hooks import ForcedPass, Where, everywhere
+from foveate.look.hooks import ForcedPass
 from foveate.look.perturbations import encodings, layers_of, output_of, stems_of
-from foveate.look.records import Maps, Units
+from foveate.look.records import Units
 from foveate.look.views import Need
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -85,31 +82,7 @@ def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
     """Return the forced pass over the given example, or over the run's own."""
-    return _forced.get()(run, example_of(run, text, image), target, units)  # `Run.forced`, mostly
-
-
-class Recorded(ForcedPass):
-    """A forced pass that stores the maps of the whole model."""
-
-    def maps(self, where: Where = everywhere) -> Maps:
-        return self._recorded if where is everywhere else super().maps(where)
-
-    @cached_property
-    def _recorded(self) -> Maps:
-        return super().maps()
-
-
-_forced: ContextVar[Callable[..., ForcedPass]] = ContextVar("forced", default=Run.forced)
-
-
-@contextmanager
-def shared_passes() -> Iterator[None]:
-    """Within the block, answer and record each example only once; models must not change."""
-    token = _forced.set(cache(lambda run, *example: Recorded(**vars(run.forced(*example)))))
-    try:
-        yield
-    finally:
-        _forced.reset(token)
+    return run.forced(example_of(run, text, image), target, units)
 
 
 def evaluated_split(task: AnyTask) -> str:

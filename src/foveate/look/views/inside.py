@@ -14,9 +14,9 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
-from foveate.look.draw.charts import LinesDrawing
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.scene import SceneDrawing
-from foveate.look.draw.sheets import SHARES, LensDrawing, SheetGrid, sheet
+from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.patching import restored, shared, streams
@@ -48,8 +48,8 @@ LONGEST = 1000  # tokens of a text whose gradients are drawn
 @view(needs.attends, needs.explains)
 def ablation(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
-) -> SheetGrid:
-    """Draw the effect of silencing each head; for one block, how sharp its maps are too."""
+) -> SheetGrid | LinesDrawing:
+    """Draw the effect of silencing each head; for one block, against how sharp its maps are."""
     passes = [ready(run, text, target, image)]
     lost = perturbations.importance(passes, block or everywhere)
     drawn = analyses.importances(lost, passes, run.path.name)
@@ -57,10 +57,13 @@ def ablation(
         return drawn
     [loss], record = drawn.sheets, passes[0].record()
     sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
-    names = loss.rows, loss.columns, "", "sharpness: mean of the largest α"
-    maps = sheet("how sharp the maps are", sharp, *names, SHARES, loss.aspect, written=True)
-    loss = loss.model_copy(update={"title": "what the model loses without each head"})
-    return drawn.model_copy(update={"title": "", "sheets": [maps, loss]})
+    return line_chart(
+        sharp.flatten(), {"loss": loss.values.array.flatten()},
+        "sharpness of the map: mean of the largest α", "log p lost per token without the head",
+        "Sharp maps and the loss without them",
+        labels=[f"{layer}, {head}" for layer in loss.rows for head in loss.columns],
+        caption="Each point is a head. To the right: sharper maps; above: heads that matter more.",
+    ).model_copy(update={"named": True, "joined": False})  # fmt: skip
 
 
 @view(needs.gives_probabilities, needs.layered, silence=True)

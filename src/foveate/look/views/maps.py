@@ -14,6 +14,7 @@ from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
 from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
+from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, alike, sheet
 from foveate.look.records import AttentionRecord, block_of, spaced
 from foveate.look.relevance import contrasted
@@ -27,6 +28,7 @@ from foveate.look.views.options import (
     Image,
     Layer,
     Method,
+    Query,
     Scale,
     Target,
     Text,
@@ -37,6 +39,7 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 ALLOWED = "0: allowed, −∞: masked"
+FEWEST = 0.015  # smaller shares of a hop are not drawn
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
@@ -84,11 +87,40 @@ def picture(
 @view(needs.attends, needs.explains, silence=True)
 def rollout(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, units: AxisUnits = "auto",
+    layer: Layer = -1, query: Query = None, units: AxisUnits = "auto",
 ) -> Drawing:  # fmt: skip
-    """Draw the product of the layers, up to a given one."""
-    record = flow.rollout(ready(run, text, target, image, units))
-    return _of_record(run, record, image, block, layer)
+    """Draw the product of the layers, up to a given one; of one ``query``, its hops."""
+    forced = ready(run, text, target, image, units)
+    if query is not None:
+        return _hops(forced.record(), block, query)
+    return _of_record(run, flow.rollout(forced), image, block, layer)
+
+
+def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawing:
+    """Draw the share of each position in one of the output, layer by layer: rows of Ā_L … Ā_l.
+
+    Raises `ConfigError` for a position that does not exist.
+    """
+    layers = record.layers(block or record.first_block())
+    words = [visible(word) for word in record.axes(layers[0])[1]]
+    if query >= len(words):
+        raise ConfigError(f"--query {query}: there are {len(words)} positions, from 0")
+    made, step, shares = SceneMaker(), (HIGH - 160) / len(layers), np.eye(len(words))[query]
+    middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH)
+    for up, name in enumerate(["", *reversed(layers)]):
+        top = 6 + step * up
+        if name:
+            flows = shares[:, None] * (record.drawn(name).mean(axis=0) + np.eye(len(words))) / 2
+            shares, some = flows.sum(axis=0), np.where(flows >= FEWEST, flows, 0)
+            made.fan(f"hop {up}", middles, (top, top + CELL - step), some, hue=2)
+            label = f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48)
+            made.node(name, *label, form="label")
+        texts = [f"{share:.2f}" if share else "" for share in shares]
+        made.cells(f"row {up}", middles, top, 84, texts, shares, hue=2)
+    best = max({*range(len(words))} - {query}, key=shares.__getitem__, default=query)
+    text = f"“{words[query]}” holds {shares[query]:.2f} of itself and {shares[best]:.2f} of "
+    text += f"“{words[best]}”, by one hop or more."
+    return made.drawing(f"The hops to “{words[query]}”", caption=text)
 
 
 @view(needs.gives_probabilities, silence=True)
@@ -174,8 +206,7 @@ def masks(
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )
         )  # fmt: skip
-    title = f"Who can attend to whom: {run.path.name}"
-    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)
+    return SheetGrid(sheets=sheets, title="Who can attend to whom", caption=MASKS_CAPTION, across=2)
 
 
 @torch.inference_mode()

@@ -69,7 +69,7 @@ def forecast(
     chart = line_chart(
         range(len(dates)), lines, "date", task.names[channel],
         f"{task.names[channel]} from {dates[read]}", bands=bands, labels=dates,
-        marks={"forecast": read - 0.5},
+        marks={"t": read - 1},
         caption=f"band: quantiles {levels[0]:g} to {levels[-1]:g}" if bands else "",
     )  # fmt: skip
     strip = None if attends(run) else attention_strip(run, windows, text, target, layer, head)
@@ -94,7 +94,7 @@ def attention_strip(
 EXAMPLES = 512  # of a split, evenly spread
 TOGETHER = 64  # examples in a batch
 FEWEST = 20  # examples that a position needs to be drawn
-NAMES = {"nll": "loss in nats", "accuracy": "share of correct tokens", "mse": "squared error"}
+NAMES = {"nll": "loss in nats", "accuracy": "share of correct tokens", "mse": "squared error of x̂"}
 Errors = NDArray[np.float64]
 
 
@@ -164,8 +164,8 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
     panels: dict[str, dict[str, Errors]] = {}
     for name, errors in by_run.items():
         enough = errors.counts >= min(FEWEST, errors.counts.max())
-        own = "its own forecast" if "mse" in errors.free else "its own words"
-        for mode, figures in (("given the reference", errors.forced), (own, errors.free)):
+        own = "reads its own x̂" if "mse" in errors.free else "reads its own words"
+        for mode, figures in (("reads the truth", errors.forced), (own, errors.free)):
             label = f"{name}, {mode}" if len(by_run) > 1 else mode
             for figure, values in figures.items():
                 panels.setdefault(NAMES[figure], {})[label] = np.where(enough, values, np.nan)

@@ -25,12 +25,11 @@ from foveate.look.hooks import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import decoder_of, described, example_of, ready, text_of
 from foveate.look.views.options import BeamSize, Image, Num, Split, Target, Text, Top
+from foveate.look.views.watching import Watched
 from foveate.run import Run
-from foveate.run.watching import Watched
 from foveate.tasks.abilities import Generates
 from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
-from foveate.tasks.summarisation import Summarisation
 from foveate.tasks.text_to_text import TextToText
 
 MOST_ADDED = 40  # tokens that a language model adds in a drawing
@@ -130,9 +129,6 @@ def forced(
     read, memory, *_ = calls[-1].args
     with torch.inference_mode():
         log_p = run.model.predict(read, memory)[0].float().log_softmax(dim=-1).cpu()
-    if isinstance(run.task, Summarisation):  # the ids of copied words are of this source
-        tokenizer = run.task.sides.tokenizers_of(text_of(run, text))[1]
-        return ForcedText(list(prepared.target), log_p, tokenizer)
     tokenizer = run.need(Generates, "write text").output_tokenizer
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
 
@@ -157,7 +153,7 @@ def probabilities(
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,
         legend="p of each token, entropy of the distribution, and the most probable tokens",
-        caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(sum(log_p)),
+        caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(log_p),
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from foveate.measure.laws.trial import (
 )
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.context import DecoderState, Mask
-from foveate.nn.feed_forward import FeedForward
+from foveate.nn.linear import FeedForward
 from foveate.nn.native.kernels import definer, overridden
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence

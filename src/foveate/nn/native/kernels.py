@@ -40,7 +40,6 @@ OPENMP = ("-fopenmp",) if hasattr(LINUX_LIBRARIES, "GOMP_parallel") else ()
 _int, _long, _float, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 SIGNATURES = {  # result and arguments
     "cross_entropy": (None, _at, _int, _long, _long, _at, _float, _at, _at, _int),
-    "divergence": (None, _at, _at, _int, _long, _long, _at, _int),
     "attend_heads": (None, _at),
     "outer": (_int, _at),
     "dropout": (None, _long, _at, _at, _long, _int, _at, _int),
@@ -393,33 +392,6 @@ def _cross_entropy_(
         if odds is not logits:
             logits.copy_(odds)
     return loss.squeeze(1), nll.squeeze(1)
-
-
-def divergence_(a: Tensor, b: Tensor) -> Tensor:
-    """Return KL(p‖q) + KL(q‖p) of p = softmax a and q = softmax b: (N, V), (N, V) -> (N).
-
-    The logits are overwritten by their gradients.
-    """
-    fits = fits_either(a) and a.dtype == b.dtype and a.is_contiguous() and b.is_contiguous()
-    kernels = library() if fits else None
-    if kernels is None:
-        return _divergence_(a, b)
-    sums = torch.empty(len(a))
-    half = a.dtype == torch.bfloat16
-    kernels.divergence(
-        pointer(a), pointer(b), half, *a.shape, pointer(sums), torch.get_num_threads()
-    )
-    return sums
-
-
-def _divergence_(a: Tensor, b: Tensor) -> Tensor:
-    log_p, log_q = a.float().log_softmax(dim=1), b.float().log_softmax(dim=1)
-    p, q, difference = log_p.exp(), log_q.exp(), log_p - log_q
-    there = (p * difference).sum(dim=1, keepdim=True)
-    back = -(q * difference).sum(dim=1, keepdim=True)
-    a.copy_(p * (difference - there) + p - q)
-    b.copy_(-q * (difference + back) + q - p)
-    return (there + back).squeeze(1)
 
 
 if TYPE_CHECKING:

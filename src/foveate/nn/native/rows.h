@@ -1,4 +1,4 @@
-/* Rows of scores: the cross-entropy and the divergence of two, with their gradients. */
+/* Rows of scores: the cross-entropy with its gradient. */
 
 #include <stdlib.h>
 #include "half.h"
@@ -68,49 +68,5 @@ void cross_entropy(void *z, int half, int64_t rows, int64_t size, const int64_t 
             if (half) narrow(row, size, from);
         }
         free(row);
-    }
-}
-
-/* KL(p‖q) + KL(q‖p) of p = softmax a, q = softmax b. With d = log p − log q, a becomes
-   p (d − KL(p‖q)) + p − q and b becomes q (−d − KL(q‖p)) + q − p. */
-static float divergence_of(float *a, float *b, int64_t size) {
-    float most_a = maximum(a, size), most_b = maximum(b, size), mass_a = 0, mass_b = 0;
-    for (int64_t i = 0; i < size; i++) {
-        mass_a += exponential(a[i] - most_a);
-        mass_b += exponential(b[i] - most_b);
-    }
-    float log_a = most_a + logf(mass_a), log_b = most_b + logf(mass_b), there = 0, back = 0;
-    for (int64_t i = 0; i < size; i++) {
-        float x = a[i] - log_a, y = b[i] - log_b;
-        there += exponential(x) * (x - y);
-        back += exponential(y) * (y - x);
-    }
-    for (int64_t i = 0; i < size; i++) {
-        float x = a[i] - log_a, y = b[i] - log_b, p = exponential(x), q = exponential(y);
-        a[i] = p * (x - y - there) + p - q;
-        b[i] = q * (y - x - back) + q - p;
-    }
-    return there + back;
-}
-
-/* The same for each pair of rows, of floats or of bf16. */
-void divergence(void *a, void *b, int half, int64_t rows, int64_t size, float *sum, int threads) {
-#pragma omp parallel num_threads(threads)
-    {
-        float *pair = half ? malloc(2 * size * sizeof(float)) : NULL;
-#pragma omp for schedule(static)
-        for (int64_t r = 0; r < rows; r++) {
-            if (!half) {
-                sum[r] = divergence_of((float *)a + r * size, (float *)b + r * size, size);
-                continue;
-            }
-            uint16_t *first = (uint16_t *)a + r * size, *second = (uint16_t *)b + r * size;
-            widen(first, size, pair);
-            widen(second, size, pair + size);
-            sum[r] = divergence_of(pair, pair + size, size);
-            narrow(pair, size, first);
-            narrow(pair + size, size, second);
-        }
-        free(pair);
     }
 }

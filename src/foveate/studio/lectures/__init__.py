@@ -43,12 +43,13 @@ class LectureRun(StudioResponse):
 class LectureStep(StudioResponse):
     """A step: an equation, the command that draws it, speaker's notes, and the slip of the slide.
 
-    ``picture`` is a file under docs that the page of the lecture shows.
+    ``caption`` says what to see in the drawing; ``picture`` is a file under docs for the page.
     """
 
     title: str
     equation: str = ""
     command: str
+    caption: str = ""
     notes: str = ""
     slip: str = ""
     picture: str = Field("", exclude=True)
@@ -169,7 +170,7 @@ def written(lecture: Lecture) -> LectureFile:
             raise RequestError(422, f"step {number}, command: {error}") from None
     lines = [_line(lecture, key) for key in ("title", "after", "about")]
     for step in lecture.steps:
-        keys = ("title", "equation", "command", "picture", "notes", "slip")
+        keys = ("title", "equation", "command", "caption", "picture", "notes", "slip")
         lines += ["\n[[steps]]", *(_line(step, key) for key in keys if getattr(step, key))]
     return LectureFile(name=lecture.name, text="\n".join(lines) + "\n")
 

@@ -1,7 +1,7 @@
 """Demos of attention: a lookup, masks, weights that depend on the input, and their effects."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Annotated, Literal
 
 import numpy as np
@@ -109,11 +109,11 @@ def scaling(
         name: (products * factor).softmax(dim=-1).numpy()
         for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
     }
-    labels = [str(key) for key in range(1, num_keys + 1)]
+    labels = [f"k{chr(0x2080 + n)}" if n < 10 else str(n) for n in range(1, num_keys + 1)]
     return PanelGrid(
         panels=[
             line_chart(
-                sizes.astype(float), curves, "key size K", "mean norm of ∂α/∂e",
+                sizes.astype(float), curves, "key size K", "gradient ‖∂α/∂e‖",
                 log="x", marks={f"K = {size}": size},
             ),
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
@@ -179,15 +179,22 @@ def masks(
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)
         decodes = np.arange(count) >= first
-        own = causal[0, 0].numpy() & decodes[:, None] & decodes
-        for hue, allowed in ((2, ~decodes[:, None] & ~decodes), (1, own)):
-            ends = end - 44, top + CELL
+        own, is_x = causal[0, 0].numpy() & decodes[:, None] & decodes, np.arange(count) < len(read)
+        kinds = [(2, ~decodes[:, None] & ~decodes), (1, own & ~is_x), (0, own & is_x)]
+        for t, word in enumerate([*written, "</s>"] * (first == 0), len(read) - 1):
+            box = middles[t] - 80, top - 54, 160.0, 44.0
+            made.node(f"{family} writes {t}", word, box, form="label")
+        for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0)):
+            box = some[0] - 62, end - 54, some[-1] - some[0] + 124, 48.0
+            made.node(f"{family} {'xy'[hue]}", "", box, form="frame", hue=hue)
+        for hue, allowed in kinds:
+            ends = end - 44 - 12 * (first == 0), top + CELL
             made.fan(f"{family} {hue}", middles, ends, 0.1 * allowed, hue=hue)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
             x, u = middles[[t, s]]
             bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
-    text = "Lines: what a position may attend to." + " Blue: cross-attention." * (len(families) > 1)
+    text = "Lines: what a position may attend to. Blue: what y attends to in x."
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
@@ -196,15 +203,17 @@ def fan(
     below: Sequence[list[str]], weights: Floats, hues: Floats,
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
-    over, under, top, low = wide / len(above), wide / len(below), 58.0, 400.0
+    over, under, lines = wide / len(above), wide / len(below), above[0].count("\n")
+    top, low = 58.0 + 36 * lines, 400.0 - 28 * lines
     for t, word in enumerate(above):
-        made.node(f"{name} out {t}", word, (left + over * t, 6, over, 44), form="label")
+        box, form = (left + over * (t + 0.08), 4.0, over * 0.84, top - 10), "box" * (lines > 0)
+        made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
     for s, texts in enumerate(below):
         box = left + under * (s + 0.08), low, under * 0.84, 36.0 * len(texts) + 12
         made.node(f"{name} in {s}", "", box, texts=texts)
     for (t, s), weight in np.ndenumerate(weights):
-        x, y, middle = left + over * (t + 0.5), left + under * (s + 0.5), (top + low) / 2
-        points = (x, top), (x, middle), (y, middle), (y, low)
+        x, y, bend = left + over * (t + 0.5), left + under * (s + 0.5), 0.3 * (low - top)
+        points = (x, top), (x, top + bend), (y, low - bend), (y, low)
         if weight >= 0.02:
             more = {"weight": float(weight), "hue": int(hues[t, s])}
             made.edge(f"{name} out {t} in {s}", *points, **more)
@@ -226,7 +235,6 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
         later = np.triu(1 + 0 * norm, 1)
         fan(made, name, left, 600, [*words[1:], last], read_as, weights * (1 + later) / 2, later)
     text = "Orange: a step reads words that come later, among them the one to write."
-    made.stop("leak", text, ["stream"])
     return made.drawing("How strongly a step depends on each input", caption=text)
 
 
@@ -265,44 +273,41 @@ def weights(seed: Seed = 0) -> SceneDrawing:
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
     x = 1.5 * torch.randn(2, length, 2, generator=random)
     own = Softmax.Config().build()(x @ x.mT / 2**0.5)
-    made, above = SceneMaker(), [f"z_{k}" for k in range(1, length + 1)]
+    made = SceneMaker()
+    written = np.vectorize(lambda v: f"{round(v, 1) + 0.0:.1f}".replace("-", "−"))
     for kind, both in enumerate(([fixed, fixed], own)):
         for k, used in enumerate(both):
-            below = [[f"{v:.1f}".replace("-", "−") for v in row] for row in x[k].tolist()]
-            name = f"{('W', 'W(X)')[kind]}, input {k + 1}"
-            left, own_hue = 312.0 * (2 * kind + k), np.full((length, length), float(kind))
-            fan(made, name, left, 300, above, below, used.numpy(), own_hue)
-    text = "Blue: the same weights W for both inputs X. Orange: W(X), computed from the input."
+            name = f"{('W', 'W(X)')[kind]}, {('first', 'second')[k]} X"
+            left, own_hue = 316.0 * (2 * kind + k), np.full((length, length), float(kind))
+            below, above = (written(each).tolist() for each in (x[k], used @ x[k]))
+            outputs = ["\n".join((f"z_{t}", *row)) for t, row in enumerate(above, 1)]
+            inputs = [[f"x_{s}", *row] for s, row in enumerate(below, 1)]
+            fan(made, name, left, 288, outputs, inputs, used.numpy(), own_hue)
+    text = "Blue: the same weights W for both inputs X. Orange: another W(X) for each input."
     made.stop("weights", text, ["stream"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
 
 
 @demo
 @torch.no_grad()
-def permutation(
-    inputs: Annotated[tuple[float, ...], Field(min_length=2, description="numbers; repeat")]
-    = (1.0, 2.0, 3.0, 4.0),
-    value: Annotated[float, Field(description="weight of the values")] = 2.0,
-    query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
-) -> SceneDrawing:  # fmt: skip
+def permutation() -> SceneDrawing:
     """Compare X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
     attention = Attention.Config.parse({"bias": False}).build(1)
-    for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
+    for name, weight in {"query": 0.0, "key": 1.0, "value": 2.0, "output": 1.0}.items():
         attention.get_submodule(name).get_parameter("weight").fill_(weight)
 
     def outputs(x: Tensor, mask: Mask | None = None) -> Tensor:
         read = x.view(1, -1, 1)
         return (read + attention(read, mask=mask)).flatten()
 
-    x, places = torch.tensor(inputs), torch.arange(len(inputs))
-    mean = f"A(X) = {value:g} × the {'weighted ' * (query != 0)}mean"
+    x, places, mean = torch.arange(1.0, 5.0), torch.arange(4), "A(X) = 2 × the mean"
     networks: dict[str, Callable[[Tensor], Tensor]] = {
         f"f(X) = X + A(X), {mean}": outputs,
         "With positions, 0, 1, 2, … added to X": lambda x: outputs(x + places),
         "With a causal mask": lambda x: outputs(x, Mask(causal=True)),
-        f"Feed-forward, f(x) = {value:g} max(0, x)": lambda x: value * x.relu(),
+        "Feed-forward, f(x) = 2 max(0, x)": lambda x: 2 * x.relu(),
     }
-    made, ends = SceneMaker(), range(len(inputs))
+    made, ends = SceneMaker(), range(len(x))
     for number, (name, give) in enumerate(networks.items()):
         forth, back, tag = give(x), give(x.flip(0)), f"network {number}"
         sign = "=" if torch.allclose(forth.flip(0), back, atol=1e-5) else "≠"
@@ -317,6 +322,8 @@ def permutation(
             for place, (start, end) in enumerate(pairwise(row)):
                 over, letter = (380.0 + 440 * place, top - 46, 40.0, 40.0), "fP"[end[0] == "P"]
                 made.node(f"{tag} {start} to", letter, over, form="label", tag=tag)
+                for k, j in product(ends, ends if letter == "f" and name[:4] != "Feed" else ()):
+                    made.link(f"{tag} {start} {k}", f"{tag} {end} {j}", weight=0.02, hue=5, tag=tag)
                 for k in ends:
                     to = ends[-k - 1] if end.startswith("P") else k
                     made.link(f"{tag} {start} {k}", f"{tag} {end} {to}", hue=5, tag=tag)
@@ -357,7 +364,6 @@ def heads(
         name, left, hues = title.format(*output), 640.0 * (count - 1), np.indices(alphas.shape)[0]
         fan(made, name, left, 600, above, below, alphas.numpy(), hues)
     text = "One head blends man and apple; two heads read each of them whole."
-    made.stop("heads", text, ["stream"])
     return made.drawing("Who ate, and what?", caption=text)
 
 

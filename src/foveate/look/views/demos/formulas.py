@@ -69,10 +69,14 @@ def scores(
 ) -> SheetGrid | TableDrawing:
     """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
     if of == "table":
-        rows: list[list[str | float | None]] = [[name, *row[1:]] for name, row in SCORES.items()]
+        at = {n: landscape(row[0], torch.tensor([x, y]), 2, 5)[0, 3] for n, row in SCORES.items()}
+        rows: list[list[str | float | None]] = [
+            [n, formula, f"{at[n]:.2f}" if learned == "none" else f"{learned} learned", paper]
+            for n, (_, formula, learned, paper) in SCORES.items()
+        ]
         return TableDrawing(
             title="Scores of a query q and a key k of K numbers",
-            columns=["score", "formula", "learned", "paper"], rows=rows,
+            columns=["score", "formula", f"q ({x:g}, {y:g}), k (1, 2)", "paper"], rows=rows,
             caption="The location score reads no key: it scores positions.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
@@ -197,14 +201,15 @@ def normalizers(
 ) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the weights that each normalizer gives to the same scores."""
     if choice:
-        first = np.linspace(-4, 4, 161)
+        first = np.sort(np.append(np.linspace(-4, 4, 161), -1e-9))
         both = torch.tensor(np.stack((first, 0 * first), axis=1))
-        made = {"softmax: smooth, it has a gradient": kinds.Softmax.Config().build()(both)[:, 0],
-                "hardmax: flat, then a jump": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
+        made = {"softmax": kinds.Softmax.Config().build()(both)[:, 0],
+                "hardmax": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
         return line_chart(
             first, {name: weight.numpy() for name, weight in made.items()},
             "difference of the scores, s₁ − s₂",
             "weight of key 1, of two", "A hard choice or a soft one",
+            marks={f"s₁ = s₂ + 1: {torch.tensor(1.0).sigmoid():.2f} or 1": 1.0},
             caption="Hardmax has slope 0: nothing is learned from it.",
         )  # fmt: skip
     tau = kinds.Softmax.Config(temperature=temperature)
@@ -240,8 +245,9 @@ def sinusoids(
         raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
     if waves:
         t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
+        names = {i: f"i = {i}: wavelength {turn[i]:,.{turn[i] < 100:d}f}" for i in waves}
         return line_chart(
-            t, {f"i = {i}: wavelength {turn[i]:.1f}": np.sin(t * rates[i]) for i in waves},
+            t, {name: np.sin(t * rates[i]) for i, name in names.items()},
             "position t", f"sin(t / {base:g}^(2i/d)), d = {hidden_size}",
             "Waves of sinusoidal positions",
             marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
@@ -332,7 +338,7 @@ def noam(
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"d = {size}, warmup {warmup}: {rate(int(warmup)):.5f}"] = rate
+        rates[f"d = {size}, warmup {warmup}"] = rate
     drawn = schedule(rates, steps, title="Learning rates with warm-up")
     caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
     return drawn.model_copy(update={"caption": caption})
@@ -450,10 +456,12 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             ready = layer + 1 + np.arange(count) * (1 - number)
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
             ends = top + (110 if layer else 98), top + CELL
-            read = np.eye(count)
-            read[-1] = np.maximum(read[-1], number)  # of attention, what the last word reads
-            made.fan(f"{name} from", middles, ends, 0.02 * read, hue=1 if number else None)
+            read = np.ones((count, count)) if number else np.eye(count)
+            made.fan(f"mesh {name}", middles, ends, 0.02 * read)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = f"Numbers: when a box is ready. {length:,} words take {length:,} steps, or 1."
+    text = "In a box: the step that computes it."
+    text = f"{text} Over {length:,} words: {length:,} steps a layer, or 1."
+    lit = [f"mesh attention {layer} {s} {count - 1}" for layer in (0, 1) for s in range(count)]
+    made.stop("steps", text, [], lit=["recurrent", "attention", "mesh recurrent", *lit])
     return made.drawing("Serial steps", caption=text)

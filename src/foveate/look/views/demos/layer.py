@@ -1,6 +1,5 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
-from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -9,22 +8,21 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config
-from foveate.look.draw.scene import WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import SHARES, SheetGrid, sheet
+from foveate.look.draw.scene import WIDE, Box, SceneDrawing, SceneMaker
 from foveate.look.views.demos import demo, facts
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
-from foveate.nn.feed_forward import GELU, FeedForward, ReLU
-from foveate.nn.linear import BatchNorm, Dropout, LayerNorm
+from foveate.nn.linear import GELU, BatchNorm, Dropout, FeedForward, LayerNorm, ReLU
+from foveate.nn.positions import Sinusoidal
 from foveate.nn.spec import Pixels
 
 WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
-               "mask", "order", "repairs"]  # fmt: skip
+               "mask", "order", "positions", "permuted", "repairs"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
-ROWS, COLUMNS = -1, -2  # colours: another for each row, for each column
+ROWS, COLUMNS = -1, -2  # colours: another for each word, for each column
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
@@ -45,6 +43,7 @@ class Chalkboard(SceneMaker):
     """Lines of matrices with their numbers, as written on a board."""
 
     pitch = 290.0  # from line to line
+    words: tuple[str, ...] = WORDS  # of the rows
 
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
@@ -57,7 +56,7 @@ class Chalkboard(SceneMaker):
         signs = sign * sum(isinstance(piece, str) for piece in pieces)
         wide = min(112.0, (WIDE - first - signs - 4) / columns)
         top, left = self.pitch * number + 44, first
-        for row, word in enumerate(WORDS):
+        for row, word in enumerate(self.words):
             box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
         for place, piece in enumerate(pieces):  # a sign has no columns
@@ -69,14 +68,24 @@ class Chalkboard(SceneMaker):
             self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
-                fill = {"hue": {ROWS: row, COLUMNS: column}.get(hue or 0, hue)}
-                fill |= {"level": 0.25 * bool(np.isfinite(value) and value)}
+                hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
+                level = 0.25 * bool(np.isfinite(value) and value)
+                fill = {"hue": hues.get(hue or 0, hue), "level": level}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
             left += across
         lit = [f"line {k}" for k in range(number + 1)]
         self.stop(f"line {number + 1}", caption, [], lit=lit)
+
+    def on(self, text: str, start: str, end: str) -> None:
+        """Draw an arrow from under a matrix to that below it on the next line, with its name."""
+        boxes = {node.name: node.box for node in self.nodes}
+        (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
+        low, down, middle, up = y + high + 4, y + high + 44, x + wide / 2, u + across / 2
+        self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
+        box = (middle + up) / 2 - 250, low - 4, 500.0, 40.0
+        self.node(f"{end} on name", text, box, form="label")
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""
@@ -85,16 +94,17 @@ class Chalkboard(SceneMaker):
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
-        stream, middle = left + 90, left + 300
+        stream, middle = left + 90, left + 320
         places = {"norm": 330.0 if pre else 100.0, "f": 220.0 if pre else 275.0}
         low, high = (420.0, 184.0) if pre else (400.0, 220.0)
-        texts = (title, (left, 506, 480, 44)), ("x", (left + 60, 446, 60, 44))
-        for text, box in (*texts, (result, (left, 4, 460, 44))):
+        texts = (title, (left + 20, 506, 440, 44)), ("x", (left + 60, 446, 60, 44))
+        for text, box in (*texts, (result, (left - 80, 4, 340, 44))):
             self.node(f"{title} {text}", text, box, form="label")
-        self.edge(f"{title} stream", (stream, 446), (stream, 52))
+        self.edge(f"{title} stream", (stream, 446), (stream, 52), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 1 if name == "f" else 3
-            self.node(f"{title} box {name}", name, (x - 90, y, 180, 64), hue=hue, level=0.25)
+            place, label = (x - 140, y, 280, 64), name + ": attention or FFN" * (name == "f")
+            self.node(f"{title} box {name}", label, place, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
         self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))
         if pre:
@@ -160,8 +170,11 @@ def block(
         result = f"x + {name}", x + dropped, 2
         text += " x is not changed."
         made.line(text, ("x", x, 0), "+", (name, dropped, 1), "=", result)
+        made.on("", "line 0 2 2 1", "line 1 2")
     elif part == "attention":
         _attention(made)
+    elif part in ("positions", "permuted"):
+        _reordered(made, part == "positions")
     elif part in ("line", "mask"):
         _attend(made, part == "mask")
     elif part == "repairs":
@@ -173,11 +186,11 @@ def block(
         text = "Each row is a word: the same x, times three matrices."
         for letter, hue in (("Q", 1), ("K", 0), ("V", 2)):
             affine = filled(nn.Linear(3, 2))
-            made.product(text, ("x", x, 3), letter, affine, (letter.lower(), affine(x), hue))
+            made.product(text, ("x", x, 3), letter, affine, (letter.lower(), affine(x), hue), hue)
     else:
-        made.branch(60, "pre-norm", "x + f(norm(x))", True)
-        made.branch(700, "post-norm", "norm(x + f(x))", False)
-        text = "Pre-norm: nothing but sums on the way up. Post-norm (2017): each sum is normalised."
+        made.branch(90, "pre-norm", "x + f(norm(x))", True)
+        made.branch(740, "post-norm", "norm(x + f(x))", False)
+        text = "Green: the way of x. Pre-norm has only sums on it, post-norm (2017) a norm."
         made.stop("order", text, ["stream"])
     stops, caption = made.stops[::-1], "Inputs and matrices are random, with one digit."
     return made.drawing(f"A layer in small numbers: {part}", stops, caption)  # all of it first
@@ -185,14 +198,14 @@ def block(
 
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
-    for dim, name, y, hue, text in (
-        (1, "Layer norm", layer, ROWS, "each row: of one word"),
-        (0, "Batch norm", batch, COLUMNS, "each column: of one feature, over all words"),
+    text = ""
+    for dim, name, y, hue, of in (
+        (1, "Layer norm", layer, ROWS, "by word (row)"),
+        (0, "Batch norm", batch, COLUMNS, "by feature (column)"),
     ):
-        mean, variance = x.mean(dim, True), x.var(dim, False, keepdim=True)
-        of_all = ("μ", mean, hue), "", ("σ²", variance, hue)
-        text = f"{name}: μ and σ² of {text}."
-        made.line(text, ("x", x, hue), "→", *of_all, "→", (name.lower(), y, hue))
+        both = torch.cat((x.mean(dim, True), x.var(dim, False, keepdim=True)), dim=dim)
+        text += f"{name}: μ, σ² {of}. "
+        made.line(text[:-1], ("x", x, hue), "→", ("μ, σ²", both, hue), "→", (name.lower(), y, hue))
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
@@ -233,6 +246,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         weights = score.softmax(dim=-1)
         to = "Attention(Q, K, V)", weights @ v, 3
         made.line(text, ("A", weights, 5), "×", ("V", v, 2), "=", to)
+        made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         return
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
@@ -241,6 +255,23 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
     weights = "α_ij", hidden.softmax(dim=-1), 5
     made.line(text, ("exp(e_ij)", power, 5), "÷", total, "=", weights)
+
+
+def _reordered(made: Chalkboard, has_positions: bool) -> None:
+    """Write x + PE for words in two orders; or f(X) = X + α X W and f(P X), row by row."""
+    x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
+    vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
+    for p, names in (([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")):
+        own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
+        if has_positions:
+            text = f"“{WORDS[0]}” at t = 0 and at t = 2: the same x, another sum."
+            total = "x + PE(t)", own + vectors, ROWS
+            made.line(text, ("x", own, ROWS), "+", ("PE(t), t = 0, 1, 2", vectors, 5), "=", total)
+            continue
+        alpha, read = (own @ own.T).softmax(dim=-1), own @ w
+        text = "Each colour is a word: below, the same rows in another order, f(P X) = P f(X)."
+        made.line(text, (of[0], own, ROWS), "+", (of[1], alpha, ROWS), "×", (of[2], read, ROWS),
+                  "=", (of[3], own + alpha @ read, ROWS))  # fmt: skip
 
 
 def _attention(made: Chalkboard) -> None:
@@ -297,12 +328,10 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     for i in range(2):
         made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
     caption = "The scores come from s and x alone: no key is read."
-    made.stop("layers", caption, ["stream"])
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 
 
 SIDE, FEATURES, SCALES = 16, 8, 3
-Place = Annotated[float, Field(ge=-1, le=1, description="centre of the glimpse, −1 to 1")]
 
 
 def nine() -> Tensor:
@@ -318,40 +347,72 @@ def nine() -> Tensor:
 def pixels(
     part: Annotated[Literal["patches", "glimpses"], Field(description="what to show")] = "patches",
     patch_size: Annotated[int, Field(ge=2, le=8, description="pixels per side of a patch")] = 4,
-    x: Place = 0.3,
-    y: Place = -0.4,
-) -> SheetGrid:
+) -> SceneDrawing:
     """Draw a picture as the tokens of a Vision Transformer, or as the patches of one glimpse."""
     torch.manual_seed(0)
-    picture, grey = nine(), partial(sheet, scale=SHARES)
-    whole = grey("picture, 16 × 16", picture.numpy())
+    picture, made = nine(), SceneMaker()
     if part == "glimpses":
-        retina = Retina(patch_size, SCALES)
-        seen = retina(retina.pyramid(picture[None, None]), torch.tensor([[x, y]]))[0, :, 0]
-        patches = [grey(f"{patch_size * 2**k} pixels wide", v.numpy()) for k, v in enumerate(seen)]
-        middle = ((y + 1) / 2 * SIDE - 0.5, (x + 1) / 2 * SIDE - 0.5)
-        frames = [(*(at - patch_size * 2**k / 2 + 0.5 for at in middle), *[patch_size * 2**k] * 2)
-                  for k in range(SCALES)]  # fmt: skip
-        return SheetGrid(
-            sheets=[whole.model_copy(update={"dots": [middle], "outlines": frames}), *patches],
-            across=4,
-            title=f"One glimpse at ({x:g}, {y:g})",
-            caption="Equally many numbers for frames twice as wide: sharp in the middle, coarse "
-            "around it. The next location is chosen from what was seen (Mnih et al., 2014).",
-        )  # fmt: skip
-    stem = PatchStem(PatchStem.Config(patch_size=patch_size), Pixels(1, SIDE, SIDE), FEATURES)
-    rows = picture.unfold(0, patch_size, patch_size).unfold(1, patch_size, patch_size)
-    rows = rows.flatten(2).flatten(0, 1)  # (T, P·P)
-    corners = range(0, SIDE, patch_size)
-    frames = [(y, x, patch_size, patch_size) for y in corners for x in corners]
-    whole = whole.model_copy(update={"outlines": frames})
-    title = f"{len(rows)} patches p_i, as rows"
-    patches_of = grey(title, rows.numpy(), down="patch i", across="pixel")
-    vectors, title = stem(picture[None, None])[0].numpy(), f"x_i = E p_i + b, {FEATURES} numbers"
-    tokens = sheet(title, vectors, down="patch i", across="number", aspect=0.5)
-    return SheetGrid(
-        sheets=[whole, patches_of, tokens], across=3,
-        title="A picture as a sequence of patches",
-        caption="E, random here, maps each patch to a token; the encoder reads the tokens with "
-        "positions (Dosovitskiy et al., 2020).",
-    )  # fmt: skip
+        caption = _glimpse(made, picture, patch_size)
+    else:
+        caption = _patches(made, picture, patch_size)
+    return made.drawing(f"A picture of {SIDE} × {SIDE} pixels", caption=caption)
+
+
+def _raster(made: SceneMaker, name: str, numbers: Tensor, box: Box) -> None:
+    """Draw each number as a pixel, from white to black; the first is in ``box``."""
+    x, y, wide, high = box
+    for (row, column), value in np.ndenumerate(numbers.numpy()):
+        place = x + wide * column, y + high * row, wide, high
+        made.node(f"{name} {row} {column}", "", place, form="pixel", level=float(value))
+
+
+def _glimpse(made: SceneMaker, picture: Tensor, size: int) -> str:
+    """Draw frames around the middle, what is seen in each, and the state that reads it."""
+    retina, pixel, state = Retina(size, SCALES), 480.0 / SIDE, {"hue": 3, "level": 0.25}
+    seen = retina(retina.pyramid(picture[None, None]), torch.zeros(1, 2))[0, :, 0]
+    _raster(made, "picture", picture, (6, 60, pixel, pixel))
+    for k, (patch, hue) in enumerate(zip(seen, (1, 0, 2), strict=True)):
+        wide, left, own = pixel * size * 2**k, 570 + 231.0 * k, {"form": "frame", "hue": hue}
+        _raster(made, f"glimpse {k}", patch, (left, 200, 200 / size, 200 / size))
+        made.node(f"frame {k}", "", (246 - wide / 2, 300 - wide / 2, wide, wide), **own)
+        made.node(f"seen {k}", "", (left, 200, 200, 200), **own)
+        name = f"{size * 2**k} pixels wide", (left - 16, 146, 232, 44)
+        made.node(f"seen {k} name", *name, form="label")
+        made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
+    made.node("state", "h_t", (570, 20, 110, 64), **state)
+    made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
+    made.node("mean", "l_t ~ N(f(h_t), σ²), here (0, 0)", (690, 30, 540, 44), form="label")
+    made.edge("place", (570, 30), (246, 30), (246, 58), hue=3)
+    made.node("l", "", (233, 287, 26, 26), form="plus", hue=3)
+    return f"Each frame gives {size} × {size} numbers: the wider it is, the coarser what is seen."
+
+
+def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
+    """Draw a picture cut into patches, one of them as a row p, and its token x = E p + b."""
+    stem = PatchStem(PatchStem.Config(patch_size=size), Pixels(1, SIDE, SIDE), FEATURES)
+    rows = picture.unfold(0, size, size).unfold(1, size, size).flatten(2).flatten(0, 1)  # (T, P·P)
+    k, across = int(rows.std(dim=1).argmax()), SIDE // size
+    pitch, wide, count = 500.0 / across, 500.0 / across - 12, len(rows)
+    corners = [(pitch * (n % across), 36 + pitch * (n // across)) for n in range(count)]
+    for n, (row, corner) in enumerate(zip(rows, corners, strict=True)):
+        _raster(made, f"patch {n}", row.view(size, size), (*corner, wide / size, wide / size))
+    x, y, middle = *corners[k], 560 + 672 * (k + 0.5) / count
+    _raster(made, "row", rows[k][None], (560, 70, 672 / size**2, 52))
+    made.node("patch", "", (x, y, wide, wide), form="frame", hue=1)
+    made.node("row frame", "", (560, 70, 672, 52), form="frame", hue=1)
+    text = f"E p_{k + 1} + b: {size**2} → {FEATURES} numbers"
+    made.node("E", text, (560, 192, 672, 64), hue=5, level=0.25)
+    for text, left, top in (
+        (f"p_{k + 1}: its {size**2} pixels", 560, 18), (f"x_{k + 1}", 500, 276),
+        (f"x_1 … x_{count} → encoder", 560, 508),
+    ):  # fmt: skip
+        made.node(f"{text} name", text, (left, top, 672, 44), form="label")
+    arrows = (x + wide, y + wide / 2, 550, 96), (900, 126, 900, 192), (900, 256, 900, 338)
+    for n, arrow in enumerate((*arrows, (middle, 388, middle, 452))):
+        made.edge(f"arrow {n}", arrow[:2], arrow[2:], hue=1 if n < 2 else 2)
+    texts = [f"{v:.2f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]
+    places, each = 560 + 84 * (np.arange(FEATURES) + 0.5), [str(n + 1) for n in range(count)]
+    made.cells("x", places, 338, 81, texts, [0.35] * FEATURES, hue=2)
+    places = 560 + 672 * (np.arange(count) + 0.5) / count
+    made.cells("tokens", places, 452, 38, each, 0.8 * (np.arange(count) == k), hue=2)
+    return "Cut into patches, a picture is read like a sentence; all share E and b."

@@ -28,7 +28,7 @@ from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import DecoderState
 from foveate.nn.efficient_attention import LocalAttention
-from foveate.nn.feed_forward import ReLU
+from foveate.nn.linear import ReLU
 from foveate.nn.recurrent import Cell, ElmanCell, LSTMCell
 from foveate.nn.spec import Tokens
 
@@ -308,7 +308,7 @@ def memory(
 
 
 OUTPUTS = {"linear": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
-ASIDE = 276.0  # width of what is written once, beside the steps
+ASIDE = 300.0  # width of what is written once, beside the steps
 
 
 @demo
@@ -321,7 +321,7 @@ def rnn(
     u: Annotated[tuple[float, ...], Field(min_length=1, description="state weight, per layer")]
     = (0.8,),
     b: Annotated[float, Field(description="bias")] = 0.0,
-    v: Annotated[float, Field(description="weight of the output")] = 2.0,
+    v: Annotated[float, Field(description="weight of the output; 0: none")] = 2.0,
     c: Annotated[float, Field(description="bias of the output")] = 0.0,
     output: Annotated[Literal["linear", "sigmoid", "tanh"], Field(description="σ_o, of the output")]
     = "linear",
@@ -346,25 +346,32 @@ def rnn(
         rows[name] = values.flatten().tolist()
         texts[name] = [name, ", ".join(written[: 1 + any(u)]), f"b = {b:g}, tanh"]
     outputs = OUTPUTS[output](v * values + c)
-    rows["o_t"] = outputs.flatten().tolist()
+    rows |= {"o_t": outputs.flatten().tolist()} if v else {}
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
     if head is not None:
         rows["y_t"] = (head * outputs).flatten().tolist()
         texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
-    captions = {
-        "A linear head turns each output into any real number: y_t = W_yo o_t.": head is not None,
-        "Each layer has its own W and U; the second reads the states of the first.": len(w) > 1,
-        f"Each output depends on its state: V h_t + c, then {output}.": output != "linear",
-        "The same W and U at every step; each state waits for the one before it.": any(u),
-        "Without U no state waits. Equal inputs, equal states (same colour).": True,
+    states = [name for name in rows if name.startswith("h")]
+    h, o, y, n = rows[states[-1]], outputs[0, 0, 0], rows.get("y_t", [0.0])[0], len(inputs)
+    begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
+    captions = {  # of the rows that are new
+        f"Any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
+            ["y_t"] * (head is not None),
+        "Each layer has its own W, U; layer 2 reads the states of layer 1.": states * (len(w) > 1),
+        f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
+            ["o_t"] * (output != "linear"),
+        f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":
+            [*texts] * (any(u) and n > 1),
+        "Each state has its own input alone. Equal inputs, equal states (same colour).": [*texts],
     }  # fmt: skip
-    caption = next(text for text, holds in captions.items() if holds)
-    made.stop("whole", caption, ["stream"])
+    caption, lit = next(pair for pair in captions.items() if pair[1])
+    made.stop("whole", caption.replace("-", "−"), ["stream"], lit=lit)
     for step in range(1, len(inputs) + 1):
         before = f", and on h_{step - 1}" if any(u) and step > 1 else ""
         text = f"Step {step}: the state depends on x_{step}{before}."
-        made.stop(f"step {step}", text, ["stream"], lit=[f"step {k}" for k in range(1, step + 1)])
+        now = [f"{row} {k}" for row in ("x_t", *rows) for k in range(1, step + 1)]
+        made.stop(f"step {step}", text, ["stream"], lit=now)
     return made.drawing("A recurrent network, unrolled", caption="Inputs below, outputs above.")
 
 
@@ -384,7 +391,7 @@ def _unrolled(
             x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if is_state and not recurs:
                 hue = alike.setdefault(value, len(alike))
-            box, own = (x, y, wide, high), f"step {step} {name}"
+            box, own = (x, y, wide, high), f"{name} {step}"
             number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
             texts_of = [number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from math import log, prod
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,7 +28,7 @@ from foveate.files import split_lines
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.parts import Floats
-from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
 from foveate.look.views.demos import TABLES, demo, facts
@@ -129,7 +130,7 @@ def beam(
     beam_size: Annotated[int, Field(ge=1, le=20, description="hypotheses at each step")] = 2,
     length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
     tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
-) -> LanesDrawing | SheetGrid:
+) -> LanesDrawing | SceneDrawing:
     """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
     model = LECTURE if file is None else ToyModel.load(file)
     end = len(model.tokens) - 1
@@ -151,13 +152,13 @@ def beam(
         )  # fmt: skip
 
     if tables:
-        both = {"greedy": greedy, f"beam of {beam_size}": best}
-        return SheetGrid(
-            sheets=[path_table(model, f"{kind}, {name(output).split(', ')[1]}", output, end)
-                    for kind, output in both.items()],
-            title="p of each token after the chosen ones, which are outlined",
-            caption="A different preceding token gives another row.",
-        )  # fmt: skip
+        made, both = SceneMaker(), {"greedy": greedy, f"beam of {beam_size}": best}
+        for number, (kind, output) in enumerate(both.items()):
+            box, texts = (0.0, 70 + 280.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
+            made.node(kind, "", box, form="label", texts=texts)
+            _path(made, model, kind, [*output.ids, end][: len(output.ids) + output.ended])
+        caption = "Filled: the chosen token. Green: it has the largest p of its step; orange: not."
+        return made.drawing("p of each token after the chosen ones", caption=caption)
     path = [partial.id for partial in watch.find(best.ids, end)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
@@ -168,14 +169,18 @@ def beam(
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 
 
-def path_table(model: ToyModel, title: str, output: Hypothesis, end: int) -> SheetDrawing:
-    """Draw p of every token at each step of an output, with its own token outlined."""
-    ids = [*output.ids, end][: len(output.ids) + output.ended]
-    values = np.array([model.next(ids[:t]) for t in range(len(ids))])
-    steps = [f"step {t}" for t in range(1, len(ids) + 1)]
-    chosen = [(t, token, 1.0, 1.0) for t, token in enumerate(ids)]
-    drawn = sheet(title, values, steps, model.tokens, scale=SHARES, written=True)
-    return drawn.model_copy(update={"outlines": chosen})
+def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> None:
+    """Draw p of every token at each step of an output, with arrows between its own tokens."""
+    band, pitch = 280.0 * (len(made.edges) > 0), (WIDE - 250) / len(ids)
+    high = 264 / len(model.tokens)
+    for t, token in enumerate(ids):
+        row = model.next(ids[:t])
+        for k, p in enumerate(row):
+            box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
+            label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
+            made.node(f"{kind} {t} {k}", label, box, form=form, hue=1 + (p == max(row)), level=0.5)
+    for t, (token, after) in enumerate(pairwise(ids)):
+        made.link(f"{kind} {t} {token}", f"{kind} {t + 1} {after}", hue=2, tag="")
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
@@ -209,7 +214,7 @@ def chain(
     return WordsDrawing(
         words=drawn, most=0.4, title=f"p of the sentence: {product:.2g}",
         legend="p of each word; below, what else might have been next",
-        total=total_of(log(product)),
+        total=total_of([log(each.value or 1) for each in drawn]),
         caption="Every step is a classification over the vocabulary; cross-entropy "
         f"{surprise:.2f} nats per word, perplexity {np.exp(surprise):.0f}.",
     )  # fmt: skip
@@ -257,59 +262,83 @@ def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) ->
     for number, (source, target) in enumerate(pairs):
         left, own = wide * number, t[np.ix_([*map(table.rows.index, source)],
                                             [*map(table.columns.index, target)])]  # fmt: skip
-        room = min(130.0, wide / 2 - 60), 440.0
-        made.column(f"f {number}", "f", (left + 10, 60, *room), target, hue=1)
-        made.column(f"e {number}", "e", (left + wide - room[0] - 40, 60, *room), source, hue=0)
+        room = min(126.0, wide / 2 - 60), 490.0
+        box, other = (left + 10, 60, *room), (left + wide - room[0] - 20, 60, *room)
+        made.column(f"f {number}", "f", box, target, hue=1)
+        made.column(f"e {number}", "e", other, source, hue=0)
         for i, j in np.ndindex(*own.shape):
             best = own[i, j] == own[:, j].max()
             line = {"weight": max(0.02, own[i, j]), "hue": 2 if best else None}
             made.link(f"f {number} {j}", f"e {number} {i}", **line)
-    caption = "Width of a line: t(f|e), learned by EM. Green: the link of each f."
-    made.stop("links", caption, ["stream"])
+            place = left + wide / 2 - 50, made.edges[-1].points[0][1] + (18 if j else -62), 90, 44
+            if best:
+                made.node(f"{number} {j} t", f"{own[i, j]:.2f}", place, form="label")
+    caption = "f German, e English. Width: t(f|e) by EM; green: the best e of each f."
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 
 TEXT = "the old woman closes the window and she sings in the garden ."
 PAIR = "she closes the window", "elle ferme la fenêtre"
-TABLE = ("02", "10", "2015", "1500"), ("03", "10", "2015", "1205"), ("04", "10", "2015", "1820")
-NEXT = "1900"  # the value in the row after these
+TABLE = {
+    "day": ("02", "03", "04", "05"), "month": ("10",) * 4, "year": ("2015",) * 4,
+    "value": ("1500", "1205", "1820", "1900"), "next value": ("1205", "1820", "1900", "?"),
+}  # fmt: skip
 
 
 @demo
 def targets(
     of: Annotated[Literal["text", "pair", "table"], Field(description="kind of data")] = "text",
     size: Annotated[int, Field(ge=2, le=12, description="tokens per block of text")] = 4,
-) -> SheetGrid:
+) -> SceneDrawing:
     """Draw what a model reads in training, and what it learns to predict."""
-    rows, columns = dict[str, list[str]](), list[str]()
+    made = SceneMaker()
     if of == "text":
-        words = TEXT.split()
-        for number, k in enumerate(range(0, len(words) - 1, size), start=1):
-            rows[f"block {number}"] = words[k : k + size]
-            rows[f"predicted {number}"] = words[k + 1 : k + size + 1]
-        caption = "At every position of a block, the next token is predicted from those before it."
+        _blocks(made, TEXT.split(), size)
+        caption = "Each word is predicted from all before it in its block; bold: one of them."
     elif of == "pair":
-        source, target = (text.split() for text in PAIR)
-        nothing, after = [""] * len(source), [""] * (len(target) + 1)
-        rows["encoder reads"] = [*source, *after]
-        rows["decoder reads"] = [*nothing, "<s>", *target]
-        rows["predicted"] = [*["no loss"] * len(source), *target, "</s>"]
+        _sides(made, *(text.split() for text in PAIR))
         caption = "Source and target are read; only the target words are predicted."
     else:
-        columns = ["day", "month", "year", "value", "→ next value"]
-        after_it = [*(row[-1] for row in TABLE[1:]), NEXT]
-        rows = {f"x{'₀₁₂₃₄'[k]}": [*row, v] for k, (*row, v) in enumerate(
-            ((*row, v) for row, v in zip(TABLE, after_it, strict=True)), start=1)}  # fmt: skip
-        caption = "Rows are read in order; the next value is predicted from the rows so far."
-    wide = max(map(len, rows.values()))
-    cells = [row + [""] * (wide - len(row)) for row in rows.values()]
-    learnt = [
-        ["predicted" in name or (of == "table" and k == 4) for k in range(wide)] for name in rows
-    ]
-    values = np.where(np.isin(cells, ["", "no loss"]), np.nan, np.array(learnt, float))
-    scale = ColorScale(0.0, 1.0, "blue: read; yellow: predicted, and in the loss")
-    drawn = sheet("", values, [*rows], columns, cells=cells, scale=scale)
-    return SheetGrid(sheets=[drawn], across=1, title="Inputs and targets", caption=caption)
+        for k, (head, cells) in enumerate(TABLE.items()):
+            box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
+            made.column(head, head, box, cells, hue=5 if k == 4 else 0)
+        made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
+        for t in range(3):
+            made.link(f"value {t + 1}", f"next value {t}", weight=0.3, hue=5)
+        for t in range(4):
+            made.link(f"value {t}", f"next value {t}")
+        caption = "After each row, the value of the next row is predicted (joined to it)."
+    return made.drawing("Inputs and targets", caption=caption)
+
+
+def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
+    """Draw a text as blocks, each word below what is predicted from it and those before it."""
+    starts, pitch = range(0, len(words) - 1, size), (WIDE - 150) / size
+    for number, k in enumerate(starts):
+        high, own = HIGH / len(starts), words[k : k + size + 1]
+        low, top, read = high * (number + 1) - 70, high * number + 8, 0.02 * np.tri(len(own) - 1)
+        middles, names = 150 + pitch * (np.arange(len(read)) + 0.5), range(1, len(own) + 1)
+        texts = [f"u_{i} {word}" for i, word in zip(names, own, strict=True)]
+        for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
+            made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
+            made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
+        read[3 * (number == 0)] *= 1 + 19 * (number == 0)
+        made.fan(f"reads {number}", middles, (low, top + CELL), read, hue=1)
+
+
+def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
+    """Draw an encoder that reads, and a decoder that reads and predicts."""
+    sides = ("encoder", source, 4.0, 2), ("decoder", ["<s>", *target], 580.0, 3)
+    for name, words, left, hue in sides:
+        middles, own = left + 130 * (np.arange(len(words)) + 0.5), 0.2 * np.eye(len(words))
+        made.node(name, name, (left, 300, 130 * len(words), 84), hue=hue, level=0.2)
+        made.cells(f"{name} reads", middles, 480, 122, words, 0.35 + 0 * middles, hue=0)
+        made.fan(f"{name} in", middles, (480, 384), own)
+    made.fan("decoder out", middles, (300, 204), own)
+    made.cells("predicted", middles, 154, 116, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
+    made.cells("loss", middles, 96, 120, ["−log p"] * len(middles), 0 * middles, form="label")
+    made.edge("states", (524, 342), (580, 342), hue=0)
+    made.node("no loss", "x: no prediction, no loss", (4, 154, 520, CELL), form="label")
 
 
 @demo

@@ -164,8 +164,8 @@ def landscape(anew: Anew = False) -> SceneDrawing:
 
 
 TRAINED = {  # a norm and a rate by the name of its curve
-    "no norm, rate 0.003": ("none", 0.003), "no norm, rate 0.0003": ("none", 0.0003),
-    "norm after the sum, rate 0.03": ("post", 0.03), "norm before f, rate 0.03": ("pre", 0.03),
+    "x + f(x), rate 0.003": ("none", 0.003), "x + f(x), rate 0.0003": ("none", 0.0003),
+    "norm(x + f(x)), rate 0.03": ("post", 0.03), "x + f(norm(x)), rate 0.03": ("pre", 0.03),
 }  # fmt: skip
 
 
@@ -184,17 +184,17 @@ def train_norms(layers: int = 16, steps: int = 120) -> Curves:
 def steadiness(anew: Anew = False) -> LinesDrawing:
     """Draw losses of short runs of a deep residual network, with and without layer norms."""
     result = stored("steadiness", anew, train_norms)
-    curves = {}
+    curves, marks = {}, dict[str, float]()
     for name, losses in result.items():
         values = np.array(losses, float)
         lost = np.flatnonzero(~(values < 1e5))
         if len(lost):
             values[lost[0] :] = np.nan
-            name = f"{name}: diverged at step {lost[0] + 1}"
+            marks[f"diverged at step {lost[0] + 1}: {name}"] = lost[0] + 1.0
         curves[name] = values
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
-        steps, curves, "step", "loss", "Norms keep training stable", "y",
+        steps, curves, "step", "loss", "Norms keep training stable", "y", marks=marks,
         caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart. Without a norm "
         "the sums grow, and only a rate a hundred times smaller does not diverge.",
     )  # fmt: skip

@@ -97,9 +97,8 @@ class _Scene(SceneMaker):
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        caption = TEXTS["whole"].get(
-            " ".join(part.name for part in sides), TEXTS["whole"]["encoder"]
-        )
+        whole = TEXTS["whole"]
+        caption = whole.get(" ".join(part.name for part in sides), whole["encoder"])
         if recurs:
             fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
             caption = TEXTS["fed" if fed else "pair" if len(sides) > 1 else "same"]
@@ -379,11 +378,7 @@ class _Scene(SceneMaker):
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
         self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
-        text = (
-            "c is the mean of all v_i, by weight; from it come y and p."
-            if pools
-            else TEXTS["signs"]
-        )
+        text = TEXTS["pooled" if pools else "signs"]
         text = text.removeprefix("The same at each position. " * ("position" in own.values()))
         every = _tags(["words", *stages])
         lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
@@ -530,11 +525,9 @@ class _Scene(SceneMaker):
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
-        texts = {
-            "": TEXTS["query"] + few * (len(columns) > SHOWN),
-            "h": TEXTS["build"]["h" if itself else "s"],
-        }
-        texts |= {n: text for n, text in TEXTS["build"].items() if n not in ("h", "s")}
+        query, build = TEXTS["query"] + few * (len(columns) > SHOWN), TEXTS["build"]
+        texts = {"": query, "h": build["h" if itself else "s"]}
+        texts |= {n: text for n, text in build.items() if n not in ("h", "s")}
         order = list("hqkeαvc")  # all are drawn, first whole, then those that come later dimmed
         for k, (stage, template) in enumerate(texts.items()):
             alone = stage in ("o", "E", "A")
@@ -543,12 +536,7 @@ class _Scene(SceneMaker):
             shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             if not stage:  # all numbers, those of keys with little weight dimmed
-                lit += [f"h {own}" for own in ("note", "own")] + [
-                    "c own",
-                    "c bus",
-                    "c step",
-                    "name",
-                ]
+                lit += ["h note", "h own", "c own", "c bus", "c step", "name"]
                 for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
                     lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)

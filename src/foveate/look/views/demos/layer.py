@@ -216,12 +216,8 @@ def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     read: Piece = (f"a = {bend}", forward.activate(z), 1)
     made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 2))
     made.edge("line 1 bend", (1120, 226), (1120, 262), (215, 262), (215, 288), hue=1, tag="")
-    made.node(
-        "line 1 bend name",
-        f"{bend}: negative → 0" if name == "ReLU" else bend,
-        (440, 218, 460, 40),
-        form="label",
-    )
+    text = f"{bend}: negative → 0" if name == "ReLU" else bend
+    made.node("line 1 bend name", text, (440, 218, 460, 40), form="label")
 
 
 def _layers(made: Chalkboard, x: Tensor) -> None:

@@ -46,20 +46,17 @@ function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Pa
   return [{ ...chart, title: `The window p − D … p + D, p = ${plain(p)}, D = ${plain(d)}, σ = D/2`, series: chart.series.map((each, k) => ({ ...each, values: weights[k]! })) }];
 }
 
-/** The cosines of two vectors each. */
-function products(part: Part, vectors: readonly (readonly number[])[]): SheetDrawing {
-  const all = vectors.map((a) => vectors.map((b) => cosine(a, b)));
-  return sheetOf(part, all);
-}
-
+/** The vectors with a row framed, and the cosines of two vectors each, with dots on pairs of one distance. */
 function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
   const { length, hidden_size: size, base } = dragged as { length: number; hidden_size: number; base: number };
-  const vectors = range(length).map((t) => sinusoid(t, size, base));
-  const halves = ["sin", "cos"].map((name, first) => {
-    const title = `${parts[first]!.title.split(" · ")[0]} · ${name}(t / ${plain(base)}^(2i/d))`;
-    return sheetOf(parts[first]!, vectors.map((row) => row.filter((_, d) => d % 2 === first)), { title, aspect: size / 2 / length, least: -1, most: 1 });
-  });
-  return [...halves, products(parts[2]!, vectors)];
+  const vectors = range(length).map((t) => sinusoid(t, size, base)), row = Math.floor(length / 3), apart = Math.floor(length / 4);
+  const named = (k: number, name: string) => `${parts[k]!.title.split(" · ")[0]} · ${name}`;
+  const halves = ["sin", "cos"].map((name, first) =>
+    sheetOf(parts[first]!, vectors.map((numbers) => numbers.filter((_, d) => d % 2 === first)), {
+      title: named(first, `${name}; framed: t = ${row}`), aspect: size / 2 / length, least: -1, most: 1, outlines: [[row, 0, 1, size / 2]],
+    }));
+  const dots = range(Math.ceil((length - apart) / 3)).map((k): [number, number] => [3 * k, 3 * k + apart]);
+  return [...halves, sheetOf(parts[2]!, vectors.map((a) => vectors.map((b) => cosine(a, b))), { title: named(2, `cosine; dots: s − t = ${apart}`), dots })];
 }
 
 export const FORMULAS: Readonly<Record<string, Formula>> = { scores, local, sinusoids };

@@ -9,7 +9,7 @@ const FAINT = 0.1; // smaller weights are not drawn
 const LINE = 33, TALL = 96, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are white
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
-const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "reset gate", "update gate", "output gate", "kept", "added"]; // stages of a cell, from above
+const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "update gate", "reset gate", "output gate", "kept", "added"]; // stages of a cell, from above
 type Box = [number, number, number, number];
 type Point = [number, number];
 
@@ -58,27 +58,17 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   }
   return { nodes, edges };
 
-  function words(role: string, texts: readonly string[], y: number): number[] {
-    const pitch = WIDE / texts.length;
-    return texts.map((word, k) => {
-      const middle = pitch * (k + 0.5);
-      put(`${role} ${k}`, word, boxAt(middle - pitch / 2 + 4, y, pitch - 8, 40), "heads", { form: "word" });
-      return middle;
-    });
-  }
-
+  /** What each head of one query attends to; its answers side by side are one vector. */
   function heads() {
-    const weights = values.get("weights")!, [count = 1] = weights.shape;
-    const over = words("query", panel.rows.slice(0, MOST), 82), under = words("key", panel.columns.slice(0, MOST), 480);
-    const chip = Math.min(300, WIDE / count);
+    const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
+    put(`query ${t}`, `“${panel.rows[t]!}”: c =`, boxAt(0, 14, 290, 50), "heads", { form: "word" });
+    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", { form: "word" }));
     for (let h = 0; h < count; h++) {
-      const t = panel.row, shift = 24 * (h - (count - 1) / 2), a = (over[t] ?? 0) + shift, row = rowOf(weights, h, t).slice(0, MOST), most = Math.max(...row);
-      const told = count > 4 ? "" : `: ${panel.columns[row.indexOf(most)]!} ${written(most)}`; // what the head attends to most
-      put(`chip ${h}`, `head ${h}${told}`, boxAt(620 + chip * (h - count / 2) + 5, 0, chip - 10, 42), "heads", { hue: hueOf(h), level: 0.4 });
-      if (t < over.length) row.forEach((alpha, k) => {
-        if (alpha < FAINT && alpha < most) return;
-        const b = under[k]! + shift;
-        line(`head ${h} query ${t} ${k}`, [at(a, 124), at(a, 300), at(b, 300), at(b, 480)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
+      const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, shift = 24 * (h - (count - 1) / 2), from = x + each / 2;
+      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
+      row.slice(0, MOST).forEach((alpha, k) => {
+        const to = pitch * (k + 0.5) + shift;
+        if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
       });
     }
   }
@@ -127,8 +117,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
       if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
-    for (const [stage, of, x, matrix] of [["q", "query", 136, "W_Q"], ["k", "key", first + wide / 2 + 4, "W_K"], ["v", "value", first + wide + (pitch - wide) / 2 + 2, "W_V"]] as const)
-      if (panel.equations[of]?.includes(matrix)) put(`${stage} matrix`, matrix, boxAt(x, 370, 60, 40), stage, { form: "label" });
+    const aside = pitch - wide; // beside the keys
+    for (const [stage, of, x, matrix, room] of [["q", "query", 136, "W_Q", 60], ["k", "key", first + wide / 2 + 4, "W_K", 60], ["v", "value", first + wide + aside / 2 + 2, "W_V", aside / 2]] as const)
+      if (panel.equations[of]?.includes(matrix) && room > 36) put(`${stage} matrix`, matrix, boxAt(x, 370, Math.min(60, room), 40), stage, { form: "label" });
     line("e from query", [at(194, 320), at(first - 54, 320), at(first - 54, 238), at(first - 44, 238)], "e", { hue: 1 });
     joined();
     if (isOne && panel.rows.length > 1) products();
@@ -176,7 +167,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       put(`${stage} word ${t}`, word, boxAt(2, y + tall * t, 122, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
     const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
       put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { form: "frame", hue: 1 });
-    const q = few("query"), e = Math.min(150, (1228 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(62, (556 - down) / count);
+    const q = few("query"), e = Math.min(170, (1228 - 130 - 80 * q - 34) / count), right = 130 + 80 * q + 34, down = 40 + 36 * q + 52, tall = Math.min(72, (556 - down) / count);
     words("E", down, tall);
     grid("E", "q", "query", 130, down, 80, tall, [count, q], false, 1);
     grid("E", "k", "key", right, 40, e, 36, [q, count], true, 0);
@@ -185,18 +176,19 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (row < count) frame("E", right, down, e * count, tall);
     if (row < count) put("E frame key", "", boxAt(right + e * best - 4, 36, e + 8, 36 * q + 8), "E", { form: "frame", hue: 0 });
     rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
-    label("E", "name q", "Q", 130, down - 44, 80 * q);
-    label("E", "name k", "Kᵀ", right - 80, 40 + 18 * q - 19, 60);
+    label("E", "name q", "Q = X W_Q", 84, down - 44, 80 * q + 92);
+    label("E", "name k", "Kᵀ, K = X W_K", right - 246, 40 + 18 * q - 19, 236);
     label("E", "name e", "E", right, down - 44, e * count);
-    const v = Math.min(2, few("value")), each = 98, a = Math.min(90, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(68, 490 / count), second = 130 + a * count + 40, third = second + each * v + 40;
-    words("A", 60, high);
-    grid("A", "a", "weights", 130, 60, a, high, [count, count], false, 5);
-    grid("A", "v", "value", second, 60, each, high, [count, v], false, 2);
-    grid("A", "c", "context", third, 60, each, high, [count, v], false, 3);
-    if (row < count) frame("A", 130, 60, a * count, high);
-    if (row < count) frame("A", third, 60, each * v, high);
-    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C", third, each * v], ["times", "·", second - 40, 40], ["is", "=", third - 40, 40]] as const)
-      label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 60 + (high * count) / 2 - 19 : 14, wide);
+    const v = Math.min(2, few("value")), each = 98, a = Math.min(130, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(84, 470 / count), second = 130 + a * count + 40, third = second + each * v + 40;
+    words("A", 84, high);
+    rows.slice(0, count).forEach((word, s) => put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 6, 34), "A", { form: "word" }));
+    grid("A", "a", "weights", 130, 84, a, high, [count, count], false, 5);
+    grid("A", "v", "value", second, 84, each, high, [count, v], false, 2);
+    grid("A", "c", "context", third, 84, each, high, [count, v], false, 3);
+    if (row < count) frame("A", 130, 84, a * count, high);
+    if (row < count) frame("A", third, 84, each * v, high);
+    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C = A V", third - 34, each * v + 34], ["times", "×", second - 40, 40], ["is", "=", third - 40, 40]] as const)
+      label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 84 + (high * count) / 2 - 19 : 0, wide);
   }
 
   function vectorOf(stage: string, head: number): string[] {
@@ -208,35 +200,36 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
     const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
-    const parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? (lone(stage) ? 1.5 : 2) : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const hidden = RECTIFIED.find((stage) => values.has(stage)), inner = hidden === undefined ? 0 : values.get(hidden)!.shape[2] ?? 1;
+    const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", second = panel.reads[sum]?.[1]; // E[id] + position
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = LINE * parts[level]!, room = slot * parts[level]!;
+      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = lone(stage) ? LINE : LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length ? "" : "first "}${count} of ${width}` : "";
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length || count === 1 ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;
-      put(`${own} name`, named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
+      put(`${own} name`, stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
       if (few) put(`${own} few`, few, boxAt(0, y + high / 2, aside - 12, 36), own, { form: "label" });
       boxes.set(stage, rows.map((row, k) => {
-        const x = middle(k, tall) - wide / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
+        const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, wide, each), own, { texts: token ? [token, text] : [text], hue: isZero ? null : value < 0 ? 1 : 0, level: stage === "tokens" ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : value < 0 ? 1 : 0, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
-        return boxAt(x, y, wide, high);
+        return boxAt(x, y, across, high);
       }));
     });
     if (!stages.some((stage) => BACK.test(stage)))
       boxes.get(stages[0]!)!.forEach(([x, y, w, tall], k) => line(`words from ${k}`, [[x + w / 2, top + unit * (HIGH - 44)], [x + w / 2, y + tall]], stages[0]!.replaceAll(" ", "-")));
-    for (const stage of stages) for (const read of panel.reads[stage] ?? []) {
+    for (const stage of stages) for (const read of stage === sum ? [] : panel.reads[stage] ?? []) {
       const own = stage.replaceAll(" ", "-"), lower = boxes.get(read)!, upper = boxes.get(stage)!, isBelow = stages.indexOf(read) < stages.indexOf(stage), isNext = Math.abs(stages.indexOf(read) - stages.indexOf(stage)) === 1;
       for (let k = 0; k < Math.max(lower.length, upper.length); k++) {
         const a = lower[Math.min(k, lower.length - 1)]!, b = upper[Math.min(k, upper.length - 1)]!, gap = 5 * unit;
@@ -247,30 +240,31 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     }
   }
 
-  /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from. */
+  /** A cell at one step: what it reads at the left, then each stage right of all that it is computed from; the line of the state is above. */
   function cell() {
     const own = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
-    const columns = levelsOf(panel.reads), count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, boxes = new Map<string, Box>(), hues = new Map<string, number | null>(), rails = [0, 0];
+    const columns = levelsOf(panel.reads), isLong = columns.has("cell"), road = isLong ? ["cell before", "kept", "cell"] : columns.has("kept") ? ["before", "kept", "state"] : [];
+    const count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, first = road.length ? 116 : 0, middles = new Map<string, number>(), left = (stage: string) => 12 + across * columns.get(stage)!, right = (stage: string) => left(stage) + across - 46;
+    const hueOfStage = (stage: string) => (stage.endsWith(" gate") ? 5 : road.includes(stage) || stage === "state" ? 2 : columns.get(stage) ? 1 : null);
+    const signed = (stage: string) => (stage === "kept" || stage === "added" || (stage === "state" && isLong) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "");
     for (let level = 0; level < count; level++) {
-      const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), down = HIGH / stages.length;
-      stages.forEach((stage, k) => {
-        const box = boxAt(12 + across * level, down * (k + 0.5) - 52, across - 46, 104), isGate = stage.endsWith(" gate");
-        const hue = isGate ? 5 : stage === "state" || stage === "cell" ? 2 : level ? 1 : null;
-        boxes.set(stage, box);
-        hues.set(stage, hue);
-        put(own(stage), "", box, own(stage), { texts: [panel.letters[stage] ?? stage, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue, level: hue === null ? 0 : 0.25, detail: [panel.equations[stage] ?? ""] });
-        const sign = stage === "kept" || stage === "added" || (stage === "state" && columns.has("cell")) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "";
-        if (sign) put(`${own(stage)} sign`, sign, boxAt(12 + across * level - 19, down * (k + 0.5) - 19, 38, 38), own(stage), { form: "plus" });
-      });
-    }
-    for (const [stage, [x, y, , tall]] of boxes)
-      for (const read of panel.reads[stage] ?? []) {
-        const from = boxes.get(read)!;
-        const a = from[0] + from[2], b = from[1] + from[3] / 2, low = Number(b >= top + (unit * HIGH) / 2);
-        const rail = columns.get(stage)! - columns.get(read)! > 1 ? rails[low]!++ : 0, gap = (12 + 8 * rail) * unit, bus = top + unit * (low ? HIGH - 5 - 20 * rail : 5 + 20 * rail);
-        const passes: Point[] = columns.get(stage)! - columns.get(read)! > 1 ? [[a + gap, b], [a + gap, bus], [x - gap, bus], [x - gap, y + tall / 2]] : []; // beside what is between, each on a rail of its own
-        line(`${own(stage)} from ${read}`, [[a, b], ...passes, [x, y + tall / 2]], own(stage), { hue: hues.get(read) ?? null });
+      const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), free = stages.filter((stage) => !road.includes(stage));
+      for (const stage of stages) {
+        const reads = (panel.reads[stage] ?? []).filter((read) => columns.get(read) && !road.includes(read)).map((read) => middles.get(read)!);
+        const middle = road.includes(stage) ? 54 : road.length && reads.length ? reads.reduce((a, b) => a + b) / reads.length : first + ((HIGH - first) * (free.indexOf(stage) + 0.5)) / free.length;
+        middles.set(stage, middle);
+        const letter = panel.letters[stage] ?? stage, how = !level || signed(stage) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
+        put(own(stage), "", boxAt(left(stage), middle - 50, across - 46, 100), own(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
+        if (signed(stage)) put(`${own(stage)} sign`, signed(stage), boxAt(left(stage) - 19, middle - 19, 38, 38), own(stage), { form: "plus" });
       }
+    }
+    for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
+      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + 23, isRoad = road.includes(stage) && road.includes(read); // what is read comes by one line
+      const around = columns.get(stage)! - columns.get(read)! > 1 ? [[bus, HIGH - 4], [x - 23, HIGH - 4], [x - 23, y]] : [[bus, y]];
+      const points = signed(stage) ? [[a, b], ...(Math.abs(b - y) < 1 ? [[x - 19, y]] : [[x, b], [x, y + 19 * Math.sign(b - y)]])] : [[a, b], [bus, b], ...around, [x, y]];
+      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), isRoad ? { hue: 2, weight: 0.5 } : { hue: columns.get(read) ? hueOfStage(read) : null });
+    }
+    if (isLong) put("state tanh", "tanh", boxAt(left("state") + 6, 150, 80, 40), "state", { form: "label" });
   }
 }
 

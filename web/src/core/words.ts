@@ -8,10 +8,10 @@ import { figure, tick } from "./text";
 import type { WordsDrawing } from "./types";
 
 /** A line of a list: a name, a share as a bar, a number. */
-export const barred = (name: Element, share: number, value: number, isTaken: boolean): HTMLElement => {
+export const barred = (name: Element, share: number, value: number, isTaken: boolean, number = figure(value)): HTMLElement => {
   const bar = h("span", { class: "fv-share" });
   bar.style.width = `${100 * Math.max(0, share)}%`;
-  return h("li", { class: isTaken ? "fv-taken" : "" }, name, h("span", { class: "fv-bar-room" }, bar), h("b", {}, figure(value)));
+  return h("li", { class: isTaken ? "fv-taken" : "" }, name, h("span", { class: "fv-bar-room" }, bar), h("b", {}, number));
 };
 
 const MOST_FACTORS = 16; // words with their p below them
@@ -59,14 +59,14 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     const word = place === undefined ? undefined : list[place];
     if (!word) return;
     const index = place!, short = (p: number) => Number(p.toPrecision(2));
-    const said = [word.value === null ? "" : figure(short(word.value)), isProduct ? "" : word.note].filter(Boolean).join(" · ");
+    const said = isProduct ? "" : [word.value === null ? "" : figure(short(word.value)), word.note].filter(Boolean).join(" · ");
     const rows = word.alternatives.map(({ text: other, p }, k) => {
       const name = h("bdi", { class: "fv-other" }, other);
       const named = options.onforce
         ? h("button", { type: "button", title: "use this word and continue", click: () => options.onforce?.(index, k) }, name) : name;
-      return barred(named, p, short(p), other === word.text);
+      return isProduct ? barred(named, p / word.alternatives[0]!.p, p, other === word.text, p.toFixed(3)) : barred(named, p, short(p), other === word.text);
     });
-    others.replaceChildren(h("p", {}, isProduct && rows.length ? "alternatives to " : "", h("bdi", {}, `“${word.text}”`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
+    others.replaceChildren(h("p", {}, ...(isProduct && rows.length ? ["p( · | ", h("bdi", {}, texts.slice(0, index).join(" ")), " ): what may follow"] : [h("bdi", {}, `“${word.text}”`), said && ` ${said}`])), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
     text.setAttribute("aria-label", `${word.text}: ${said}`);
   };
   const quiet = selection.on(() => {

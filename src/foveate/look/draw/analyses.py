@@ -10,8 +10,9 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.charts import BarsDrawing, Curve, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.charts import Curve, LinesDrawing, line_chart
 from foveate.look.draw.parts import Numbers, visible
+from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.look.flow import Figures, by_distance
 from foveate.look.hooks import ForcedPass, calls_of
@@ -22,6 +23,7 @@ from foveate.nn.positions import Position
 
 Floats = NDArray[np.floating]
 UNITS_SHOWN = 24
+MOST = 12  # positions of a shuffled text that are drawn
 
 
 def gates(
@@ -256,7 +258,7 @@ def _pairs(title: str, values: Tensor) -> SheetDrawing:
     return sheet(title, values.numpy(), down="position t", across="position s")
 
 
-def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawing:
+def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDrawing:
     """Draw how much each position changes when the input is shuffled.
 
     The model runs with its position encodings, and without them if it has any; 0 everywhere means
@@ -271,10 +273,21 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> BarsDrawi
     lost = [f"{name} {what} {mean:.2f}" for name, (_, mean) in results.items()]
     words = forced.words(next(iter(stems_of(forced.model))), len(curves["with positions"]))
     order = torch.randperm(len(words), generator=torch.Generator().manual_seed(seed)).tolist()
-    return bar_chart(
-        words, curves, "change of the output, relative to its norm", title or "Does order matter?",
-        "shuffled input: " + "; ".join(lost),
-    ).model_copy(update={"across": f"read as: {' '.join(words[k] for k in order)}"})  # fmt: skip
+    made, count = SceneMaker(), min(len(words), MOST)
+    middles = made.row("read", [""], words[:count], 208)
+    after = made.row("shuffled", ["shuffled"], [words[k] for k in order[:count]], HIGH)
+    wide = float(min(90, np.diff(middles, append=WIDE).min() - 8))
+    for row, (name, outputs) in enumerate(curves.items()):
+        made.node(name, name, (0, 8 + 70.0 * row, 228, 44), form="label")
+        texts = [f"{change:.2f}" for change in outputs[:count]]
+        made.cells(f"{name} of", middles, 4 + 70.0 * row, wide, texts, outputs[:count], hue=row)
+    for k, place in enumerate(order[:count]):
+        if place < count:
+            x, y = middles[place], after[k]
+            bends = (x, 210), (x, 360), (y, 360), (y, 512)
+            made.edge(f"moved {k}", *bends, weight=0.2, hue=5, tag="")
+    made.stop("shuffled", "In the boxes: how much each output changes, relative to its norm.", [])
+    return made.drawing(title or "Does order matter?", caption="; ".join(lost))
 
 
 POINTS = 400  # steps at which a curve is evaluated

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise, takewhile
 from math import hypot, log
+from pathlib import Path
 
 import numpy as np
 
@@ -28,33 +30,11 @@ CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER = 96.0  # width of a number in a box
 UPDATE = "the optimizer computes the update from ∂L/∂W."
-LONG = 110  # letters of equations that do not fit into a caption
 BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are white
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
-WHOLE = {  # by the parts of the model
-    ("encoder", "decoder"): "The encoder reads all words at once; the decoder writes word by word.",
-    ("decoder",): "The decoder reads the words so far and predicts the next one at each position.",
-    ("encoder",): "The encoder reads all positions at once; its output gives the answer.",
-}
-SAME = "One cell with the same weights at each step: it reads a word and the previous state."
-PAIR = "The encoder's cell (h) reads; the decoder's (s) writes word by word."
-BOTTLENECK = "One vector c holds the whole source; each word written is the next input."
+TEXTS = tomllib.loads(Path(__file__).with_name("scenery.toml").read_text(encoding="utf-8"))
 ALL = "whole", "words", "stream"
-WHOLE_QUERY = "The weighted mean of {values} is c: for “{asks}”, {most} is from “{best}”."
-BUILD = {  # stops inside an attention: what it shows, after these stages
-    "h": "Each word is a vector x_i. The query is of “{row}”.",
-    "s": "{before}the decoder has the vector {own}, the encoder's words have the vectors h_i.",
-    "q": "Query, what “{row}” asks for: {query}.",
-    "k": "Keys, what each word offers: {key}. The matrix is the same for all words.",
-    "e": "Scores, query against key: {score}.",
-    "α": "Weights, which sum to 1: {weights}.",
-    "v": "Values, what each word gives: {value}.",
-    "c": "The weighted mean of the {values}: {context}.",
-    "o": "The c of all heads, joined, times one matrix: {output}.",
-    "E": "All scores as one matrix, E = Q Kᵀ / √d_k: a row for each query. {few}Framed: “{row}”.",
-    "A": "A = softmax(E), row by row, and one product for all words: C = A V. Framed: “{row}”.",
-}
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
 POOLED = "value", "weights", "context", "logits", "softmax"
 WIDEST = 24  # letters of an equation beside the numbers that it gives
@@ -92,6 +72,8 @@ class _Scene(SceneMaker):
         places = places_of(forced, self.film).items()
         self.places = {part: [*map(_plain, words)] for part, words in places}
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
+        for some, sign in ((self.produced, "</s>"), *((p, "<s>") for p in self.places.values())):
+            some[:] = [sign if word == "⏎" else word for word in some]  # of a language model
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
 
@@ -115,10 +97,11 @@ class _Scene(SceneMaker):
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        caption = WHOLE.get(tuple(part.name for part in sides), WHOLE["encoder",])
+        whole = TEXTS["whole"]
+        caption = whole.get(" ".join(part.name for part in sides), whole["encoder"])
         if recurs:
             fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
-            caption = BOTTLENECK if fed else PAIR if len(sides) > 1 else SAME
+            caption = TEXTS["fed" if fed else "pair" if len(sides) > 1 else "same"]
         if self.train:
             return self._going_back()
         self.stop("whole", caption, ALL)
@@ -250,6 +233,8 @@ class _Scene(SceneMaker):
                     beside = x + wider + 0.15 * pitch
                     ends = [(beside, WORDS), (beside, y + CELL + 17), (x + wider, y + CELL)]
                 self.edge(f"{block.name} {k} in", *ends)
+                if alone and k == 1 and "U h" in block.equation:
+                    self._beside(block.name, middle, (x - 0.3 * pitch, y + tall / 2), 0.3 * pitch)
             if attends:
                 box = x - pitch * 0.13, 176.0, pitch * 0.6, 44.0
                 self._block(attends, box, f"c_{k + 1}", f" {k}")
@@ -259,12 +244,22 @@ class _Scene(SceneMaker):
                 across = x + pitch * (0.58 if attends else 0.35)
                 ends = [(across, top), (across, OUTPUT + 44)]
                 self.edge(f"{part.name} output {k}", *ends)
-                if lone and letter == "s" and k + 1 < count and not self.train:
-                    right, low = left + pitch * (k + 1), WORDS + 30  # a written word is read next
-                    back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
-                    self.edge(f"decoder {k} fed", *back, hue=1)
+            if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
+                text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
+                self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
+            if lone and letter == "s" and k + 1 < count and not self.train:
+                right, low = left + pitch * (k + 1), WORDS + 30  # a written word is read next
+                back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
+                self.edge(f"decoder {k} fed", *back, hue=1)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
+
+    def _beside(self, cell: str, x: float, gap: tuple[float, float], wide: float) -> None:
+        """Write the matrices of a simple cell beside its arrows."""
+        over = gap[0], gap[1] - 42, wide, 40.0
+        boxes: list[Box] = [(x + 6, y, 40.0, 34.0) for y in (472, 318, 146)]
+        for name, box in zip("EWVU", (*boxes, over), strict=True):
+            self.node(f"{cell} {name}", name, box, form="label", tag="stream")
 
     def _vectors(self, part: str, cell: str, k: int, box: Box, letter: str) -> dict[str, object]:
         """Draw the vector of a word with its first numbers, and return those of the state."""
@@ -383,13 +378,8 @@ class _Scene(SceneMaker):
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
         self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
-        text = " → ".join(equations[name] for name in own.values() if equations[name])
-        text = text if len(text) < LONG else " → ".join(own.values())
-        text = "c is the mean of all v_i, by weight; from it come y and p" if pools else text
-        block = next(b for part in self.parts for b in part.blocks if b.name in blocks)
-        layer = "" if block.layer is None else f", layer {block.layer}"
-        same = ", the same at each position" * (not pools and "position" not in own.values())
-        text = f"{spoken.capitalize()}{layer}: {text}{same}."
+        text = TEXTS["pooled" if pools else "signs"]
+        text = text.removeprefix("The same at each position. " * ("position" in own.values()))
         every = _tags(["words", *stages])
         lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:
@@ -505,7 +495,7 @@ class _Scene(SceneMaker):
         spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words = [f"query {row}", "key"]
-        text = f"{heads} head{plural}: what “{rows[row]}” attends to. Wider arcs: larger α."
+        text = f"{heads} head{plural} of “{rows[row]}”: its largest α above, arcs from α = 0.1."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", *every])
         for k in range(heads if deep else 0):
@@ -529,14 +519,15 @@ class _Scene(SceneMaker):
         facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
         size = values["query"].shape[-1]
-        facts["few"] = f"Of each vector, 3 of {size} numbers are drawn. " if size > 3 else ""
+        facts["few"] = f"Q, K: 3 of {size} numbers." if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         weights = values["weights"].array[panel.head, row]
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
-        texts = {"": WHOLE_QUERY + few * (len(columns) > SHOWN), "h": BUILD["h" if itself else "s"]}
-        texts |= {n: text for n, text in BUILD.items() if n not in ("h", "s")}
+        query, build = TEXTS["query"] + few * (len(columns) > SHOWN), TEXTS["build"]
+        texts = {"": query, "h": build["h" if itself else "s"]}
+        texts |= {n: text for n, text in build.items() if n not in ("h", "s")}
         order = list("hqkeαvc")  # all are drawn, first whole, then those that come later dimmed
         for k, (stage, template) in enumerate(texts.items()):
             alone = stage in ("o", "E", "A")
@@ -545,12 +536,7 @@ class _Scene(SceneMaker):
             shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             if not stage:  # all numbers, those of keys with little weight dimmed
-                lit += [f"h {own}" for own in ("note", "own")] + [
-                    "c own",
-                    "c bus",
-                    "c step",
-                    "name",
-                ]
+                lit += ["h note", "h own", "c own", "c bus", "c step", "name"]
                 for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
                     lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)
@@ -583,6 +569,7 @@ class _Scene(SceneMaker):
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
+        letters |= {"weights": "α_i", "softmax": "p = softmax(y)"} if "context" in stages else {}
         letters |= {"position": "PE(t)"} if "PE(t)" in equations.get("position", "") else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
@@ -608,7 +595,9 @@ class _Scene(SceneMaker):
         self._panel(name, stages, values, rows=rows, row=row, reads=reads, letters=letters)
         first, later = ([n for n in stages if bool(reads[n]) is c] for c in (False, True))
         every = _tags([*first, *later])
-        text = f"Inside the cell, at “{rows[row]}”: from what it reads to its new state."
+        text = f"At “{rows[row]}”: from what the cell reads to its new state."
+        if "kept" in stages:
+            text = f"At “{rows[row]}”: the thick line is the state; gates (yellow) let it pass."
         self._enter(f"{part} cell numbers", text, every, home=home)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."

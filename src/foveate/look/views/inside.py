@@ -14,7 +14,7 @@ import foveate.look.views.examples as needs
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
 from foveate.errors import UserError
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, line_chart
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.scene import SceneDrawing
 from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
@@ -118,7 +118,7 @@ def _answer(run: Run, text: str, answer: str | None) -> str:
 @view(needs.explains, needs.stemmed)
 def permutation(
     run: Run, text: Text = None, target: Target = None, image: Image = None
-) -> BarsDrawing:
+) -> SceneDrawing:
     """Draw the effect of shuffling the input, with positions and without."""
     title = f"Does order matter to {run.path.name}?"
     return analyses.permutation(ready(run, text, target, image), title)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
-from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.data.tokenizer import EOS, SPECIALS, UNK, Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import Next
 from foveate.decode.search import Search
@@ -227,6 +227,9 @@ def growing(
     outputs = [answer.replace("?", " ?").split() for answer in answers]  # in French a word alone
     names = described(runs) if len(runs) > 1 else [f"… {words[end - 1]}" for end in ends]
     rows: list[list[Cell]] = [["source", source, ""], ["reference", reference, ""]]
+    tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
+    read = " ".join(tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids[:-1])
+    rows += [["read as", read, ""]] * (SPECIALS[UNK] in read)
     for name, output in zip(names, outputs, strict=True):
         right = f"{sum(in_order(output, expected)):.0f} of {len(expected)}"
         rows.append([name, bracketed(output, expected), right])

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+import tomllib
 import typing
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foveate.errors import ConfigError
@@ -22,10 +24,17 @@ if TYPE_CHECKING:
     from foveate.look.draw.drawings import Drawing
 
 P = ParamSpec("P")
+C = TypeVar("C", bound="Config")
 D = TypeVar("D", bound="Drawing")
 LARGEST = 10_000_000  # for a number of a demo, which is drawn in single precision
+TABLES = tomllib.loads(Path(__file__).with_name("demos.toml").read_text(encoding="utf-8"))
 LETTERS = 68  # in a line of a caption: as wide as a figure, and narrower than a terminal
 _FUNCTIONS: dict[str, Callable[..., Drawing]] = {}
+
+
+def facts(kind: type[C], name: str) -> C:
+    """Return what a demo draws and does not compute."""
+    return kind.parse(TABLES[name])
 
 
 def demo(function: Callable[P, D]) -> Callable[P, D]:
@@ -75,52 +84,7 @@ class DemoEntry(Entry["Callable[..., Drawing]"]):
         return self.spec(**dict(config))
 
 
-DEMOS = DemoEntry.table(
-    ("beam", "text", "Greedy and beam search in a model that is a small table."),
-    ("lookup", "attention", "Attention as a lookup: a query, keys, and a mix of values."),
-    ("scaling", "attention", "Why scores are divided by √K: the gradient of softmax."),
-    ("reach", "networks", "Which inputs each output depends on, in eleven families."),
-    ("vanishing", "networks", "The gradient against distance, by cell and forget gate."),
-    ("scores", "formulas", "The score of a key anywhere in the plane, for six scores."),
-    ("normalizers", "formulas", "The weights that five normalizers give to the same scores."),
-    ("local", "attention", "Local attention: a window, and a Gaussian, around a position."),
-    ("sinusoids", "formulas", "Sinusoidal positions: the vectors and their products."),
-    ("alibi", "formulas", "What ALiBi adds to a score, by distance, in each head."),
-    ("rotary", "formulas", "Rotary positions: vectors that turn, equal products."),
-    ("noam", "formulas", "Learning rates with warm-up, for several D:steps."),
-    ("em", "text", "IBM Model 1 learns t(f|e) by expectation maximization."),
-    ("bpe", "text", "The merges of byte pair encoding, one after another."),
-    ("masks", "attention", "Masks of encoder, decoder and encoder-decoder, one sentence."),
-    ("paths", "formulas", "Longest path, serial steps and operations against length."),
-    ("parallel", "attention", "Training in one pass, generation row by row with a cache."),
-    ("chain", "text", "The probability of a sentence, word by word."),
-    ("bag", "text", "Texts as word counts, and what remains of word order."),
-    ("parameters", "networks", "Parameter counts of published models, by part."),
-    ("memory", "networks", "How many numbers a model stores, against text length."),
-    ("residual", "networks", "The gradient of each layer with and without residuals."),
-    ("rnn", "networks", "A recurrent network unrolled, every step with its numbers."),
-    ("weights", "attention", "Fixed weights against weights computed from the input."),
-    ("permutation", "attention", "Shuffled inputs: attention gives shuffled outputs."),
-    ("bottleneck", "text", "BLEU by source length: three models on the same data, measured."),
-    ("block", "layer", "Attention, feed-forward, norms, dropout in small numbers."),
-    ("pixels", "layer", "A picture as patches for a Transformer, or as one glimpse."),
-    ("targets", "text", "What a model reads in training, and what it predicts."),
-    ("angle", "formulas", "Two vectors, the angle between them, and their product."),
-    ("activations", "formulas", "Activations and their slopes: sigmoid, tanh, ReLU, GELU."),
-    ("smoothing", "formulas", "The target vector of label smoothing, as used by the loss."),
-    ("averaging", "formulas", "Losses of the last checkpoints and of their average."),
-    ("heads", "attention", "One softmax or two heads: subject and object, and the split."),
-    ("quadratic", "attention", "Scores are quadratic in the inputs, outputs linear."),
-    ("leak", "attention", "Without a mask, the first step can see the future."),
-    ("landscape", "trained", "The loss around a trained network: x + f(x), and f(x)."),
-    ("steadiness", "trained", "Losses of short training runs with and without layer norm."),
-    ("coreference", "trained", "What “it” attends to in a Transformer that resolves it."),
-    ("sampling", "trained", "Scheduled sampling for a Transformer, in two passes."),
-    ("signs", "trained", "Classification with a language model: which mark comes next."),
-    ("learn", "trained", "A small Transformer learns to reverse words; live in a browser."),
-    ("growth", "trained", "Published model sizes, and hardware speed."),
-    ("mixing", "layer", "Attention by position: affine, softmax, and ReLU."),
-)
+DEMOS = DemoEntry.table(*((name, *row) for name, row in TABLES["demos"].items()))
 
 
 def find(name: str) -> DemoEntry:

@@ -10,12 +10,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.errors import UserError
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
+from foveate.look.draw.charts import BarsDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import TABLES, demo
+from foveate.look.views.demos.layer import Chalkboard
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
@@ -142,8 +142,8 @@ def local(
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
     return bar_chart(
         [str(s) for s in range(20)],
-        {"align: softmax in the window (local-m)": weights,
-         "align × Gaussian (local-p)": weights * bell},
+        {"local-m: softmax over p ± D": weights,
+         "local-p: the same × Gaussian": weights * bell},
         "weight, random scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
@@ -160,10 +160,6 @@ def local(
 Families = tuple[Literal["encoder", "decoder", "encoder-decoder"], ...]
 
 
-NAMES = {"encoder": "encoder: BERT", "decoder": "decoder: GPT",
-         "encoder-decoder": "encoder– decoder: T5"}  # fmt: skip
-
-
 @demo
 def masks(
     source: Words = "the sun rises", target: Words = "le soleil se lève",
@@ -177,8 +173,8 @@ def masks(
     assert causal is not None
     made, band = SceneMaker(), HIGH / len(families)
     for number, family in enumerate(families, start=1):
-        end, top = band * number, band * (number - 1) + 52
-        middles = made.row(family, NAMES[family].split(" "), words, end)
+        end, top = band * number, band * (number - 1) + (52 if family == "encoder-decoder" else 8)
+        middles = made.row(family, TABLES["masks"][family], words, end)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)
@@ -236,8 +232,9 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     made, read_as = SceneMaker(), [[word] for word in words]
     for place, (name, norm) in enumerate(norms.items()):
         weights, left = norm / norm.max(), 640.0 * place
-        fan(made, name, left, 600, [*words[1:], last], read_as, weights, np.triu(1 + 0 * norm, 1))
-    text = "Above: what each step writes; below: what it reads. Orange: words that come later."
+        later = np.triu(1 + 0 * norm, 1)
+        fan(made, name, left, 600, [*words[1:], last], read_as, weights * (1 + later) / 2, later)
+    text = "Orange: a step reads words that come later, among them the one to write."
     return made.drawing("How strongly a step depends on each input", caption=text)
 
 
@@ -339,24 +336,17 @@ def permutation() -> SceneDrawing:
 @torch.no_grad()
 def heads(
     part: Annotated[Literal["split", "weights"], Field(description="what to show")] = "weights",
-) -> SceneDrawing | SheetGrid:
+) -> SceneDrawing:
     """Draw one softmax over the whole keys, and two over their halves: who ate, and what."""
-    words, halves = ["the", "man", "ate", "the", "apple"], ("head 1", "head 2")
+    words, halves = ["the", "man", "ate", "the", "apple"], ("head 0", "head 1")
     if part == "split":
-        whole = torch.arange(20.0).view(5, 4)
-        split = whole.view(5, 2, 2).transpose(0, 1)
-        matrices = {"n × d": (whole, range(4))}
-        matrices |= {name: (split[h], range(2 * h, 2 * h + 2))
-                     for h, name in enumerate(halves)}  # fmt: skip
-        return SheetGrid(
-            sheets=[sheet(name, 0.2 + 0.75 * (matrix.numpy() % 4 // 2), words, [*map(str, columns)],
-                          scale=ColorScale(0.0, 1.0, " "),
-                          cells=[[f"{x:.0f}" for x in row] for row in matrix])
-                    for name, (matrix, columns) in matrices.items()],
-            across=3, title="A colour for each head: d/h columns of each word",
-            caption="No number changes: each head takes d/h columns of the whole matrix.",
-        )  # fmt: skip
-    query, keys, values = torch.full((1, 4), 4.0), torch.zeros(5, 4), torch.zeros(5, 4)
+        whole, board = torch.arange(1.0, 13).view(3, 4), Chalkboard()
+        a, b = ((x, h) for h, x in enumerate(whole.split(2, dim=1)))
+        text = "No number changes: each head takes d/h = 2 columns of the whole matrix."
+        board.line(text, ("n × d", *a), ("", *b), "→", ("n × h × d/h", *a), "", ("", *b))
+        board.line(text, ("h × n × d/h: head 0", *a), "", "", "", "", ("head 1", *b))
+        return board.drawing("A colour for each head", board.stops[::-1], text)
+    query, keys, values = torch.full((1, 4), 6.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
     values[1, ::2], values[4, 1::2] = 1.0, 1.0  # in each half: is it the man, is it the apple
     made = SceneMaker()
@@ -373,13 +363,13 @@ def heads(
         below = [[word, f"{alpha:.2f}"] for word, alpha in rows]
         name, left, hues = title.format(*output), 640.0 * (count - 1), np.indices(alphas.shape)[0]
         fan(made, name, left, 600, above, below, alphas.numpy(), hues)
-    text = "One softmax shares 1 between both words; two heads, blue and orange, have 1 each."
+    text = "One head blends man and apple; two heads read each of them whole."
     return made.drawing("Who ate, and what?", caption=text)
 
 
 @demo
 @torch.no_grad()
-def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> LinesDrawing:
+def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> PanelGrid:
     """Draw the score and the output of self-attention for inputs x₁ + λ x₂."""
     random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
@@ -387,12 +377,16 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     read = first + x[:, None, None] * second  # (41, T, D)
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
-    curves = {"score, inside the softmax": scores[:, 0, 0]}
-    for name, weight in ("fixed weights", fixed), ("its own weights", scores.softmax(dim=-1)):
-        curves[f"output, with {name}"] = (weight @ read @ values)[:, 0, 0]
-    return line_chart(
-        x.numpy(), {name: y.numpy() for name, y in curves.items()}, "λ in the inputs x₁ + λ x₂",
-        "score, or first number of the output", "Quadratic inside, linear outside",
+    curves = {}
+    for name, weight in ("fixed α: straight", fixed), ("own α: bent", scores.softmax(dim=-1)):
+        curves[name] = (weight @ read @ values)[:, 0, 0].numpy()
+    across = "λ, inputs x₁ + λ x₂"
+    return PanelGrid(
+        panels=[
+            line_chart(x.numpy(), curves, across, "output a, first number"),
+            line_chart(x.numpy(), {"e": scores[:, 0, 0].numpy()}, across, "score e: a parabola"),
+        ],
+        title="Quadratic inside, linear outside",
         caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. With fixed weights it "
         "appears once in the output: a straight line, which weights computed from X bend.",
     )  # fmt: skip

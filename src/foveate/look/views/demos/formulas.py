@@ -126,8 +126,12 @@ def arrows(
             points = origin.tolist(), (origin + end).tolist()
             made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
             aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
-            x, y = origin + 0.7 * end + (20 + 6 * len(label)) * aside
+            x, y = origin + 0.8 * end + (14 + 6 * len(label)) * aside
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
+        bend = np.interp(np.arange(9), (0, 8), np.unwrap(turns))
+        arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
+        if turns[0] != turns[1]:
+            made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
             box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
@@ -177,10 +181,11 @@ def activations(
         values[name], slopes[name] = y.detach().double().numpy(), slope.double().numpy()
     places = x.detach().double().numpy()
     most = f", at most {slopes[names[0]].max():.3g}" * (len(names) == 1)
+    steepest = {"steepest: 1/4": 0.0} if names == ("sigmoid",) else None
     return PanelGrid(
         panels=[
             line_chart(places, values, "x", "f(x)"),
-            line_chart(places, slopes, "x", f"slope{most}"),
+            line_chart(places, slopes, "x", f"slope{most}", marks=steepest),
         ],
         title=f"Activations and their slopes: {', '.join(names)}",
         caption="No gradient passes where the slope is near 0.",
@@ -249,11 +254,15 @@ def sinusoids(
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
+    row, apart = length // 3, length // 4
     halves = [
-        sheet(f"{name}(t / {base:g}^(2i/d))", vectors.values.array[:, first::2], (), (),
+        sheet(f"{name}; framed: t = {row}", vectors.values.array[:, first::2], (), (),
               "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length)
+        .model_copy(update={"outlines": [(row, 0.0, 1.0, hidden_size / 2)]})
         for first, name in enumerate(("sin", "cos"))
     ]  # fmt: skip
+    dots = [(t, t + apart) for t in range(0, length - apart, 3)]
+    products = products.model_copy(update={"dots": dots, "title": f"cosine; dots: s − t = {apart}"})
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
         caption="Waves become longer along i; products depend only on the distance.",
@@ -294,21 +303,26 @@ def rotary(
 
 @demo
 def alibi(
-    length: Length = 24, num_heads: Annotated[int, Field(ge=1, description="heads")] = 4
-) -> LinesDrawing:
+    text: Annotated[str, Field(min_length=1, description="words; the last is the query")]
+    = "she opens every letter with great care",
+    num_heads: Annotated[int, Field(ge=1, le=5, description="heads")] = 4,
+) -> SceneDrawing:  # fmt: skip
     """Draw what ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
+    words, made, band = text.split(), SceneMaker(), (HIGH - 56) / num_heads
     position = ALiBi(ALiBi.Config(), 8 * num_heads, num_heads)
-    bias = position.bias(torch.tensor([0]), torch.arange(length))
+    bias = position.bias(torch.tensor([len(words) - 1]), torch.arange(len(words)))
     assert bias is not None
-    curves = {
-        f"head {h}, m = 1/{1 / slope:.4g}": row[0].numpy() + 0.0
-        for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True), start=1)
-    }
-    return line_chart(
-        range(length), curves, "distance |t − s| of query and key", "added to the score",
-        "Distance penalties, with a slope for each head",
-        caption="Nothing is learned: the first heads look nearby, the last far away.",
-    )  # fmt: skip
+    middles = made.row("words", [""], words, HIGH - 4)
+    box = middles[-1] - 56, HIGH - 54, 112.0, 50.0
+    made.node("query", "", box, form="frame", hue=1)
+    for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True)):
+        top, values = band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
+        title = [f"head {h + 1}:", f"m = 1/{1 / slope:.4g}"]
+        made.node(f"head {h} title", "", (0, top - 23, 236, 96), form="label", texts=title)
+        written = [f"{round(v, 2) + 0.0:.2f}".replace("-", "−") for v in values]
+        made.cells(f"head {h}", middles, top, 100, written, np.exp(values), hue=2)
+    caption = f"Added to the scores of “{words[-1]}”. Green: exp of it, what is left of the weight."
+    return made.drawing("Distance penalties, with a slope for each head", caption=caption)
 
 
 @demo
@@ -401,6 +415,7 @@ def paths(
     curves = {"recurrent: 2nD²": 2 * n * hidden_size**2}
     curves["scores and sums: 2n²D"] = 2 * n**2 * hidden_size
     curves["projections: 4nD²"] = 4 * n * hidden_size**2
+    curves["attention, all: 2n²D + 4nD²"] = 2 * n * hidden_size * (n + 2 * hidden_size)
     mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
     return line_chart(
         n, curves, "length n", "multiplications in a layer",

@@ -7,8 +7,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import Config
 from foveate.look.draw.scene import WIDE, Box, SceneDrawing, SceneMaker
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import demo, facts
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
 from foveate.nn.linear import GELU, BatchNorm, Dropout, FeedForward, LayerNorm, ReLU
@@ -18,7 +19,7 @@ from foveate.nn.spec import Pixels
 WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
-               "mask", "order", "positions", "permuted"]  # fmt: skip
+               "mask", "order", "positions", "permuted", "repairs"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each word, for each column
@@ -28,6 +29,14 @@ Layer = TypeVar("Layer", bound=nn.Module)
 def short(*shape: int) -> Tensor:
     """Return random numbers with one decimal place."""
     return torch.randn(shape).mul(8).round() / 10 + 0.0
+
+
+class Repairs(Config):
+    """What attention alone lacks, from below: boxes, colours, and what is lost without each."""
+
+    names: tuple[str, ...]
+    hues: tuple[int, ...]
+    losses: tuple[str, ...]
 
 
 class Chalkboard(SceneMaker):
@@ -104,6 +113,24 @@ class Chalkboard(SceneMaker):
         self.node(f"{title} plus", "+", (stream - 22, high - 22, 44, 44), form="plus")
 
 
+def _repairs(made: Chalkboard) -> None:
+    """Draw a layer from below as a stream with a box for each repair, and what it repairs."""
+    made.edge("stream", (60, 556), (60, 4))
+    all_of = facts(Repairs, "repairs")
+    boxes = zip(all_of.names, all_of.hues, all_of.losses, strict=True)
+    for number, (name, hue, text) in enumerate(boxes):
+        y = 434.0 - 140 * number
+        made.node(name, name, (150, y, 330, 100), hue=hue, level=0.25)
+        made.node(f"{name} why", text, (500, y + 28, 15.0 * len(text), 44), form="word")
+        if name[0] != "4":
+            made.edge(f"{name} out", (150, y + 24), (82, y + 24))
+            made.node(f"{name} plus", "+", (38, y + 2, 44, 44), form="plus")
+        if name[0] in "34":
+            made.edge(f"{name} in", (60, y + 78), (150, y + 78))
+    made.edge("masked", (315, 294), (315, 254))
+    made.stop("repairs", "Each box repairs what attention alone cannot do.", ["stream"])
+
+
 def _digits(x: Tensor) -> int:
     """Return how many digits after the point the numbers of a matrix need, 2 at most."""
     x = x.nan_to_num(posinf=0, neginf=0)
@@ -150,6 +177,8 @@ def block(
         _reordered(made, part == "positions")
     elif part in ("line", "mask"):
         _attend(made, part == "mask")
+    elif part == "repairs":
+        _repairs(made)
     elif part == "layers":
         _layers(made, torch.randn(3, 2).round() + 0.0)
     elif part == "projections":
@@ -181,10 +210,14 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
-    z, text = forward.inner(x), "Each row is a word, with the same matrices: z = x W_1 + b_1"
-    made.product(f"{text}.", ("x", x, 0), "1", forward.inner, ("z", z, 1))
-    read: Piece = (f"a = {name}(z)", forward.activate(z), 1)
-    made.product(f"{text}, a = {name}(z).", read, "2", forward.outer, ("FFN(x)", forward(x), 2))
+    z, bend = forward.inner(x), "max(0, z)" if name == "ReLU" else f"{name}(z)"
+    text = f"Each row is a word, the matrices are the same. {bend} bends the line."
+    made.product(text, ("x", x, 0), "1", forward.inner, ("z", z, 1))
+    read: Piece = (f"a = {bend}", forward.activate(z), 1)
+    made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 2))
+    made.edge("line 1 bend", (1120, 226), (1120, 262), (215, 262), (215, 288), hue=1, tag="")
+    text = f"{bend}: negative → 0" if name == "ReLU" else bend
+    made.node("line 1 bend name", text, (440, 218, 460, 40), form="label")
 
 
 def _layers(made: Chalkboard, x: Tensor) -> None:
@@ -214,8 +247,10 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("E", score, 5), "+", ("mask", later, None), "=", ("e_ij", hidden, 5))
-    text += " α = softmax(e): exp(−∞) = 0, and each row still sums to 1."
-    made.line(text, ("e_ij", hidden, 5), "→", ("α_ij", hidden.softmax(dim=-1), 5))
+    text = "exp(−∞) = 0: later words get weight 0, and each row of α still sums to 1."
+    power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
+    weights = "α_ij", hidden.softmax(dim=-1), 5
+    made.line(text, ("exp(e_ij)", power, 5), "÷", total, "=", weights)
 
 
 def _reordered(made: Chalkboard, has_positions: bool) -> None:
@@ -241,11 +276,13 @@ def _attention(made: Chalkboard) -> None:
     score = memory @ state.T
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
-    text = "1. Scores: e_i = s · h_i."
-    made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", ("e_i", score, 5))
-    text += " 2. α = softmax(e). 3. a = Σ_i α_i h_i. 4. The output reads [a; s]."
-    both = "[a; s]", torch.cat((mean, state), dim=1), 3
-    made.line(text, ("α", weights.T, 5), "×", ("h_i", memory, 0), "→", ("a", mean, 2), "→", both)
+    text, alphas = "1. Scores: e_i = s · h_i. 2. α = softmax(e).", ("2. softmax: α_i", weights, 5)
+    scores = "1. e_i", score, 5
+    made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "", alphas)
+    text = "“the” and “sat” match s best: weight 0.47 each, so a is near both."
+    both = "4. [a; s]", torch.cat((mean, state), dim=1), 3
+    mixed = "3. a = Σ_i α_i h_i", mean, 2
+    made.line(text, ("α_i", weights.T, 5), "×", ("h_i", memory, 0), "=", mixed, "→", both)
 
 
 @demo

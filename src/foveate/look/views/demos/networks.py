@@ -1,7 +1,7 @@
 """Demos of untrained networks: the effects of their structure alone."""
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -15,11 +15,11 @@ from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.kinds import load_kinds
 from foveate.look.draw.analyses import gradients
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.flow import DRAWS, influence
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import TABLES, demo
 from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Model
 from foveate.models.language_model import LanguageModel
@@ -91,21 +91,13 @@ Family = Literal[
     "bag", "window", "elman", "lstm", "gpt", "local", "mamba", "bi-gru", "bert", "seq2seq",
     "attention",
 ]  # fmt: skip
-FAMILIES: dict[Family, str] = {  # of `reach`, with the titles of their sheets
-    "bag": "bag of words", "window": "window of 4 words", "elman": "RNN, left to right",
-    "lstm": "LSTM, gates open", "gpt": "causal attention", "local": "local attention",
-    "mamba": "Mamba", "bi-gru": "RNN, both directions", "bert": "attention, both directions",
-    "seq2seq": "RNN translator", "attention": "RNN translator with attention",
-}  # fmt: skip
+FAMILIES: dict[Family, str] = TABLES["families"]
 SIZES = {"embedding_size": 620, "hidden_size": 1000}  # of both sides of RNNsearch
-READ = {
-    "bahdanau-2015": "RNNsearch 2015",
-    "vaswani-base": "Transformer 2017",
-    "gpt-2": "GPT-2 2019",
-}
+READ: dict[str, str] = TABLES["models of papers"]
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
+LOOKS = 5, 0, 3, 1, 2  # hues of the parts of a model
 CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
@@ -155,21 +147,28 @@ def reach(
     if query >= (count := len(words := text.split())) or not words:
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
     made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
-    for number, family in enumerate(families):
-        y, norms = band * number, reached(family, ids(count), forget)[at]
-        room = WIDE - (400 if family in TRANSLATORS else 0)
+    rows = [reached(family, ids(count), forget)[at] for family in families]
+    least, numbers = int(np.argmin(rows[0] / rows[0].max())), list[str]()
+    for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
+        y = band * number
+        room = WIDE - (440 if family in TRANSLATORS else 20)
         middles = made.row(family, textwrap.wrap(FAMILIES[family], 14), words, y + band, room)
         shares, top, x = norms / norms.max(), y + band - 106, middles[at]
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, top, wide, texts, shares, hue=2)
+        numbers.append(texts[least])
+        frame = middles[least] - wide / 2 - 7, top - 7, wide + 14, 64.0
+        made.node(f"{family} frame", "", frame, form="frame", hue=1)
         half = np.full(count, wide / 2)
         if family in TRANSLATORS:
-            states = np.linspace(room + 44, WIDE - 44, count)
+            states = np.linspace(room + 80, WIDE - 44, count)
             letters = [f"s_{k}" for k in range(1, count + 1)]
             made.cells(f"{family} s", states, top, 46, letters, 0 * shares, hue=3)
             middles, half = np.append(middles, states), np.append(half, 0 * half + 23)
             x = states[at]
+            if family == "attention":
+                made.node("α", f"α_{{{at + 1},s}}", (x - 330, y + 10, 100, 44), form="label")
         if family in CHAINED:
             both = family == "bi-gru"
             for sign in (1, -1)[: 1 + both]:
@@ -181,7 +180,8 @@ def reach(
             weights[list(middles).index(x)] = shares / 5
             made.fan(f"{family} direct", middles, (top, y + 50), weights, hue=0)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
-    caption = f"How strongly y_{at + 1} depends on each word (largest: 1), before training."
+    caption = f"Framed: the gradient of y_{at + 1} at “{words[least]}”, {' or '.join(numbers)}"
+    caption += "; the largest is 1."
     return made.drawing("Which words an output depends on", caption=caption)
 
 
@@ -230,7 +230,7 @@ def residual(
 def parameters(
     models: Annotated[tuple[str, ...], Field(min_length=1, description="kinds of model; repeat")]
     = ("vaswani-base",),
-) -> BarsDrawing:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
     counts = dict[str, NDArray[np.float64]]()
@@ -248,16 +248,30 @@ def parameters(
             of = [words, *(part in name for part in parts), True].index(True)
             sizes[of] += parameter.numel() / 1e6
         counts[f"{READ.get(kind, kind)}, {sizes.sum():.1f} M"] = sizes
-    labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent and other"]
-    some = np.stack([*counts.values()]).max(axis=0) >= 0.1
-    return bar_chart(
-        [label for label, is_some in zip(labels, some, strict=True) if is_some],
-        {name: np.where(sizes < 0.05, np.nan, sizes)[some] for name, sizes in counts.items()},
-        "millions of parameters", f"Parameters: {'; '.join(counts)}",
-        "Tokens: as published. The output counts as an embedding; a shared "
-        "matrix counts once. The last bar has recurrent cells, positions, norms, and maps between "
-        "parts; under 0.1 million there is none.",
-    )  # fmt: skip
+    labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent, other"]
+    return _shares(counts, labels)
+
+
+def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
+    """Draw each model as a bar as long as it is large, with its parts one after another."""
+    made, pitch = SceneMaker(), (HIGH - 60) / max(2, len(counts))
+    unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
+    left = 4.0
+    for k, label in enumerate(labels):
+        made.node(label, "", (left, 8, 30, 30), hue=LOOKS[k], level=0.5)
+        made.node(f"{label} name", label, (left + 38, 4, 15.0 * len(label), 40), form="word")
+        left += 56 + 14 * len(label)
+    for row, (name, sizes) in enumerate(counts.items()):
+        y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
+        made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
+        for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
+            box = 4 + unit * start, y + 46, unit * size, pitch - 66
+            text = f"{size:.1f}" if box[2] > 60 else ""
+            if size >= 0.1:
+                own = f"{name}: {labels[k]}"
+                made.node(own, "", box, texts=[text], hue=LOOKS[k], level=0.5)
+    caption = "Parameters in millions; each bar is as long as its model is large."
+    return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)
 
 
 @demo
@@ -284,7 +298,8 @@ def memory(
             state = DecoderState()
             model(ids(count), None, state)
             stored.append(state.numbers)
-        curves[name] = np.array(stored)
+        written = name.replace("a constant state", f"always {stored[-1]:,}")
+        curves[written] = np.array(stored)
     return line_chart(
         lengths, curves, "tokens read, n", "numbers stored",
         f"Size of the state; D = {hidden_size}, {layers} layer{'s' * (layers > 1)}",
@@ -385,10 +400,11 @@ def _unrolled(
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
                 right = middle + 6, below - 20, 60.0, 40.0
                 made.node(f"{own} W", letters[name], right, form="label", tag="stream")
-            if is_state and recurs and step > 1:
+            if is_state and step > 1:
                 beside = x - across + wide, x
-                made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=2)
-                between = (beside[0], y + high / 2 - 44, x - beside[0], 40)
-                loop = letters[name].replace("W", "U")
+                if recurs:
+                    made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=1)
+                between = (beside[0], y + high / 2 - 44 * recurs - 20, x - beside[0], 40)
+                loop = letters[name].replace("W", "U" if recurs else "no U")
                 made.node(f"{own} U", loop, between, form="label", tag="stream")
     return made

@@ -31,7 +31,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import TABLES, demo, facts
 from foveate.look.views.demos.networks import NARROW, SMALL
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
@@ -86,11 +86,7 @@ class ToyModel(Config):
         return model
 
 
-LECTURE = ToyModel(
-    tokens=("A", "B", "C", "end"),
-    steps=([0.5, 0.2, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2], [0.2, 0.2, 0.4, 0.2], [0, 0.2, 0.2, 0.6]),
-    after={"A C": [0.1, 0.6, 0.2, 0.1], "A C B": [0.1, 0.2, 0.1, 0.6]},
-)
+LECTURE = facts(ToyModel, "beam")
 
 
 class _TableSteps:
@@ -188,12 +184,7 @@ def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> N
 
 
 SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
-ALTERNATIVES = {
-    "I": {"The": 0.03, "When": 0.025, "They": 0.02, "Banana": 0.001},
-    "went": {"think": 0.11, "was": 0.05},
-    "park": {"bathroom": 0.03},
-    ".": {"and": 0.14},
-}
+ALTERNATIVES: dict[str, dict[str, float]] = TABLES["alternatives"]
 
 
 @demo
@@ -380,7 +371,7 @@ def bpe(
 def bag(
     file: File = None,
     texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
-) -> SheetGrid:  # fmt: skip
+) -> SheetGrid | SceneDrawing:  # fmt: skip
     """Draw how often each word occurs in each text; frames are around equal rows.
 
     If all texts have the same words, it draws how far another order moves their vectors.
@@ -398,7 +389,8 @@ def bag(
         frames = [(float(k), 0.0, 1.0, float(len(counts.terms)))
                   for k, row in enumerate(rows) if rows.count(row) > 1]  # fmt: skip
         cells = [[str(count) for count in row] for row in rows if len(row) <= WRITTEN]
-        drawn = sheet("", table * 1.0, names, counts.terms, across="framed: the same counts",
+        drawn = sheet("", table * 1.0, names, counts.terms,
+                      across="framed: same counts, other order",
                       scale=ColorScale(label=" "), cells=cells)  # fmt: skip
         return SheetGrid(
             sheets=[drawn.model_copy(update={"outlines": frames})], across=1,
@@ -407,16 +399,25 @@ def bag(
     shape = {"num_layers": 1, "num_heads": 4, **SMALL}
     configs: dict[str, Encoder.Config] = {
         "counts": BagEncoder.Config.parse(NARROW),
-        "attention alone": TransformerEncoder.Config.parse({"position": "none", **shape}),
-        "with positions": TransformerEncoder.Config.parse(shape),
+        "attention": TransformerEncoder.Config.parse({"position": "none", **shape}),
+        "+ positions": TransformerEncoder.Config.parse(shape),
     }
     orders = [[counts.terms.index(word) for word in words] for words in documents]
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
-    apart = sheet("Does the vector of the text change?", np.stack(moved, axis=1),
-                  [" ".join(words) for words in documents], [*configs],
-                  across="distance to the first",
-                  scale=ColorScale(0.0, label=" "), written=True)  # fmt: skip
-    return SheetGrid(sheets=[apart], across=1, caption="Only positions tell orders apart.")
+    made, pitch = SceneMaker(), (HIGH - 60) / len(documents)
+    for k, name in enumerate(configs):
+        made.node(name, name, (620.0 + 210 * k, 0, 200, 44), form="label")
+    for row, order in enumerate(orders):
+        y, wide = 60 + pitch * row, 590 / len(order)
+        for k, word in enumerate(order):
+            box = 4 + wide * k, y + pitch / 2 - 30, wide - 6, 60.0
+            fill = {"hue": (0, 1, 2, 3, 5, 6)[word % 6], "level": 0.4}
+            made.node(f"{row} {k}", "", box, texts=[counts.terms[word]], **fill)
+        for k, far in enumerate(each[row] for each in moved):
+            box = 660.0 + 210 * k, y + pitch / 2 - 34, 120.0, 68.0
+            made.node(f"{row} moved {k}", "", box, texts=[f"{far:.2f}"], level=min(1, far), hue=1)
+    caption = "Distance from sentence 1: only positions tell the orders apart."
+    return made.drawing("Does the vector of the text change?", caption=caption)
 
 
 @torch.no_grad()
@@ -428,11 +429,7 @@ def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Flo
 
 
 LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
-SPOKEN = {
-    "no-attention": "RNN, one vector (learns more slowly)",
-    "luong-dot": "RNN with attention",
-    "transformer": "Transformer",
-}
+SPOKEN: dict[str, str] = TABLES["models by length"]
 
 
 @demo

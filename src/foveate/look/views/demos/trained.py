@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import PACKAGED
+from foveate.config import PACKAGED, Config
 from foveate.data.tokenizer import EOS
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import TABLES, demo, facts
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
@@ -138,20 +137,27 @@ def minima(values: Floats) -> NDArray[np.intp]:
 
 
 @demo
-def landscape(anew: Anew = False) -> SheetGrid:
-    """Draw log₁₀ of the loss on a plane through trained weights (Li et al., 2018)."""
-    result, drawn = stored("landscape", anew, train_landscapes), []
-    for name, title in (("plain", "f(x) alone"), ("residual", "x + f(x)")):
-        values = np.log10(np.array(result[name], float))
-        at = minima(values)
-        title += f": {len(at)} {'minima' if len(at) != 1 else 'minimum'} (dots)"
-        scale = ColorScale(-3.0, 3.0, "log₁₀ of the loss")
-        ends = {0: "−1", len(values) // 2: "0", len(values) - 1: "1"}
-        marks = [ends.get(k, "") for k in range(len(values))]
-        lowest = sheet(title, values, marks[::-1], marks, "β", "α", scale)
-        drawn.append(lowest.model_copy(update={"dots": [(y, x) for y, x in at.tolist()]}))
-    return SheetGrid(
-        sheets=drawn, title="The loss around a trained network with 20 layers",
+def landscape(anew: Anew = False) -> SceneDrawing:
+    """Draw log₁₀ of the loss as a relief over a plane through trained weights (Li et al., 2018)."""
+    result, made = stored("landscape", anew, train_landscapes), SceneMaker()
+    for number, (name, title) in enumerate((("plain", "f(x) alone"), ("residual", "x + f(x)"))):
+        left, values = 640.0 * number, np.log10(np.array(result[name], float))
+        count = len(minima(values))
+        title += f": {count} {'minima' if count != 1 else 'minimum'}"
+        made.node(f"{name} title", title, (left, 0, 600, 44), form="label")
+        for letter, u, v in (("α, along δ", 110.0, 466.0), ("β, along η", 440.0, 420.0)):
+            made.node(f"{name} {letter}", letter, (left + u, v, 160, 40), form="label")
+        places = np.linspace(0, 1, len(values))
+        x = left + 4 + 400 * places + 190 * places[::-1, None]
+        y = 450 - 270 * places[::-1, None] - 40 * values.clip(-3, 3)
+        points = np.stack((x, y), axis=-1)
+        for line in range(len(values)):
+            for axis, along in (("α", points[line]), ("β", points[:, line])):
+                made.edge(f"{name} {axis} {line}", *along.tolist(), weight=0.03, hue=1 - number)
+    text = "Height: log₁₀ of the loss, cut at ±3; the trained θ is at the bottom."
+    made.stop("relief", text, ["stream"])
+    return made.drawing(
+        "The loss around a trained network with 20 layers",
         caption="θ + α δ + β η around the trained θ; δ and η are random, each row scaled to the "
         "norm of that of θ. Both networks tell two spirals apart.",
     )  # fmt: skip
@@ -194,29 +200,20 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
     )  # fmt: skip
 
 
-LIVING = (
-    {"animal", "dog", "cat", "woman", "horse", "child"},
-    ("tired", "afraid", "lazy", "hungry", "old"),
-)
-PLACES = (
-    {"street", "bridge", "field", "road", "river", "square"},
-    ("wide", "long", "deep", "busy", "narrow"),
-)
-FORMS = (
-    "the {} did not cross the {} because it was too {}",
-    "the {1} did not suit the {0} because it was too {2}",
-)
+WORDS: dict[str, list[str]] = TABLES["coreference"]
+FORMS = WORDS["forms"]
 IT = 8  # the position of "it"
 
 
 def sentences() -> list[tuple[str, str, bool]]:
     """Return each sentence, what "it" is in it, and whether its pair of nouns is held out."""
-    living, places = sorted(LIVING[0]), sorted(PLACES[0])
     return [
-        (form.format(animal, place, word), animal if word in LIVING[1] else place, (i + k) % 6 == 0)
-        for (i, animal), (k, place) in product(enumerate(living), enumerate(places))
-        for word, form in product((*LIVING[1], *PLACES[1]), FORMS)
-    ]
+        (form.format(animal, place, word), animal if word in WORDS["felt"] else place,
+         (i + k) % 6 == 0)
+        for (i, animal), (k, place) in product(
+            enumerate(WORDS["living"]), enumerate(WORDS["places"]))
+        for word, form in product((*WORDS["felt"], *WORDS["seen"]), FORMS)
+    ]  # fmt: skip
 
 
 class Coreference(TypedDict):
@@ -293,7 +290,7 @@ def coreference(anew: Anew = False) -> SceneDrawing:
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
             made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    text = "Framed: “it” and the noun that the model takes it for; arcs: α in the last layer."
+    text = "Head 1 looks at what decides: “tired”, or the street. Framed: the answer."
     made.stop("it", text, [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
@@ -321,44 +318,53 @@ def sampling(
     gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
-    rows = {"true y": gold[:, :-1]}
+    rows = {"true y_{t−1}": gold[:, :-1]}
     if own.each is None:
         mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
-        text = "Orange arrows: the model reads its own last word."
+        text = "Orange arrows: the model reads its own last word. Filled: errors."
     else:
-        rows["pass 1: ŷ"] = own.each(gold[:, :-1], "greedy")
+        rows["pass 1: ŷ_t"] = own.each(gold[:, :-1], "greedy")
         mixed = second_pass(own, gold, shown, "greedy")[:, :-1]
-        text = "Pass 1 predicts all words at once; pass 2 reads some of them."
-    rows["reads y′"], rows["predicts ŷ"] = mixed, model.predict(mixed, memory).argmax(-1)
-    rows["loss: y"] = true
+        text = "Pass 2 reads true words, and some of pass 1 (orange). Filled: errors."
+    if own.each is None and not keep:
+        text = "Filled: errors. Inference reads them again; training reads the true words."
+        rows = {"training: y": gold[:, :-1]}
+        rows["predicts ŷ"] = model.predict(gold[:, :-1], memory).argmax(-1)
+    reads_own = "reads y′_{t−1}" if keep else "inference: ŷ"
+    rows[reads_own], last = mixed, "pass 2: ŷ_t" if own.each else "predicts ŷ_t"
+    rows[last] = model.predict(mixed, memory).argmax(-1)
+    rows["true y_t"] = true
     words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
     made = _mixed(words, shown[0, :-1].tolist())
-    return made.drawing("Scheduled sampling", caption=f"{text} Filled: not the true word.")
+    return made.drawing("Scheduled sampling", caption=text)
 
 
 def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
-    """Draw rows of words, from below, with arrows to each word that is read from its origin."""
-    made, count, left = SceneMaker(), len(shown), 190.0
-    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / (len(rows) - 1)
+    """Draw rows of words, from below, with arrows to each word that is read from its origin.
+
+    The last row has the true words.
+    """
+    *names, true_row = rows
+    made, count, left, (*_, read, predicted) = SceneMaker(), len(shown), 236.0, names
+    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / len(names)
     tops = {name: HIGH - CELL - 4 - apart * row for row, name in enumerate(rows)}
-    middles, up = left + pitch * (np.arange(count) + 0.5), apart - CELL
+    middles = left + pitch * (np.arange(count) + 0.5)
     for name, words in rows.items():
-        made.node(name, name, (0, tops[name], left - 20, CELL), form="label")
-        right = rows["true y" if name in ("true y", "reads y′") else "loss: y"]
+        made.node(name, name, (0, tops[name], left - 16, CELL), form="label")
+        is_read = name.startswith(("true y_{", "training", "reads", "inference"))
+        right = rows[names[0] if is_read else true_row]
         wrong = [0.5 * (word != other) for word, other in zip(words, right, strict=True)]
-        hue = 1 if name[0] in "pr" else None
-        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=hue)
-    read, true, passes = tops["reads y′"], tops["true y"], "pass 1: ŷ" in rows
-    before, into = (read + apart, read + CELL) if passes else (read - up, read)
+        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=1 if any(wrong) else 5)
+    before = tops["pass 1: ŷ_t" if "pass 1: ŷ_t" in rows else predicted]
+    into = before > tops[read]
     for k, x in enumerate(middles):
-        made.edge(f"predict {k}", (x, read), (x, read - up), tag="")
-        if passes or k == 0 or shown[k]:
-            made.edge(f"true {k}", (x, true), (x, true - up), tag="")
+        made.edge(f"predict {k}", (x, tops[read]), (x, tops[predicted] + CELL), tag="")
+        made.edge(f"loss {k}", (x, tops[predicted]), (x, tops[true_row] + CELL), tag="")
+        if len(names) == 4 or k == 0 or shown[k]:
+            made.edge(f"true {k}", (x, tops[names[0]]), (x, tops[names[1]] + CELL), tag="")
         if k and not shown[k]:
-            made.edge(f"own {k}", (x - pitch, before), (x - 16, into), hue=1, tag="")
-        elif passes:
-            bends = (x - 30, true), (x - pitch / 2, true - 24), (x - pitch / 2, read + 70)
-            made.edge(f"true {k} again", *bends, (x - 30, into), tag="")
+            ends = (x - pitch, before + CELL * (not into)), (x - 16, tops[read] + CELL * into)
+            made.edge(f"own {k}", *ends, hue=1, tag="")
     return made
 
 
@@ -367,22 +373,27 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
 def signs(
     texts: Annotated[tuple[str, ...], Field(min_length=1, description="without end mark; repeat")]
     = ("Is she old", "She is old", "Will Lucas be curious", "Lucas will be curious"),
-) -> BarsDrawing:  # fmt: skip
+) -> SceneDrawing:  # fmt: skip
     """Draw which mark a language model would write after each text: a classification."""
-    run = load("packaged/lm")
-    task, rows = run.need(Language, "read a text as a language model does"), []
-    ends = {sign: task.tokenizer.encode_lines(f"{texts[0]}{sign}")[-1] for sign in "?."}
-    for text in texts:
+    run, made, kinds = load("packaged/lm"), SceneMaker(), {"?": "a question", ".": "a statement"}
+    task, pitch = run.need(Language, "read a text as a language model does"), HIGH / len(texts)
+    ends = {sign: task.tokenizer.encode_lines(f"{texts[0]}{sign}")[-1] for sign in kinds}
+    for row, text in enumerate(texts):
         ids = torch.tensor([[EOS, *task.tokenizer.encode_lines(text)]])
         p = run.model.logits(run.model.decode(ids)[:, -1]).softmax(-1)[0]
-        rows.append([p[i].item() for i in ends.values()])
-    question, statement = np.array(rows).T
-    return bar_chart(
-        texts, {"p(?), a question": question, "p(.), a statement": statement},
-        "p of the next token",
+        y, best = pitch * (row + 0.5), max(ends, key=lambda sign: p[ends[sign]].item())
+        made.node(f"{row} text", "", (4, y - 36, 436, 72), texts=[text])
+        made.node(f"{row} label", kinds[best], (960, y - 30, 270, 60), form="label")
+        for place, (sign, token) in enumerate(ends.items()):
+            chance, box = p[token].item(), (570 + 190.0 * place, y - 48, 160, 96)
+            texts_of = [f"“{sign}”", f"p = {chance:.2f}"]
+            made.node(f"{row} {sign}", "", box, texts=texts_of, level=chance, hue=place)
+        made.edge(f"{row} next", (440, y), (566, y))
+    made.stop("signs", "The next token that the model expects is the label.", ["stream"])
+    return made.drawing(
         "A label is a possible next token",
-        "The language model was trained only to write on; the mark that follows is the label.",
-    )  # fmt: skip
+        caption="The language model was trained only to write on; what follows is the label.",
+    )
 
 
 @demo
@@ -392,34 +403,28 @@ def learn() -> FilmDrawing:
 
 
 Growing = Literal["models", "hardware"]
-Chart = tuple[str, str, str, list[tuple[int, str, float]]]  # title, axis, caption: years, names, …
-GROWTH: dict[Growing, Chart] = {
-    "models": ("Published language models", "parameters", "As published by the authors.", [
-        (2014, "LSTMs: 384 million", 384e6),
-        (2017, "Transformer (big): 213 million", 213e6),
-        (2018, "BERT (large): 340 million", 340e6),
-        (2019, "GPT-2: 1.5 billion", 1.542e9),
-        (2020, "GPT-3: 175 billion", 175e9),
-        (2022, "PaLM: 540 billion", 540e9),
-        (2024, "DeepSeek-V3: 671 billion", 671e9),
-    ]),
-    "hardware": (
-        "Speed of one NVIDIA data-centre processor", "10¹² operations per second",
-        "Peak speed of dense matrix products in 16 bits, from data sheets.", [
-        (2016, "P100: 21.2", 21.2), (2017, "V100: 125", 125),
-        (2020, "A100: 312", 312), (2022, "H100: 989", 989), (2024, "B200: 2250", 2250),
-    ]),
-}  # fmt: skip
+
+
+class Growth(Config):
+    """Published figures, each with its year and its name."""
+
+    title: str
+    up: str
+    caption: str
+    years: tuple[int, ...]
+    names: tuple[str, ...]
+    values: tuple[float, ...]
 
 
 @demo
 def growth(of: Annotated[Growing, Field(description="what to show")] = "models") -> LinesDrawing:
     """Draw published sizes of language models, or the published speed of one processor."""
-    title, up, caption, points = GROWTH[of]
-    years, names, values = zip(*points, strict=True)
+    chart = facts(Growth, of)
+    years, values = chart.years, chart.values
     times, span = values[-1] / values[0], years[-1] - years[0]
-    chart = line_chart(
-        years, {f"×{times:,.0f} in {span} years": values}, "year", up, title, "y",
-        labels=names, caption=caption,
+    drawn = line_chart(
+        years, {f"×{times:,.0f} in {span} years": values}, "year", chart.up,
+        chart.title, "y",
+        labels=chart.names, caption=chart.caption,
     )  # fmt: skip
-    return chart.model_copy(update={"named": True, "joined": False})
+    return drawn.model_copy(update={"named": True, "joined": False})

@@ -16,21 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import EOS, TextSides, Tokenizer
-from foveate.decode.engine import (
-    Engine,
-    Example,
-    Hypothesis,
-    Ids,
-    SearchRequest,
-    Stop,
-    best,
-    check_finite,
-)
+from foveate.decode.engine import Engine, Hypothesis, SearchRequest, best, check_finite
 from foveate.engine.links import Head, Links
 from foveate.errors import UserError
 
 if TYPE_CHECKING:
-    from foveate.decode.engine import SearchChoice
+    from foveate.decode.engine import Example, Ids, SearchChoice, Stop
     from foveate.look.draw.drawings import Drawing
     from foveate.look.draw.maps import AttentionView
     from foveate.look.draw.texts import Word

@@ -138,7 +138,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     row("joined", ["concatenate", ...few], 212, TALL);
     row("attend", ["attend"], 340, 48);
     row("project", ["project"], 420, 48);
-    whole("word", `x of “${word}”`, 504, 48, { hue: 1, level: 0.25 });
+    whole("word", `x of “${word}” for q; of all words for k, v`, 504, 48, { hue: 1, level: 0.25 });
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
       const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;

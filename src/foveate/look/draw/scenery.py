@@ -618,15 +618,13 @@ class _Scene(SceneMaker):
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
-            lit += self._arcs(cross[-1], t) if cross else []
+            has_arcs = bool(cross) and (bool(cells) or ends[2] == "decoder")
+            lit += self._arcs(cross[-1], t) if has_arcs else [f.block for f in cross[-1:]]
             text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
             for p in self.chances[k : k + 1] if k >= 0 else ():
-                (x, y, wide, _), text = self.box_of(f"decoder writes {t}"), f"{text}, p = {p:.2f}"
-                box, name = (x + wide / 2 - 60, y + 36, 120.0, 36.0), f"decoder writes {t} p"
-                self.node(name, f"{p:.2f}", box, form="label", tag=f"step {t}")
-            text += "."
-            text += " Arcs: attention." * bool(cross)
+                text = f"{text}, p = {p:.2f}"
+            text += "." + " Arcs: attention." * has_arcs
             self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:

@@ -97,7 +97,9 @@ class WordsDrawing(Drawing):
 
 def total_of(logs: Sequence[float]) -> str:
     """Return a product of probabilities, and the sum of their logarithms, as written below it."""
-    log_p, places = sum(logs), 1 + (sum(logs) > -3)
+    log_p = sum(logs)
+    exact = (n for n in (1, 2) if abs(sum(round(x, n) for x in logs) - round(log_p, n)) < 1e-9)
+    places = 2 if log_p > -3 else next(exact, 2)  # at which the terms add up as written
     terms = "".join(f" − {abs(x):.{places}f}" for x in logs)
     digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -246,11 +246,11 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         return
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
-    made.line(text, ("E", score, 5), "+", ("mask", later, None), "=", ("e_ij", hidden, 5))
+    made.line(text, ("E", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     text = "exp(−∞) = 0: later words get weight 0, and each row of α still sums to 1."
     power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
     weights = "α_ij", hidden.softmax(dim=-1), 5
-    made.line(text, ("exp(e_ij)", power, 5), "÷", total, "=", weights)
+    made.line(text, ("exp(e_ij + m_ij)", power, 5), "÷", total, "=", weights)
 
 
 def _reordered(made: Chalkboard, has_positions: bool) -> None:

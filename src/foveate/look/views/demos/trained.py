@@ -184,17 +184,16 @@ def train_norms(layers: int = 16, steps: int = 120) -> Curves:
 def steadiness(anew: Anew = False) -> LinesDrawing:
     """Draw losses of short runs of a deep residual network, with and without layer norms."""
     result = stored("steadiness", anew, train_norms)
-    curves, marks = {}, dict[str, float]()
+    curves = {}
     for name, losses in result.items():
         values = np.array(losses, float)
         lost = np.flatnonzero(~(values < 1e5))
         if len(lost):
             values[lost[0] :] = np.nan
-            marks[f"diverged at step {lost[0] + 1}: {name}"] = lost[0] + 1.0
-        curves[name] = values
+        curves[f"{name}: diverged at step {lost[0] + 1}" if len(lost) else name] = values
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
-        steps, curves, "step", "loss", "Norms keep training stable", "y", marks=marks,
+        steps, curves, "step", "loss", "Norms keep training stable", "y",
         caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart. Without a norm "
         "the sums grow, and only a rate a hundred times smaller does not diverge.",
     )  # fmt: skip

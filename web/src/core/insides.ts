@@ -94,7 +94,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 516, 204, 40) : boxAt(0, 516, 252, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
     const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
     put("h note", "", boxAt(0, 144, 200, 72), "h", { form: "label", texts: note });
-    put("c step", "2. mix", boxAt(70, 102, 124, 40), "c", { form: "label" });
+    put("c step", "2. mix", boxAt(70, 110, 124, 40), "c", { form: "label" });
     put("e step", "1. compare", boxAt(20, 224, 178, 40), "e", { form: "label" });
     const own = values.has("h") ? cell("h own", 70, 412, vector("h", row), "h") : undefined;
     const query = cell("q own", 70, 272, vector("query", row, head), "q", { hue: 1, level: 0.25 });

@@ -246,6 +246,7 @@ class _Scene(SceneMaker):
                 self.edge(f"{part.name} output {k}", *ends)
             if alone and 0 <= (t := k - self.forced.first) < len(self.chances):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
+                self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if lone and letter == "s" and k + 1 < count and not self.train:
                 right, low = left + pitch * (k + 1), WORDS + 30  # a written word is read next

@@ -423,7 +423,6 @@ def growth(of: Annotated[Growing, Field(description="what to show")] = "models")
     times, span = values[-1] / values[0], years[-1] - years[0]
     drawn = line_chart(
         years, {f"×{times:,.0f} in {span} years": values}, "year", chart.up,
-        chart.title, "y",
-        labels=chart.names, caption=chart.caption,
+        chart.title, "y", labels=chart.names, caption=chart.caption,
     )  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False})

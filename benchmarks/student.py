@@ -49,7 +49,7 @@ def split(work: Path, most: int, words: int) -> Rows:
         draw.shuffle(rows)
         for side, language in enumerate(("en", "fr")):
             text = "".join(row[side] + "\n" for row in rows[:most])
-            (work / f"{name}.{language}").write_text(text, "utf-8")
+            (work / f"{name}.{language}").write_text(text, "utf-8", newline="\n")
     return parts["test"][:LINES]
 
 

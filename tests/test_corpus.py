@@ -223,8 +223,8 @@ def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -
         return str(done.exception)
 
     assert "not in" in refused(out=corpus / "fr")
-    assert "leave out" in refused("--silence", "decoder")
-    assert "no --processes, folders" in refused("--ban", "chien")
+    assert "leave it out" in refused("--silence", "decoder")
+    assert "work in one process" in refused("--ban", "chien")
     assert "no n-best" in refused("--num-hypotheses", 2)
     stream = CliRunner().invoke(app, ["translate", str(run), "--engine", "ray"], input="a\n")
     assert "--engine ray only translates folders" in str(stream.exception)

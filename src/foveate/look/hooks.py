@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError, Configurable
 from foveate.data.tokenizer import BOS, EOS, UNK
-from foveate.decode.engine import check_finite
+from foveate.errors import DIVERGED, NoOutputError
 from foveate.look.foreign import (
     LISTED,
     ForeignAttention,
@@ -343,7 +343,8 @@ class ForcedPass:
         """
         maps = self.maps()
         for name, weights in maps.items():
-            check_finite(weights, f"no map of {name}")
+            if not np.isfinite(weights).all():
+                raise NoOutputError(f"no map of {name}: {DIVERGED}")
         return self.label(maps, self.units)
 
     def labelled(self, maps: Maps, note: str) -> AttentionRecord:

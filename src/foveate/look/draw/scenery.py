@@ -619,14 +619,13 @@ class _Scene(SceneMaker):
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
-            has_arcs = bool(cross) and (bool(cells) or ends[2] == "decoder")
-            lit += self._arcs(cross[-1], t) if has_arcs else [f.block for f in cross[-1:]]
+            lit += self._arcs(cross[-1], t) if cross else []
             text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
             for p in self.chances[k : k + 1] if k >= 0 else ():
                 text = f"{text}, p = {p:.2f}"
-            text += "." + " Arcs: attention." * has_arcs
-            self.stop(f"step {t + 1}", text, [*ALL, f"step {t}"], lit=lit)
+            text += "." + " Arcs: attention." * bool(cross)
+            self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""

@@ -147,9 +147,9 @@ def test_a_search_without_a_beam_holds_no_terms(run: Run, monkeypatch) -> None:
 def test_a_calibration_predicts_what_its_sentences_had() -> None:
     from foveate.engine.calibration import Calibration
 
-    log_p = [-3.0, -2.0, -1.0, -0.5]
-    calibration = Calibration.fit(log_p, [20.0, 40.0, 30.0, 90.0])
-    assert calibration.chrf == (20.0, 35.0, 35.0, 90.0) and calibration.sentences == 4
-    assert calibration.estimate(-15.0, 10) == 35.0
-    assert calibration.estimate(-100.0, 1) == 20.0 and calibration.estimate(0.0, 5) == 90.0
-    assert math.isclose(calibration.estimate(-0.75, 1), 62.5)
+    old = Calibration(  # of a file of an earlier version
+        log_probability=(-3.0, -2.0, -1.0, -0.5), chrf=(20.0, 35.0, 35.0, 90.0), sentences=4
+    )
+    assert old.estimate((-1.5, 0.3, 1.0)) == (35.0, 35.0, 35.0)
+    assert old.estimate((-100.0,)).chrf == 20.0 and old.estimate((0.0,)).chrf == 90.0
+    assert math.isclose(old.estimate((-0.75,)).chrf, 62.5)

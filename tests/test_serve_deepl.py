@@ -244,8 +244,7 @@ def test_a_packed_file_keeps_its_calibration(run, tmp_path, monkeypatch) -> None
     model = foveate.engine.packed.load(pack(run, tmp_path / "m.safetensors", calibrate=5))
     assert model.calibration is not None and model.calibration.sentences == 5
     [answer] = model.translate([TEXT])
-    best = answer.outputs[0]
-    assert 0 <= model.calibration.estimate(best.log_probability, 1 + len(best.ids)) <= 100
+    assert 0 <= model.calibration.estimate(*model.signals([answer])).chrf <= 100
     assert run.calibration is None, "the file in the folder of the run has none"
     monkeypatch.delattr("foveate.run.packed_file")
     assert run.calibration is None, "its header is read once"

@@ -5,6 +5,7 @@ Drawings are imported when they are made, so that a text is answered without PyT
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import EOS, TextSides, Tokenizer
+from foveate.data.words import split_words
 from foveate.decode.engine import Engine, Example, Hypothesis, Ids, SearchRequest, Stop, best
 from foveate.engine.links import Head, Links
 from foveate.errors import UserError, check_finite
 
 if TYPE_CHECKING:
     from foveate.decode.engine import SearchChoice
-    from foveate.engine.calibration import Calibration
+    from foveate.engine.calibration import Calibration, Signals
     from foveate.look.draw.drawings import Drawing
     from foveate.look.draw.maps import AttentionView
     from foveate.look.draw.texts import Word
@@ -327,8 +329,14 @@ class Translator(ABC):
 
     @property
     @abstractmethod
+    def digest(self) -> str:
+        """The sha256 of its weights, "" if that is unknown."""
+
+    @property
+    @abstractmethod
     def calibration(self) -> Calibration | None:
-        """The calibration of quality by log-probability, if it is known."""
+        """The calibration of quality beside it (``foveate draft RUN --calibrate``) or in its file,
+        if there is one."""
 
     @abstractmethod
     def sides(self, verb: str) -> TextSides:
@@ -461,11 +469,26 @@ class Translator(ABC):
         """
         return self.engine.explain(source, target, units)
 
+    def signals(self, answers: Sequence[TextAnswer]) -> list[Signals]:
+        """Return what `Calibration` predicts quality from; () for answers without outputs."""
+        counts = self.token_counts([answer.read or answer.source for answer in answers])
+        return [
+            _signals(answer, count + 1) if answer.outputs else ()
+            for answer, count in zip(answers, counts, strict=True)
+        ]
+
     def token_counts(self, lines: Sequence[str], target: bool = False) -> list[int]:
         """Return how many tokens sources, or targets, have."""
         sides = self.sides("translate")
         tokenizer = sides.target_tokenizer if target else sides.source_tokenizer
         return list(map(len, tokenizer.encode_ids(lines)))
+
+
+def _signals(answer: TextAnswer, read: int) -> Signals:
+    """Return the signals of `Calibration` for an answer to a source of ``read`` tokens."""
+    best, words = answer.outputs[0], max(1, len(split_words(answer.source)))
+    written = len(best.ids) + 1
+    return best.log_probability / written, math.log(written / read), read / words
 
 
 def translated(

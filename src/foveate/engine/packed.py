@@ -61,7 +61,7 @@ from foveate.decode.engine import (
 )
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.answers import LabelAnswer, ModelEngine, Translator, probabilities_of
-from foveate.engine.calibration import Calibration
+from foveate.engine.calibration import Calibration, stored_calibration
 from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
@@ -758,8 +758,12 @@ class PackedModel(Translator):
         return ChosenSearch(PackedSearch.of(widened(own, num_hypotheses)))
 
     @property
+    def digest(self) -> str:
+        return self.header.made_of.get("sha256", "")
+
+    @cached_property
     def calibration(self) -> Calibration | None:
-        return self.header.calibration
+        return stored_calibration(self.path, self.digest) or self.header.calibration
 
     def explain(
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"

@@ -25,7 +25,7 @@ from foveate.decode.choosing import continuing
 from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
 from foveate.decode.search import Search
 from foveate.engine import answers
-from foveate.engine.calibration import Calibration
+from foveate.engine.calibration import Calibration, stored_calibration
 from foveate.engine.compiled import CompiledModel
 from foveate.engine.links import Head, Links
 from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
@@ -307,10 +307,15 @@ class Run(answers.Translator):
         return corpus.sources, corpus.targets
 
     @cached_property
+    def digest(self) -> str:
+        weights = self.path / self.checkpoint / WEIGHTS  # an ensemble has no such file
+        return sha256(weights) if weights.is_file() else ""
+
+    @cached_property
     def calibration(self) -> Calibration | None:
-        """The calibration in its packed file, if there is one; read once."""
         file, _ = packed_file(self.path)
-        return None if file is None else header_of(file).calibration
+        packed = None if file is None else header_of(file).calibration
+        return stored_calibration(self.path, self.digest) or packed
 
     def forced(
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import SubprocessError
 
 from foveate.config import Tree
 from foveate.engine import packed
+from foveate.engine.answers import TextAnswer, Translator
 from foveate.engine.calibration import Calibration
 from foveate.engine.links import Head
 from foveate.engine.program import CannotPack, Program
@@ -15,7 +17,7 @@ from foveate.run import Run, load, packed_kind, reach_of
 from foveate.tasks.abilities import Aligns
 from foveate.tasks.base import spread
 from foveate.tasks.classification import TextClassification
-from foveate.tasks.metrics import chrf
+from foveate.tasks.metrics import References, sentence_scores
 from foveate.tasks.shortlist import FILE, Shortlist
 from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
@@ -51,13 +53,18 @@ def calibration(run: Run, model: packed.PackedModel, count: int) -> Calibration:
         raise ConfigError(f"{run.path} does not write a text for a text: leave out --calibrate")
     corpus = run.task.corpus("valid")
     rows = spread(len(corpus), count)
-    answers = model.translate([corpus.sources[n] for n in rows])
-    best = [answer.outputs[0] for answer in answers if answer.outputs]
-    texts = [str(answer) for answer in answers if answer.outputs]
-    right = [corpus.references[n] for n, a in zip(rows, answers, strict=True) if a.outputs]
-    means = [output.log_probability / (1 + len(output.ids)) for output in best]
-    figures = [chrf([text], [own])[0] for text, own in zip(texts, right, strict=True)]
-    return Calibration.fit(means, figures)
+    lines = [corpus.sources[n] for n in rows]
+    return calibrated(model, [corpus.references[n] for n in rows], model.translate(lines))
+
+
+def calibrated(
+    model: Translator, references: References, answers: Sequence[TextAnswer]
+) -> Calibration:
+    """Fit the calibration of a model to its answers to held-out lines, and their references."""
+    known = [n for n, answer in enumerate(answers) if answer.outputs]
+    texts, right = [str(answers[n]) for n in known], [references[n] for n in known]
+    figures = sentence_scores("chrf", texts, right).tolist()
+    return Calibration.fit(model.signals([answers[n] for n in known]), figures, model.digest)
 
 
 def keep(run: Run) -> str:

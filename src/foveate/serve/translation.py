@@ -25,7 +25,7 @@ from foveate.documents.memory import AssistanceCounts, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
 from foveate.engine.answers import TextAnswer
-from foveate.engine.calibration import Calibration
+from foveate.engine.calibration import Calibration, Signals
 from foveate.serve.assistance import RequestOptions, assistance_of, options_of
 from foveate.serve.batching import Links, PairOperation, TranslateLines
 from foveate.serve.common import (
@@ -265,18 +265,22 @@ def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> 
 
     The prediction is None for a sentence from the memory, and for a model without calibration.
     """
-    run = route.run
-    calibration = None if run is None else service.pool.run(run).calibration
-    return [_quality(answer, calibration) for answer in answers]
+    if route.run is None:
+        return [_quality(answer, (), None) for answer in answers]
+    run = service.pool.run(route.run)
+    each = zip(answers, run.signals(answers), strict=True)
+    return [_quality(answer, signals, run.calibration) for answer, signals in each]
 
 
-def _quality(answer: TextAnswer, calibration: Calibration | None) -> JsonObject:
+def _quality(
+    answer: TextAnswer, signals: Signals, calibration: Calibration | None
+) -> JsonObject:
     quality: JsonObject = {"source": answer.source, "translation": str(answer)}
     if not answer.outputs:
         return {**quality, "logProbability": None, "tokens": None, "estimate": None}
     best = answer.outputs[0]
     tokens, log_p = 1 + len(best.ids), best.log_probability
-    estimate = None if calibration is None else round(calibration.estimate(log_p, tokens), 1)
+    estimate = None if calibration is None else round(calibration.estimate(signals).chrf, 1)
     return {**quality, "logProbability": log_p, "tokens": tokens, "estimate": estimate}
 
 

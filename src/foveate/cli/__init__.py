@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 VERBS = {  # the module of each, in the order of the help text
     "train": "train", "evaluate": "answers", "compare": "compare", "score": "answers",
-    "new": "data", "answer": "answers", "translate": "translate", "classify": "answers",
+    "new": "data", "answer": "answers", "translate": "translate", "draft": "draft", "classify": "answers",
     "generate": "answers", "forecast": "answers", "caption": "answers", "distill": "train",
     "shortlist": "train", "studio": "serve", "pack": "export", "publish": "export",
     "export": "export", "import": "export", "show": "doctor", "average": "train",

@@ -31,6 +31,7 @@ from foveate.documents.odt import read_odt
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
+from foveate.documents.usfm import read_usfm
 from foveate.errors import ConfigError, install
 
 
@@ -396,3 +397,4 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
 document_format("docx", ".docx")(read_docx)
 document_format("odt", ".odt")(read_odt)
 document_format("po", ".po", ".pot")(read_po)
+document_format("usfm", ".usfm", ".sfm")(read_usfm)

@@ -1,5 +1,6 @@
 """A document translated by a run or a packed file."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from foveate.data.bilingual import language_of
@@ -46,5 +47,12 @@ def translate_document(
     if not own.languages:
         search = {**search, "to": None}  # it names the language of the document
     answers = run.translate(document.sentences, **search) if document.sentences else []
-    each, align = document.answers(map(str, answers)), aligner(own, to=search.get("to"))
-    return document.written(joined_all(document.passages, each, align)), answers
+    return with_answers(document, answers, own, search.get("to")), answers
+
+
+def with_answers(
+    document: Document, answers: Sequence[TextAnswer], run: Translator, to: str | None
+) -> bytes:
+    """Return the document with the answers of a run to its sentences."""
+    each = document.answers(map(str, answers))
+    return document.written(joined_all(document.passages, each, aligner(run, to=to)))

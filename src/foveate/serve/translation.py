@@ -272,9 +272,7 @@ def qualities(service: Service, route: Route, answers: Sequence[TextAnswer]) -> 
     return [_quality(answer, signals, run.calibration) for answer, signals in each]
 
 
-def _quality(
-    answer: TextAnswer, signals: Signals, calibration: Calibration | None
-) -> JsonObject:
+def _quality(answer: TextAnswer, signals: Signals, calibration: Calibration | None) -> JsonObject:
     quality: JsonObject = {"source": answer.source, "translation": str(answer)}
     if not answer.outputs:
         return {**quality, "logProbability": None, "tokens": None, "estimate": None}

@@ -32,8 +32,8 @@ from foveate.look.views.demos import DEMOS, DemoEntry
 from foveate.look.views.options import Question
 from foveate.look.views.series import exposure
 from foveate.look.views.text import forced
-from foveate.serve.common import RequestError
 from foveate.run.words import unknown_words
+from foveate.serve.common import RequestError
 from foveate.studio.api import application
 from foveate.studio.lectures import (
     FOLDER,

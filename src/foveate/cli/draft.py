@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +42,7 @@ class DraftRequest:
     to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None
     format: Format = None
     beam_size: options.BeamSize = None
-    choice: EngineChoice = EngineChoice()
+    choice: EngineChoice = field(default_factory=EngineChoice)
 
     def check(self) -> None:
         """Raise ``ConfigError`` for arguments that do not fit together."""
@@ -83,12 +83,10 @@ class DraftRequest:
         answers = self.answers(model, document)
         to = self.to if model.languages else None
         replace_file(out, with_answers(document, answers, model, to))
-        texts = (
-            [] if self.second is None else map(str, self.answers(_loaded(self.second), document))
-        )
+        other = [] if self.second is None else self.answers(_loaded(self.second), document)
         draft = drafted(
             book.name, document, answers, model, calibration, Thresholds(self.red, self.yellow),
-            list(texts),
+            list(map(str, other)),
         )  # fmt: skip
         table, page = (out.with_name(f"{out.name}.trust.{ending}") for ending in ("tsv", "html"))
         replace_file(table, draft.table())
@@ -111,6 +109,6 @@ def draft(request: DraftRequest) -> None:
         from foveate.documents.drafts import calibrate
 
         held = read_pairs(*request.calibrate, TextData())
-        say([calibrate(model, held.sources, held.references, request.to)])
+        say([calibrate(model, held.sources, held.targets, request.to)])
     if request.book is not None and request.out is not None:
         say(request.write(request.book, request.out, model))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -216,9 +216,12 @@ def drafted(
     for number, answer in enumerate(answers):
         left = number + 1 in stayed or not signals[number]
         estimate = None if left else calibration.estimate(signals[number])
-        figures = signals[number], estimate, thresholds.colour(estimate), agreement[number]
-        new = search(answer.source)
-        sentences.append(DraftSentence(*labels[number], *shown[number], *figures, new))
+        sentences.append(
+            DraftSentence(
+                *labels[number], *shown[number], signals[number], estimate,
+                thresholds.colour(estimate), agreement[number], search(answer.source),
+            )
+        )  # fmt: skip
     return Draft(name, sentences, calibration, thresholds)
 
 

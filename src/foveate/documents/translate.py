@@ -750,8 +750,8 @@ class Passage:
             for n, (sentence, answer, pieces) in both
             if pieces == list(sentence.source) and answer != sentence.text
         ]
-        both = zip((sentence.source for sentence in self.to_translate), chosen, strict=True)
-        self.shown[:] = [(_text_of(source), _text_of(pieces)) for source, pieces in both]
+        sources = (sentence.source for sentence in self.to_translate)
+        self.shown[:] = zip(map(_text_of, sources), map(_text_of, chosen), strict=True)
         return self.ending("".join(map(self.written, self._whole(chosen))))
 
     @cached_property

@@ -25,7 +25,7 @@ _MARKER = re.compile(
     r"\\(?P<note>f|fe|ef|x|ex|fig|va|vp|rq|ca|pro)(?=\s).*?(?:\\(?P=note)\*|\Z)"  # whole
     r"|\\[a-z]+\d?-[se](?:\s[^\\]*)?\\\*"  # a milestone
     r"|\\\+?(?P<name>[a-z]+\d?)(?:(?P<end>\*)|[^\S\n]|(?=[\s\\]|\Z)|[^\s\\]+)"
-    r"|\\\*?",  # no marker, and kept all the same
+    r"|\\[^\s\\]*",  # no marker: stays all the same
     re.DOTALL,
 )
 _LINE = re.compile(r"p[a-z\d]*|m[a-z\d]?|q[a-z\d]*|l[ih]\w*|nb|b|t[rhc]\w*|cls|pb")
@@ -39,9 +39,7 @@ def read_usfm(data: bytes, options: DocumentOptions, where: str) -> Document:
     text = decoded(data, where)
     book = _ID.match(text)
     if book is None:
-        raise DocumentError(
-            f"{where}:1 is not USFM: it should begin with \\id and a book, \\id GEN"
-        )
+        raise DocumentError(f"{where}:1 is not USFM: it begins with \\id and a book: \\id GEN")
     if MARK in text:
         raise DocumentError(f"{where} holds U+E000, a character without a meaning: remove it")
     passages, heads, units = list[Passage](), list[tuple[str, list[str]]](), list[str]()
@@ -107,7 +105,7 @@ def _read(text: str, builder: TextBuilder, lines: list[str]) -> None:
 def _ordered(text: str, lines: Sequence[str]) -> str:
     """Return a translated unit with the markers of lines within it, in the order of the source."""
     rest = iter(lines)
-    return re.sub(rf" {MARK}{MARK} *", lambda _: next(rest), text)
+    return re.sub(rf" ?{MARK}{MARK} *", lambda _: next(rest), text)
 
 
 def _closing(text: str, match: re.Match[str]) -> re.Match[str] | None:

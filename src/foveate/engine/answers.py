@@ -335,8 +335,7 @@ class Translator(ABC):
     @property
     @abstractmethod
     def calibration(self) -> Calibration | None:
-        """The calibration of quality beside it (``foveate draft RUN --calibrate``) or in its file,
-        if there is one."""
+        """The calibration of quality beside it (``foveate draft --calibrate``) or in its file."""
 
     @abstractmethod
     def sides(self, verb: str) -> TextSides:

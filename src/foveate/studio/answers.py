@@ -46,7 +46,6 @@ from foveate.studio.schemas import (
     Token,
 )
 from foveate.tasks.abilities import Generates
-from foveate.tasks.base import AnyTask
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text_to_text import TextToText

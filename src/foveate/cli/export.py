@@ -50,9 +50,6 @@ def pack(
     ] = None,
     precision: Annotated[str, typer.Option(help="of the matrices: fp32, fp16 or int8")] = "fp32",
     licence: Annotated[str, typer.Option(help="of the training data, and whom to name")] = "",
-    calibrate: Annotated[
-        int, typer.Option(min=0, help="validation sentences by which log p predicts quality")
-    ] = 0,
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write a run as one file that answers without PyTorch."""
@@ -62,7 +59,7 @@ def pack(
     loaded = load(run, checkpoint)
     if out is not None and out.suffix != ".safetensors":
         raise ConfigError(f"{out}: a packed file ends in .safetensors")
-    file = pack(loaded, out or run / NAME, precision, licence, calibrate)
+    file = pack(loaded, out or run / NAME, precision, licence)
     size = file.stat().st_size / 1e6
     typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}")
 

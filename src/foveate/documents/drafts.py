@@ -12,16 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from itertools import chain
-from typing import NamedTuple
+from pathlib import Path
 
 from foveate.data.corpus import Meter
-from foveate.documents.base import Document
-from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
+from foveate.documents.base import Document, DocumentOptions
+from foveate.documents.formats import format_of, read_document
+from foveate.documents.whole import with_answers, with_languages
+from foveate.engine.answers import TextAnswer, Translator
 from foveate.engine.calibration import Calibration, Estimate, Signals, calibration_file
 from foveate.errors import ConfigError
-from foveate.files import replace_file
+from foveate.files import read_bytes, replace_file
 
+MOST_BYTES = 100 * 2**20  # of a document
 PORTION = 256  # sentences translated before the progress is shown
 LEAST = 50  # held-out lines that a calibration needs
 SHOWN = 2_000  # sentences on a page at most, those to look at first
@@ -29,14 +31,12 @@ CHAPTER = re.compile(r"(?:chapter|chapitre|kapitel|cap[ií]tulo|bab|pasal)\s+\S+
 COLUMNS = ("unit", "chapter", "source", "draft", "chrf", "low", "high", "colour", "second", "new")
 
 
-def answered(
-    model: Translator, lines: Sequence[str], search: TranslateOptions, label: str = "translating"
-) -> list[TextAnswer]:
+def answered(model: Translator, lines: Sequence[str], to: str | None) -> list[TextAnswer]:
     """Translate lines, showing the progress."""
     answers = list[TextAnswer]()
-    with Meter(label, len(lines), "sentences") as meter:
+    with Meter("translating", len(lines), "sentences") as meter:
         for first in range(0, len(lines), PORTION):
-            answers += model.translate(lines[first : first + PORTION], **search)
+            answers += model.translate(lines[first : first + PORTION], to=to)
             meter.add(len(answers) - meter.done)
     return answers
 
@@ -44,50 +44,27 @@ def answered(
 def calibrate(
     model: Translator, sources: Sequence[str], references: Sequence[str], to: str | None = None
 ) -> str:
-    """Fit and store the calibration of a model on held-out lines; return what it is worth.
+    """Fit the calibration of a model to held-out lines, and store it; return how wide it is.
 
     Raises ``ConfigError`` for fewer than `LEAST` lines.
     """
-    from foveate.run.pack import calibrated
+    from foveate.tasks.metrics import sentence_scores
 
-    if len(sources) < LEAST:
-        few = f"{len(sources)} held-out lines are too few to calibrate with"
-        raise ConfigError(f"{few}: give at least {LEAST}, better 500")
-    answers = answered(model, sources, {"to": to}, "calibrating")
-    calibration = calibrated(model, references, answers)
+    answers = answered(model, sources, to)
+    rows = [n for n, answer in enumerate(answers) if answer.outputs]
+    if len(rows) < LEAST:
+        raise ConfigError(f"{len(rows)} held-out lines are too few: give {LEAST}, better 500")
+    texts, right = [str(answers[n]) for n in rows], [references[n] for n in rows]
+    figures = sentence_scores("chrf", texts, right).tolist()
+    signals = model.signals([answers[n] for n in rows])
+    calibration = Calibration.fit(signals, figures, model.digest)
     file = calibration_file(model.path)
     replace_file(file, calibration.model_dump_json(indent=1) + "\n")
-    signals = [own for own in model.signals(answers) if own]
-    wide = sum(high - low for _, low, high in map(calibration.estimate, signals)) / len(signals)
-    mean = calibration.mean(signals).chrf
+    wide = sum(high - low for _, low, high in map(calibration.estimate, signals)) / len(rows)
     return (
-        f"{file}: fitted to {calibration.sentences:,} sentences, whose mean chrF is {mean:.1f}; "
-        f"intervals of 80 % are {wide:.0f} chrF wide on average"
+        f"{file}: fitted to {len(rows):,} sentences, whose mean chrF is "
+        f"{sum(figures) / len(rows):.1f}; intervals of 80 % are {wide:.0f} chrF wide on average"
     )
-
-
-def calibration_of(model: Translator, name: str) -> Calibration:
-    """Return the calibration of a model. Raises ``ConfigError`` that says how to make it."""
-    own = model.calibration
-    if own is None or not own.deviation:
-        raise ConfigError(
-            f"{name} has no calibration for its weights: make it from held-out lines with their "
-            f"translations, foveate draft {name} --calibrate valid.src valid.tgt"
-        )
-    return own
-
-
-class Thresholds(NamedTuple):
-    """A sentence is red below ``red``, yellow below ``yellow``, else green."""
-
-    red: float = 40.0
-    yellow: float = 60.0
-
-    def colour(self, estimate: Estimate | None) -> str:
-        """Return the colour of an estimate; red without any, since it was not translated."""
-        if estimate is None or estimate.chrf < self.red:
-            return "red"
-        return "yellow" if estimate.chrf < self.yellow else "green"
 
 
 @dataclass(frozen=True)
@@ -99,7 +76,6 @@ class DraftSentence:
     """
 
     unit: str
-    chapter: str
     source: str
     draft: str
     signals: Signals
@@ -109,10 +85,15 @@ class DraftSentence:
     new: Sequence[str]
 
     @property
+    def chapter(self) -> str:
+        """The part of the unit's name before a colon."""
+        return self.unit.rpartition(":")[0]
+
+    @property
     def cells(self) -> list[str]:
-        """Its columns, as text."""
-        numbers = ["", "", ""] if self.estimate is None else [f"{x:.1f}" for x in self.estimate]
-        second = "" if self.second is None else f"{self.second:.1f}"
+        """Its `COLUMNS`, as text."""
+        figures = [*(self.estimate or [None] * 3), self.second]
+        *numbers, second = ["" if figure is None else f"{figure:.1f}" for figure in figures]
         texts = [self.unit, self.chapter, self.source, self.draft]
         return [*texts, *numbers, self.colour, second, ", ".join(self.new)]
 
@@ -124,7 +105,6 @@ class Draft:
     name: str
     sentences: Sequence[DraftSentence]
     calibration: Calibration
-    thresholds: Thresholds
 
     @cached_property
     def order(self) -> list[DraftSentence]:
@@ -132,12 +112,12 @@ class Draft:
         return sorted(self.sentences, key=lambda s: -1.0 if s.estimate is None else s.estimate.chrf)
 
     @cached_property
-    def chapters(self) -> dict[str, Estimate]:
-        """The mean of each chapter with its interval, and under "" that of the whole book."""
-        signals: dict[str, list[Signals]] = {"": []}
+    def means(self) -> dict[str, Estimate]:
+        """The mean of the whole book with its interval, and that of each chapter."""
+        signals: dict[str, list[Signals]] = {"whole book": []}
         for sentence in self.sentences:
-            for name in {"", sentence.chapter} if sentence.estimate is not None else ():
-                signals.setdefault(name, []).append(sentence.signals)
+            for name in filter(None, ("whole book", sentence.chapter)):
+                signals.setdefault(name, []).extend([sentence.signals] * bool(sentence.estimate))
         return {name: self.calibration.mean(own) for name, own in signals.items() if own}
 
     def table(self) -> str:
@@ -148,36 +128,26 @@ class Draft:
     def report(self) -> str:
         """Return the counts of each colour and the mean, in a sentence."""
         colours = [sentence.colour for sentence in self.sentences]
-        counts = ", ".join(f"{colours.count(name):,} {name}" for name in ("red", "yellow", "green"))
-        if "" not in self.chapters:
-            return counts
-        chrf, low, high = self.chapters[""]
-        return f"{counts}; expected chrF {chrf:.1f} ({low:.1f} to {high:.1f})"
+        counts = [f"{colours.count(name):,} {name}" for name in ("red", "yellow", "green")]
+        means = ["expected chrF {:.1f} ({:.1f} to {:.1f})".format(*m) for m in self.means.values()]
+        return ", ".join([*counts, *means[:1]])
 
     def page(self) -> str:
         """Return one HTML file: the chapters, and the sentences to look at first."""
         page = resources.files("foveate.documents").joinpath("draft.html").read_text("utf-8")
-        chapters = [
-            f"<tr><td>{html.escape(name or 'whole book')}</td>{_bar(*estimate)}</tr>"
-            for name, estimate in self.chapters.items()
-        ]
+        chapters = (
+            f"<tr><td>{html.escape(name)}</td><td>{chrf:.1f} <small>{low:.1f}–{high:.1f}</small>"
+            f"</td><td><meter max=100 value={chrf:.1f}></meter></td></tr>"
+            for name, (chrf, low, high) in self.means.items()
+        )
         parts = {
             "title": html.escape(self.name),
-            "report": html.escape(self.report()),
-            "left": f"The first {SHOWN:,} of " if len(self.sentences) > SHOWN else "All ",
-            "count": f"{len(self.sentences):,}",
-            "red": f"{self.thresholds.red:g}",
-            "yellow": f"{self.thresholds.yellow:g}",
+            "report": self.report(),
+            "count": f"{min(SHOWN, len(self.sentences)):,} of {len(self.sentences):,}",
             "chapters": "\n".join(chapters),
             "rows": "\n".join(map(_row, self.order[:SHOWN])),
         }
         return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], page)
-
-
-def _bar(chrf: float, low: float, high: float) -> str:
-    """Return a mean as two cells of a table: its numbers, and a bar of its interval."""
-    bar = f'<i style="margin-left:{low:.1f}%;width:{max(0.5, high - low):.1f}%"></i>'
-    return f"<td>{chrf:.1f} <small>{low:.1f}–{high:.1f}</small></td><td class=bar>{bar}</td>"
 
 
 def _row(sentence: DraftSentence) -> str:
@@ -191,51 +161,71 @@ def _row(sentence: DraftSentence) -> str:
     )
 
 
-def drafted(
-    name: str,
-    document: Document,
-    answers: Sequence[TextAnswer],
-    model: Translator,
-    calibration: Calibration,
-    thresholds: Thresholds,
-    second: Sequence[str] = (),
-) -> Draft:
-    """Return the draft of a document that is translated by a model, which is written already.
+def write_draft(
+    model: Translator, name: str, book: Path, out: Path, to: str | None = None,
+    limits: tuple[float, float] = (40.0, 60.0), second: Translator | None = None,
+) -> list[str]:  # fmt: skip
+    """Write the draft of a document, its table and its page; return what they hold.
 
-    ``second`` are another model's translations of its sentences.
+    A sentence is red below the first of the ``limits``, yellow below the second, else green; red
+    if it stayed in the source language. Raises ``ConfigError`` if the model, which a user calls by
+    ``name``, has no calibration, and ``OSError`` for a document of more than `MOST_BYTES`.
     """
-    agreement: Sequence[float | None] = [None] * len(answers)
-    if second:
-        from foveate.tasks.metrics import sentence_scores
-
-        agreement = sentence_scores("chrf", second, list(map(str, answers))).tolist()
-    stayed, search = set(document.stayed), _new_words(model)
-    labels, signals = _units(document), model.signals(answers)
+    calibration = model.calibration
+    if calibration is None or not calibration.deviation:
+        raise ConfigError(
+            f"{name} has no calibration for its weights: make it from held-out lines with their "
+            f"translations, foveate draft {name} --calibrate valid.src valid.tgt"
+        )
+    options = with_languages(model, DocumentOptions(to=to))
+    document = read_document(format_of(book), read_bytes(book, MOST_BYTES), options, str(book))
+    language = to if model.languages else None  # else it names the language of the document
+    answers = answered(model, document.sentences, language)
+    replace_file(out, with_answers(document, answers, model, language))
+    agreement = _agreement(answers, document, second, language)
     shown = [both for passage in document.passages for both in passage.shown]
-    sentences = list[DraftSentence]()
-    for number, answer in enumerate(answers):
-        left = number + 1 in stayed or not signals[number]
-        estimate = None if left else calibration.estimate(signals[number])
+    stayed, search, sentences = set(document.stayed), _new_words(model), list[DraftSentence]()
+    rows = zip(_units(document), shown, model.signals(answers), agreement, strict=True)
+    for n, (unit, (source, text), signals, second_chrf) in enumerate(rows, start=1):
+        left = n in stayed or not signals
+        estimate = None if left else calibration.estimate(signals)
+        above = 0 if estimate is None else sum(estimate.chrf >= limit for limit in limits)
+        colour, new = ("red", "yellow", "green")[above], search(source)
         sentences.append(
-            DraftSentence(
-                *labels[number], *shown[number], signals[number], estimate,
-                thresholds.colour(estimate), agreement[number], search(answer.source),
-            )
-        )  # fmt: skip
-    return Draft(name, sentences, calibration, thresholds)
+            DraftSentence(unit, source, text, signals, estimate, colour, second_chrf, new)
+        )
+    draft = Draft(book.name, sentences, calibration)
+    table, page = (out.with_name(f"{out.name}.trust.{ending}") for ending in ("tsv", "html"))
+    replace_file(table, draft.table())
+    replace_file(page, draft.page())
+    return [f"{out}{document.note}", f"{table}, {page}: {draft.report()}"]
 
 
-def _units(document: Document) -> list[tuple[str, str]]:
-    """Return unit and chapter of each sentence: by the names of passages, else by headings."""
+def _agreement(
+    answers: Sequence[TextAnswer], document: Document, second: Translator | None, to: str | None
+) -> Sequence[float | None]:
+    """Return the chrF of a second model's translations against each answer."""
+    if second is None:
+        return [None] * len(answers)
+    from foveate.tasks.metrics import sentence_scores
+
+    others = answered(second, document.sentences, to if second.languages else None)
+    scores: list[float] = sentence_scores(
+        "chrf", list(map(str, others)), list(map(str, answers))
+    ).tolist()
+    return scores
+
+
+def _units(document: Document) -> list[str]:
+    """Return the unit of each sentence: the name of its passage, else a number in a chapter."""
     if document.units:
         named = zip(document.units, document.passages, strict=True)
-        units = chain.from_iterable([unit] * len(passage.sentences) for unit, passage in named)
-        return [(unit, unit.rpartition(":")[0]) for unit in units]
-    chapter, labels = "", list[tuple[str, str]]()
+        return [unit for unit, passage in named for _ in passage.sentences]
+    chapter, units = "", list[str]()
     for number, sentence in enumerate(document.sentences, start=1):
-        chapter = sentence if CHAPTER.fullmatch(sentence.rstrip(".")) else chapter
-        labels.append((f"sentence {number}", chapter))
-    return labels
+        chapter = f"{sentence}:" if CHAPTER.fullmatch(sentence.rstrip(".")) else chapter
+        units.append(f"{chapter}{number}")
+    return units
 
 
 def _new_words(model: Translator) -> Callable[[str], list[str]]:

@@ -2,22 +2,17 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from subprocess import SubprocessError
 
 from foveate.config import Tree
 from foveate.engine import packed
-from foveate.engine.answers import TextAnswer, Translator
-from foveate.engine.calibration import Calibration
 from foveate.engine.links import Head
 from foveate.engine.program import CannotPack, Program
-from foveate.errors import ConfigError, UserError, message_of
+from foveate.errors import UserError, message_of
 from foveate.run import Run, load, packed_kind, reach_of
 from foveate.tasks.abilities import Aligns
-from foveate.tasks.base import spread
 from foveate.tasks.classification import TextClassification
-from foveate.tasks.metrics import References, sentence_scores
 from foveate.tasks.shortlist import FILE, Shortlist
 from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
@@ -26,45 +21,16 @@ from foveate.train.stored import WEIGHTS, sha256
 Tensors = dict[str, packed.Array]
 
 
-def pack(
-    run: Run, out: Path, precision: str = "fp32", licence: str = "", calibrate: int = 0
-) -> Path:
-    """Write the packed file of a run, whole or not at all.
+def pack(run: Run, out: Path, precision: str = "fp32", licence: str = "") -> Path:
+    """Write the packed file of a run, with its calibration, whole or not at all.
 
-    The engine reads it before it is written, and translates ``calibrate`` sentences of the
-    validation data to calibrate its log-probabilities. Raises `CannotPack` that names the part of
-    the model, and `PackedError` the part of its search, that the engine does not have.
+    The engine reads it before it is written. Raises `CannotPack` that names the part of the model,
+    and `PackedError` the part of its search, that the engine does not have.
     """
     header, tensors = content(run, precision, licence)
-    model = packed.PackedModel(out, header, tensors)
-    if calibrate:
-        header = header.model_copy(update={"calibration": calibration(run, model, calibrate)})
-    elif (old := packed.packed_file(run.path)[0]) is not None:
-        header = header.model_copy(update={"calibration": packed.header_of(old).calibration})
-    return packed.write(out, header, tensors)
-
-
-def calibration(run: Run, model: packed.PackedModel, count: int) -> Calibration:
-    """Fit how log-probabilities of a model predict chrF, on sentences of the validation data.
-
-    Raises ``ConfigError`` where the run does not translate.
-    """
-    if not isinstance(run.task, TextToText):
-        raise ConfigError(f"{run.path} does not write a text for a text: leave out --calibrate")
-    corpus = run.task.corpus("valid")
-    rows = spread(len(corpus), count)
-    lines = [corpus.sources[n] for n in rows]
-    return calibrated(model, [corpus.references[n] for n in rows], model.translate(lines))
-
-
-def calibrated(
-    model: Translator, references: References, answers: Sequence[TextAnswer]
-) -> Calibration:
-    """Fit the calibration of a model to its answers to held-out lines, and their references."""
-    known = [n for n, answer in enumerate(answers) if answer.outputs]
-    texts, right = [str(answers[n]) for n in known], [references[n] for n in known]
-    figures = sentence_scores("chrf", texts, right).tolist()
-    return Calibration.fit(model.signals([answers[n] for n in known]), figures, model.digest)
+    packed.PackedModel(out, header, tensors)
+    calibration = {"calibration": run.calibration}
+    return packed.write(out, header.model_copy(update=calibration), tensors)
 
 
 def keep(run: Run) -> str:

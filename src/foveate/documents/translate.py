@@ -716,6 +716,11 @@ class Passage:
         return [sentence.text for sentence in self.to_translate]
 
     @property
+    def text(self) -> str:
+        """The text without markup."""
+        return _text_of(self._whole([list(sentence.source) for sentence in self.to_translate]))
+
+    @property
     def plain(self) -> bool:
         """True if no sentence has elements or protected pieces."""
         return not any(sentence.holds for sentence in self.to_translate)

@@ -57,6 +57,8 @@ def _rows(data: Sequence[Path]) -> list[list[str]]:
 
 def _corrected(files: Sequence[Path], counts: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a corrected file; count the others by the reason for leaving them out."""
+    if table := next((file for file in files if file.name.endswith(".trust.tsv")), None):
+        raise DataError(f"{table} is the table of a draft: give the corrected document instead")
     if any(file.suffix.lower() in (".usfm", ".sfm") for file in files):
         if len(files) != 2:
             raise DataError(f"{files[0]} is one side: give the book and its translation")

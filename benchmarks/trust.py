@@ -26,7 +26,7 @@ from foveate.cli.engines import RunSpec
 from foveate.cli.options import named
 from foveate.documents.drafts import answered
 from foveate.engine.answers import Translator
-from foveate.engine.calibration import Calibration
+from foveate.engine.calibration import Calibration, mean_of
 from foveate.files import replace_file
 from foveate.tasks.metrics import sentence_scores
 
@@ -89,7 +89,7 @@ def judged(calibration: Calibration, signals: Sequence[Any], chrf: Any) -> dict[
     order = np.argsort(predicted, kind="stable")
     lowest, worst = order[: len(order) // FIFTH], np.argsort(chrf)[: len(order) // FIFTH]
     chapters = [slice(n, n + CHAPTER) for n in range(0, len(chrf) - CHAPTER + 1, CHAPTER)]
-    means = [calibration.mean(signals[own]) for own in chapters]
+    means = [mean_of(each[own]) for own in chapters]
     inside = [m.low <= chrf[own].mean() <= m.high for m, own in zip(means, chapters, strict=True)]
     lost = 100 - chrf
     return {

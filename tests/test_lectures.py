@@ -32,7 +32,7 @@ from foveate.look.views.demos import DEMOS, DemoEntry
 from foveate.look.views.options import Question
 from foveate.look.views.series import exposure
 from foveate.look.views.text import forced
-from foveate.run.words import unknown_words
+from foveate.run.answering import unknown_words
 from foveate.serve.common import RequestError
 from foveate.studio.api import application
 from foveate.studio.lectures import (

@@ -150,6 +150,6 @@ def test_a_calibration_predicts_what_its_sentences_had() -> None:
     old = Calibration(  # of a file of an earlier version
         log_probability=(-3.0, -2.0, -1.0, -0.5), chrf=(20.0, 35.0, 35.0, 90.0), sentences=4
     )
-    assert old.estimate((-1.5, 0.3, 1.0)) == (35.0, 35.0, 35.0)
+    assert old.estimate((-1.5, 0.3, 1.0)) == (35.0, 35.0, 35.0, 0.0)
     assert old.estimate((-100.0,)).chrf == 20.0 and old.estimate((0.0,)).chrf == 90.0
     assert math.isclose(old.estimate((-0.75,)).chrf, 62.5)

@@ -1,26 +1,29 @@
 """Drafts: a document translated with an estimate of the quality of each sentence.
 
 The estimates are those of `foveate.engine.calibration`, fitted by `calibrate` to held-out lines.
-`Draft.table` and `Draft.page` list the sentences, those to look at first first.
+`write_draft` lists the sentences in a table and a page, those to look at first first.
 """
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import suppress
+from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
+from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
 from foveate.data.corpus import Meter
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import format_of, read_document
 from foveate.documents.whole import with_answers, with_languages
 from foveate.engine.answers import TextAnswer, Translator
-from foveate.engine.calibration import Calibration, Estimate, Signals, calibration_file
-from foveate.errors import ConfigError
+from foveate.engine.calibration import Calibration, Estimate, calibration_file, mean_of
 from foveate.files import read_bytes, replace_file
 
 MOST_BYTES = 100 * 2**20  # of a document
@@ -55,20 +58,18 @@ def calibrate(
     if len(rows) < LEAST:
         raise ConfigError(f"{len(rows)} held-out lines are too few: give {LEAST}, better 500")
     texts, right = [str(answers[n]) for n in rows], [references[n] for n in rows]
-    figures = sentence_scores("chrf", texts, right).tolist()
-    signals = model.signals([answers[n] for n in rows])
-    calibration = Calibration.fit(signals, figures, model.digest)
+    chrf, signals = sentence_scores("chrf", texts, right), model.signals([answers[n] for n in rows])
+    calibration = Calibration.fit(signals, chrf.tolist(), model.digest)
     file = calibration_file(model.path)
     replace_file(file, calibration.model_dump_json(indent=1) + "\n")
-    wide = sum(high - low for _, low, high in map(calibration.estimate, signals)) / len(rows)
+    wide = sum(own.high - own.low for own in map(calibration.estimate, signals)) / len(rows)
     return (
-        f"{file}: fitted to {len(rows):,} sentences, whose mean chrF is "
-        f"{sum(figures) / len(rows):.1f}; intervals of 80 % are {wide:.0f} chrF wide on average"
+        f"{file}: fitted to {len(rows):,} sentences, whose mean chrF is {chrf.mean():.1f}; "
+        f"intervals of 80 % are {wide:.0f} chrF wide on average"
     )
 
 
-@dataclass(frozen=True)
-class DraftSentence:
+class DraftSentence(NamedTuple):
     """A sentence of a draft; ``estimate`` is None if it stayed in the source language.
 
     ``second`` is the chrF of another model's translation against it, ``new`` the words of the
@@ -78,7 +79,6 @@ class DraftSentence:
     unit: str
     source: str
     draft: str
-    signals: Signals
     estimate: Estimate | None
     colour: str
     second: float | None
@@ -91,74 +91,12 @@ class DraftSentence:
 
     @property
     def cells(self) -> list[str]:
-        """Its `COLUMNS`, as text."""
-        figures = [*(self.estimate or [None] * 3), self.second]
+        """Its `COLUMNS`, as text on one line."""
+        figures = [*(self.estimate or [None] * 3)[:3], self.second]
         *numbers, second = ["" if figure is None else f"{figure:.1f}" for figure in figures]
         texts = [self.unit, self.chapter, self.source, self.draft]
-        return [*texts, *numbers, self.colour, second, ", ".join(self.new)]
-
-
-@dataclass(frozen=True)
-class Draft:
-    """The sentences of a drafted document, in its order."""
-
-    name: str
-    sentences: Sequence[DraftSentence]
-    calibration: Calibration
-
-    @cached_property
-    def order(self) -> list[DraftSentence]:
-        """The sentences, those with the lowest estimates first."""
-        return sorted(self.sentences, key=lambda s: -1.0 if s.estimate is None else s.estimate.chrf)
-
-    @cached_property
-    def means(self) -> dict[str, Estimate]:
-        """The mean of the whole book with its interval, and that of each chapter."""
-        signals: dict[str, list[Signals]] = {"whole book": []}
-        for sentence in self.sentences:
-            for name in filter(None, ("whole book", sentence.chapter)):
-                signals.setdefault(name, []).extend([sentence.signals] * bool(sentence.estimate))
-        return {name: self.calibration.mean(own) for name, own in signals.items() if own}
-
-    def table(self) -> str:
-        """Return the sentences as TSV, with a header."""
-        rows = [COLUMNS, *(sentence.cells for sentence in self.order)]
-        return "".join("\t".join(" ".join(c.split()) for c in row) + "\n" for row in rows)
-
-    def report(self) -> str:
-        """Return the counts of each colour and the mean, in a sentence."""
-        colours = [sentence.colour for sentence in self.sentences]
-        counts = [f"{colours.count(name):,} {name}" for name in ("red", "yellow", "green")]
-        means = ["expected chrF {:.1f} ({:.1f} to {:.1f})".format(*m) for m in self.means.values()]
-        return ", ".join([*counts, *means[:1]])
-
-    def page(self) -> str:
-        """Return one HTML file: the chapters, and the sentences to look at first."""
-        page = resources.files("foveate.documents").joinpath("draft.html").read_text("utf-8")
-        chapters = (
-            f"<tr><td>{html.escape(name)}</td><td>{chrf:.1f} <small>{low:.1f}–{high:.1f}</small>"
-            f"</td><td><meter max=100 value={chrf:.1f}></meter></td></tr>"
-            for name, (chrf, low, high) in self.means.items()
-        )
-        parts = {
-            "title": html.escape(self.name),
-            "report": self.report(),
-            "count": f"{min(SHOWN, len(self.sentences)):,} of {len(self.sentences):,}",
-            "chapters": "\n".join(chapters),
-            "rows": "\n".join(map(_row, self.order[:SHOWN])),
-        }
-        return re.sub(r"{{(\w+)}}", lambda name: parts[name[1]], page)
-
-
-def _row(sentence: DraftSentence) -> str:
-    unit, _, source, draft, chrf, low, high, colour, second, new = map(html.escape, sentence.cells)
-    estimate = f"<b>{chrf}</b> <small>{low}–{high}</small>" if chrf else "<b>not translated</b>"
-    notes = f"<p>Not in the training data: {new}</p>" * bool(new)
-    notes += f"<p>The second draft agrees by {second} chrF.</p>" * bool(second)
-    return (
-        f"<tr class={colour}><td>{unit}</td><td>{colour}<br>{estimate}</td>"
-        f"<td>{source}</td><td>{draft}{notes}</td></tr>"
-    )
+        cells = [*texts, *numbers, self.colour, second, ", ".join(self.new)]
+        return [" ".join(cell.split()) for cell in cells]
 
 
 def write_draft(
@@ -182,38 +120,36 @@ def write_draft(
     language = to if model.languages else None  # else it names the language of the document
     answers = answered(model, document.sentences, language)
     replace_file(out, with_answers(document, answers, model, language))
-    agreement = _agreement(answers, document, second, language)
     shown = [both for passage in document.passages for both in passage.shown]
+    rows = zip(shown, _units(document), model.signals(answers), strict=True)
+    agreement = _agreement(document.sentences, answers, second, language)
     stayed, search, sentences = set(document.stayed), _new_words(model), list[DraftSentence]()
-    rows = zip(_units(document), shown, model.signals(answers), agreement, strict=True)
-    for n, (unit, (source, text), signals, second_chrf) in enumerate(rows, start=1):
-        left = n in stayed or not signals
+    for n, ((source, text), unit, signals) in enumerate(rows):
+        left = n + 1 in stayed or not signals
         estimate = None if left else calibration.estimate(signals)
         above = 0 if estimate is None else sum(estimate.chrf >= limit for limit in limits)
-        colour, new = ("red", "yellow", "green")[above], search(source)
-        sentences.append(
-            DraftSentence(unit, source, text, signals, estimate, colour, second_chrf, new)
-        )
-    draft = Draft(book.name, sentences, calibration)
+        colour, other = ("red", "yellow", "green")[above], agreement[n] if agreement else None
+        sentences.append(DraftSentence(unit, source, text, estimate, colour, other, search(source)))
+    sentences.sort(key=lambda sentence: (sentence.estimate or Estimate(-1, 0, 0, 0)).chrf)
     table, page = (out.with_name(f"{out.name}.trust.{ending}") for ending in ("tsv", "html"))
-    replace_file(table, draft.table())
-    replace_file(page, draft.page())
-    return [f"{out}{document.note}", f"{table}, {page}: {draft.report()}"]
+    lines = ["\t".join(cells) for cells in (COLUMNS, *(row.cells for row in sentences))]
+    replace_file(table, "".join(f"{line}\n" for line in lines))
+    report, text = _page(book.name, sentences)
+    replace_file(page, text)
+    return [f"{out}{document.note}", f"{table}, {page}: {report}"]
 
 
 def _agreement(
-    answers: Sequence[TextAnswer], document: Document, second: Translator | None, to: str | None
-) -> Sequence[float | None]:
-    """Return the chrF of a second model's translations against each answer."""
+    lines: Sequence[str], answers: Sequence[TextAnswer], second: Translator | None, to: str | None
+) -> list[float]:
+    """Return the chrF of a second model's translations against each answer; [] without one."""
     if second is None:
-        return [None] * len(answers)
+        return []
     from foveate.tasks.metrics import sentence_scores
 
-    others = answered(second, document.sentences, to if second.languages else None)
-    scores: list[float] = sentence_scores(
-        "chrf", list(map(str, others)), list(map(str, answers))
-    ).tolist()
-    return scores
+    others = answered(second, lines, to if second.languages else None)
+    scores = sentence_scores("chrf", list(map(str, others)), list(map(str, answers)))
+    return [float(score) for score in scores]
 
 
 def _units(document: Document) -> list[str]:
@@ -229,8 +165,40 @@ def _units(document: Document) -> list[str]:
 
 
 def _new_words(model: Translator) -> Callable[[str], list[str]]:
+    """Return a function that lists the words of a text that a model never saw in training."""
+    folder = model.path if model.path.is_dir() else model.path.parent
     try:
-        from foveate.run.words import word_search
+        from foveate.run import read_run
+        from foveate.run.answering import unknown_words, words_without_piece
     except ModuleNotFoundError:  # without PyTorch there is no run with training data
         return lambda text: []
-    return word_search(model)
+    with suppress(ConfigError, DataError, OSError):
+        config = read_run(folder)
+        task = config.task.build(config.data)
+        task.restore(folder)
+        return partial(unknown_words, task)
+    return partial(words_without_piece, model.sides("translate").source_tokenizer)
+
+
+def _page(name: str, sentences: Sequence[DraftSentence]) -> tuple[str, str]:
+    """Return the counts and the mean in a sentence, and one HTML file with all chapters."""
+    estimates: dict[str, list[Estimate]] = {"whole book": []}
+    for sentence in sentences:
+        if sentence.estimate is not None:
+            for part in ("whole book", sentence.chapter):
+                estimates.setdefault(part, []).append(sentence.estimate)
+    means = {part: mean_of(own) for part, own in estimates.items() if part and own}
+    colours = [sentence.colour for sentence in sentences]
+    report = ", ".join(f"{colours.count(colour)} {colour}" for colour in ("red", "yellow", "green"))
+    if "whole book" in means:
+        chrf, low, high, _ = means["whole book"]
+        report += f"; expected chrF {chrf:.1f} ({low:.1f} to {high:.1f})"
+    own = {
+        "report": report,
+        "count": len(sentences),
+        "chapters": [[part, *(f"{x:.1f}" for x in mean[:3])] for part, mean in means.items()],
+        "rows": [sentence.cells for sentence in sentences[:SHOWN]],
+    }
+    parts = {"title": html.escape(name), "draft": json.dumps(own).replace("<", "\\u003c")}
+    page = resources.files("foveate.documents").joinpath("draft.html").read_text("utf-8")
+    return report, re.sub(r"{{(\w+)}}", lambda part: parts[part[1]], page)

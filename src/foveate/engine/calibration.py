@@ -22,11 +22,25 @@ Signals = tuple[float, ...]
 
 
 class Estimate(NamedTuple):
-    """A predicted chrF and the ends of its interval."""
+    """A predicted chrF, the ends of its interval, and the mean error ρ of such predictions."""
 
     chrf: float
     low: float
     high: float
+    deviation: float
+
+
+def mean_of(estimates: Sequence[Estimate]) -> Estimate:
+    """Predict the mean chrF of several outputs, such as those of a chapter.
+
+        ĉ = (1/n) Σ ĉ_i,   ĉ ± z √(Σ σ_i²) / n,   σ_i = ρ_i √(π/2),   z = 1.28
+
+    as if the errors of sentences were normal and independent, with mean 0. They are not if the text
+    is of another kind than the held-out sentences: all estimates are then off in one direction.
+    """
+    n, rho = len(estimates), math.hypot(*(own.deviation for own in estimates))
+    mean, wide = sum(own.chrf for own in estimates) / n, Z * math.sqrt(math.pi / 2) * rho / n
+    return Estimate(mean, max(0.0, mean - wide), min(100.0, mean + wide), wide)
 
 
 class Calibration(Config):
@@ -55,8 +69,6 @@ class Calibration(Config):
     """ρ at each knot; earlier files have none, and no intervals."""
     quantile: float = Field(0.0, ge=0)
     """q."""
-    scale: float = Field(0.0, ge=0)
-    """The root mean square of (c_j − ĉ_j) / ρ(s_j), for the intervals of means."""
     sentences: int = Field(ge=1)
     """How many it was fitted to."""
     digest: str = ""
@@ -78,47 +90,25 @@ class Calibration(Config):
         weights = ridge(x[fitted], c[fitted])
         knots, values, deviation = isotonic(x[fitted] @ weights, c[fitted])
         s = x[rest] @ weights
-        misses = (c[rest] - np.interp(s, knots, values)) / np.interp(s, knots, deviation)
+        misses = np.abs(c[rest] - np.interp(s, knots, values)) / np.interp(s, knots, deviation)
         rank = min(len(rest), math.ceil(COVERAGE * (len(rest) + 1)))
-        ordered = np.sort(np.abs(misses))
         return cls(
             weights=tuple(weights.tolist()),
             log_probability=tuple(knots.tolist()),
             chrf=tuple(values.tolist()),
             deviation=tuple(deviation.tolist()),
-            quantile=float(ordered[rank - 1]) if rank else 0.0,
-            scale=float(np.sqrt((misses**2).mean())) if rank else 0.0,
+            quantile=float(np.sort(misses)[rank - 1]),
             sentences=len(c),
             digest=digest,
         )
 
-    def _score(self, signals: Signals) -> float:
-        return sum(w * x for w, x in zip(self.weights, signals, strict=False))
-
     def estimate(self, signals: Signals) -> Estimate:
         """Predict the chrF of an output, with the interval of single sentences."""
-        s = self._score(signals)
+        s = sum(w * x for w, x in zip(self.weights, signals, strict=False))
         chrf = float(np.interp(s, self.log_probability, self.chrf))
-        wide = self.quantile * self._deviation(s)
-        return Estimate(chrf, max(0.0, chrf - wide), min(100.0, chrf + wide))
-
-    def _deviation(self, s: float) -> float:
-        if not self.deviation:
-            return 0.0
-        return float(np.interp(s, self.log_probability, self.deviation))
-
-    def mean(self, signals: Sequence[Signals]) -> Estimate:
-        """Predict the mean chrF of several outputs, such as a chapter's.
-
-            ĉ = (1/n) Σ ĉ_i,   ĉ ± z √(Σ (κ ρ(s_i))²) / n,   z = 1.28
-
-        with κ `scale`: as if the errors of sentences were independent, with mean 0. They are not if
-        the text is of another kind than the held-out sentences: all estimates are then off alike.
-        """
-        each = [self.estimate(own).chrf for own in signals]
-        square = sum((self.scale * self._deviation(self._score(own))) ** 2 for own in signals)
-        mean, wide = sum(each) / len(each), Z * math.sqrt(square) / len(each)
-        return Estimate(mean, max(0.0, mean - wide), min(100.0, mean + wide))
+        rho = float(np.interp(s, self.log_probability, self.deviation or [0.0] * len(self.chrf)))
+        wide = self.quantile * rho
+        return Estimate(chrf, max(0.0, chrf - wide), min(100.0, chrf + wide), rho)
 
 
 def ridge(x: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:

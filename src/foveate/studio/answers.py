@@ -28,9 +28,8 @@ from foveate.look.draw.charts import Curve, LinesDrawing, Mark
 from foveate.look.draw.parts import DrawingPart, data_uri, listed
 from foveate.look.draw.pictures import PictureDrawing, picture_drawing
 from foveate.run import Run
-from foveate.run.answering import Forecast, forecast_at
+from foveate.run.answering import Forecast, forecast_at, unknown_words
 from foveate.run.watching import Output, Watched
-from foveate.run.words import unknown_words
 from foveate.serve.common import RequestError
 from foveate.studio.schemas import (
     Alternative,

@@ -24,7 +24,7 @@ from foveate.look.records import block_of, suffixes
 from foveate.look.views import ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.run import Run, load
-from foveate.run.words import unknown_words
+from foveate.run.answering import unknown_words
 from foveate.serve.batching import AnswerPlan, Batcher, Operation
 from foveate.serve.common import ByteStore, RequestError, not_found
 from foveate.serve.runs import RunStore, StoredRun

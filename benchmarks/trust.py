@@ -27,7 +27,6 @@ from foveate.cli.options import named
 from foveate.documents.drafts import answered
 from foveate.engine.answers import Translator
 from foveate.engine.calibration import Calibration, mean_of
-from foveate.files import replace_file
 from foveate.tasks.metrics import sentence_scores
 
 sys.path.insert(0, str(harness.ROOT / "tools"))
@@ -77,7 +76,9 @@ def measured(model: Translator, sources: Sequence[str], references: Sequence[str
         "log length": [float(np.log(len(output.ids) + 1)) for output in best],
     }
     right = [references[n] for n in chosen]
-    chrf = sentence_scores("chrf", list(map(str, answers)), right)
+    chrf = sentence_scores("chrf", list(map(str, answers)), right).clip(
+        max=100
+    )  # 100.00000000000004
     return model.signals(answers), chrf, others
 
 
@@ -147,13 +148,11 @@ def of_model(run: Path, sets: dict[str, Pairs]) -> dict[str, Any]:
 def main(
     everyday_model: Annotated[Path, Option("--everyday", help="a model of everyday sentences")],
     multi30k_model: Annotated[Path, Option("--multi30k", help="a model of Multi30k")],
-    out: Annotated[Path, Option(help="results")] = harness.RESULTS / "trust.json",
 ) -> None:
     """Measure both models."""
     models = [of_model(everyday_model, everyday()), of_model(multi30k_model, multi30k())]
-    report = {"command": harness.command(), "machine": harness.describe(), "models": models}
-    rounded = json.loads(json.dumps(report), parse_float=lambda text: round(float(text), 4))
-    replace_file(out, json.dumps(rounded, indent=2) + "\n")
+    rounded = json.loads(json.dumps(models), parse_float=lambda text: round(float(text), 4))
+    harness.write("trust", {"models": rounded})
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def write_draft(
     table, page = (out.with_name(f"{out.name}.trust.{ending}") for ending in ("tsv", "html"))
     lines = ["\t".join(cells) for cells in (COLUMNS, *(row.cells for row in sentences))]
     replace_file(table, "".join(f"{line}\n" for line in lines))
-    report, text = _page(book.name, sentences)
+    report, text = _page(book.name, sentences, limits)
     replace_file(page, text)
     return [f"{out}{document.note}", f"{table}, {page}: {report}"]
 
@@ -180,7 +180,9 @@ def _new_words(model: Translator) -> Callable[[str], list[str]]:
     return partial(words_without_piece, model.sides("translate").source_tokenizer)
 
 
-def _page(name: str, sentences: Sequence[DraftSentence]) -> tuple[str, str]:
+def _page(
+    name: str, sentences: Sequence[DraftSentence], limits: tuple[float, float]
+) -> tuple[str, str]:
     """Return the counts and the mean in a sentence, and one HTML file with all chapters."""
     estimates: dict[str, list[Estimate]] = {"whole book": []}
     for sentence in sentences:
@@ -196,6 +198,7 @@ def _page(name: str, sentences: Sequence[DraftSentence]) -> tuple[str, str]:
     own = {
         "report": report,
         "count": len(sentences),
+        "limits": limits,
         "chapters": [[part, *(f"{x:.1f}" for x in mean[:3])] for part, mean in means.items()],
         "rows": [sentence.cells for sentence in sentences[:SHOWN]],
     }

@@ -123,7 +123,7 @@ def isotonic(
     s: NDArray[np.float64], c: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return knots, the non-decreasing values there, and the mean of |c − value| at each (≥ 1)."""
-    shares = np.array_split(np.argsort(s, kind="stable"), min(KNOTS, len(s)))
+    shares = np.array_split(np.argsort(s, kind="stable"), min(KNOTS, 1 + len(s) // 10))
     blocks: list[tuple[float, int, int]] = []  # mean, sentences, shares
     for share in shares:  # pool adjacent violators
         block = float(c[share].mean()), len(share), 1

@@ -240,8 +240,11 @@ def main(
     with TemporaryDirectory() as name:
         file = Path(name) / "model.safetensors"
         count = len(data["valid"])
-        command = harness.foveate("pack", run, file, "--calibrate", count)
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        sides = [Path(name) / f"valid.{side}" for side in ("source", "target")]
+        for side, texts in zip(sides, zip(*data["valid"], strict=True), strict=True):
+            side.write_text("".join(f"{text}\n" for text in texts), "utf-8")
+        for command in (("pack", run, file), ("draft", file, "--calibrate", *sides)):
+            subprocess.run(harness.foveate(*command), check=True, stdout=sys.stderr)
         with served(file, Path(name)) as url:
             result: dict[str, Any] = {
                 "calibrated_on": count,

@@ -76,10 +76,8 @@ def measured(model: Translator, sources: Sequence[str], references: Sequence[str
         "log length": [float(np.log(len(output.ids) + 1)) for output in best],
     }
     right = [references[n] for n in chosen]
-    chrf = sentence_scores("chrf", list(map(str, answers)), right).clip(
-        max=100
-    )  # 100.00000000000004
-    return model.signals(answers), chrf, others
+    chrf = sentence_scores("chrf", list(map(str, answers)), right)
+    return model.signals(answers), chrf.clip(max=100), others  # some are 100.00000000000004
 
 
 def judged(calibration: Calibration, signals: Sequence[Any], chrf: Any) -> dict[str, Any]:

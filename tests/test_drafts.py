@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -216,6 +217,10 @@ def test_what_is_too_large_is_refused_in_a_sentence(model: Path, tmp_path: Path)
     assert not (tmp_path / "out.txt").exists()
 
 
+def one_to_one(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
+    return [[(n, n) for n in range(len(source.split()))] for source, _ in pairs]
+
+
 def translated(text: str, answer: str | None) -> str:
     document = read_document("usfm", text.encode(), DocumentOptions(), "b.usfm")
     each = [
@@ -250,6 +255,36 @@ def test_no_marker_is_lost_whatever_the_answer(words: list[str], answer: str) ->
     text = "\\id GEN\n\\c 1\n\\p\n\\v 1 " + " ".join(words) + "\n"
     markers = re.compile(r"\\\+?[a-z]+\d?\*?")
     assert Counter(markers.findall(translated(text, answer))) == Counter(markers.findall(text))
+
+
+XLIFF = """<?xml version='1.0' encoding='utf-8'?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:own="urn:x" version="1.2"><file><body>
+<trans-unit id="1" own:note="a"><source>A <g id="1">black</g> dog<x id="2" /></source>
+<note>n</note></trans-unit>
+<trans-unit id="2"><source>One</source><target>Un</target></trans-unit>
+<trans-unit id="3" translate="no"><source>Three</source></trans-unit>
+</body></file></xliff>
+"""
+XLIFF2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en"><file>
+<unit id="1"><segment><source>A <pc id="1">dog</pc> runs</source></segment></unit></file></xliff>"""
+
+
+def test_xliff_units_without_a_target_get_a_draft() -> None:
+    def shouted(text: str, **options: bool) -> str:
+        document = read_document("xliff", text.encode(), DocumentOptions(**options), "a.xlf")
+        each = [p.joined([s.upper() for s in p.sentences], one_to_one) for p in document.passages]
+        return document.written(each).decode()
+
+    target = '<target state="needs-review-translation">A <g id="1">BLACK</g> DOG<x id="2" />'
+    source = 'dog<x id="2" /></source>'
+    assert shouted(XLIFF) == XLIFF.replace(source, f"{source}{target}</target>")
+    assert shouted(XLIFF, draft=False).count("state=") == 0
+    assert "<target>ONE</target>" in shouted(XLIFF, draft=False, again=True)
+    second = shouted(XLIFF2)
+    assert '<segment state="initial"><source>A <pc id="1">dog</pc> runs</source><target>' in second
+    assert '<target>A <pc id="1">DOG</pc> RUNS</target>' in second
+    with pytest.raises(DocumentError, match=r"a\.xlf is not XLIFF: its root is <tmx>"):
+        shouted("<tmx/>")
 
 
 def test_corrections_are_counted_and_replace_what_was_there(tmp_path: Path) -> None:

@@ -80,10 +80,14 @@ def _corrected(files: Sequence[Path], counts: Counter[str]) -> Iterator[tuple[st
 
 
 def _verses(file: Path) -> dict[str, str]:
-    """Return the text of each unit of a book of USFM by its name, without notes and markers."""
+    """Return the texts of the units of a book of USFM, without notes and markers.
+
+    The key is the name of the unit and its number among those of this name, such as headings.
+    """
     document = read_usfm(read_bytes(file), DocumentOptions(), str(file))
-    return {
-        unit: passage.text
-        for unit, passage in zip(document.units, document.passages, strict=True)
-        if passage.sentences
-    }
+    verses, seen = dict[str, str](), Counter[str]()
+    for unit, passage in zip(document.units, document.passages, strict=True):
+        seen[unit] += 1
+        if passage.sentences:
+            verses[f"{unit} {seen[unit]}"] = passage.text
+    return verses

@@ -35,11 +35,11 @@ COLUMNS = ("unit", "chapter", "source", "draft", "chrf", "low", "high", "colour"
 
 
 def answered(model: Translator, lines: Sequence[str], to: str | None) -> list[TextAnswer]:
-    """Translate lines, showing the progress."""
-    answers = list[TextAnswer]()
+    """Translate lines, showing the progress; ``to`` is for models of several languages."""
+    answers, language = list[TextAnswer](), to if model.languages else None
     with Meter("translating", len(lines), "sentences") as meter:
         for first in range(0, len(lines), PORTION):
-            answers += model.translate(lines[first : first + PORTION], to=to)
+            answers += model.translate(lines[first : first + PORTION], to=language)
             meter.add(len(answers) - meter.done)
     return answers
 
@@ -115,14 +115,15 @@ def write_draft(
             f"{name} has no calibration for its weights: make it from held-out lines with their "
             f"translations, foveate draft {name} --calibrate valid.src valid.tgt"
         )
+    if not out.parent.is_dir():  # said before hours of work
+        raise ConfigError(f"{out}: the folder {out.parent} does not exist; make it first")
     options = with_languages(model, DocumentOptions(to=to))
     document = read_document(format_of(book), read_bytes(book, MOST_BYTES), options, str(book))
-    language = to if model.languages else None  # else it names the language of the document
-    answers = answered(model, document.sentences, language)
-    replace_file(out, with_answers(document, answers, model, language))
+    answers = answered(model, document.sentences, to)
+    replace_file(out, with_answers(document, answers, model, to))
     shown = [both for passage in document.passages for both in passage.shown]
     rows = zip(shown, _units(document), model.signals(answers), strict=True)
-    agreement = _agreement(document.sentences, answers, second, language)
+    agreement = _agreement(document.sentences, answers, second, to)
     stayed, search, sentences = set(document.stayed), _new_words(model), list[DraftSentence]()
     for n, ((source, text), unit, signals) in enumerate(rows):
         left = n + 1 in stayed or not signals
@@ -147,7 +148,7 @@ def _agreement(
         return []
     from foveate.tasks.metrics import sentence_scores
 
-    others = answered(second, lines, to if second.languages else None)
+    others = answered(second, lines, to)
     scores = sentence_scores("chrf", list(map(str, others)), list(map(str, answers)))
     return [float(score) for score in scores]
 

@@ -55,4 +55,6 @@ def with_answers(
 ) -> bytes:
     """Return the document with the answers of a run to its sentences."""
     each = document.answers(map(str, answers))
-    return document.written(joined_all(document.passages, each, aligner(run, to=to)))
+    return document.written(
+        joined_all(document.passages, each, aligner(run, to=to if run.languages else None))
+    )

@@ -4,9 +4,10 @@
 
 For each model and each held-out set, the estimates are calibrated on one half of the set's own
 lines, drawn at random, and on lines of the kind that the model was trained on; both are judged on
-the other half. docs/results/trust.json has, for each: the reliability by tenths of the estimates,
-the correlations, the coverage of the intervals of sentences and of chapters of 20 lines, how many
-of the worst fifth are among the fifth with the lowest estimates, and how each signal ranks alone.
+the other half, and their figures averaged over 50 divisions. docs/results/trust.json has, for each:
+the reliability by tenths of the estimates, the correlations, the coverage of the intervals of
+sentences and of chapters of 20 lines, how many of the worst fifth are among the fifth with the
+lowest estimates, and how each signal ranks alone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from everyday import lines, tatoeba
 MOST = 1_000  # lines of a set
 CHAPTER = 20  # lines
 FIFTH, TENTH = 5, 10
+DIVISIONS = 50  # of a set into halves, over which all figures are averaged
 Pairs = tuple[list[str], list[str]]
 
 
@@ -114,6 +116,14 @@ def judged(calibration: Calibration, signals: Sequence[Any], chrf: Any) -> dict[
     }
 
 
+def averaged(figures: Sequence[Any]) -> Any:
+    """The means of nested figures over all divisions."""
+    first = figures[0]
+    if isinstance(first, dict):
+        return {name: averaged([each[name] for each in figures]) for name in first}
+    return np.mean(figures, axis=0).round(4).tolist()
+
+
 def of_model(run: Path, sets: dict[str, Pairs]) -> dict[str, Any]:
     """The figures of a model on its sets; the first is what it is calibrated on otherwise."""
     spec = RunSpec(str(named(run)))
@@ -127,15 +137,19 @@ def of_model(run: Path, sets: dict[str, Pairs]) -> dict[str, Any]:
             first = Calibration.fit(signals, chrf.tolist())
             result["calibrated on"] = {name: first.tree()}
             continue
-        half = np.random.default_rng(1).permutation(len(chrf))
-        own, rest = np.sort(half[: len(half) // 2]), np.sort(half[len(half) // 2 :])
-        fitted = Calibration.fit([signals[n] for n in own], chrf[own].tolist())
-        left = [signals[n] for n in rest]
+        halves, others_of_it = [], []
+        for seed in range(DIVISIONS):
+            half = np.random.default_rng(seed).permutation(len(chrf))
+            own, rest = np.sort(half[: len(half) // 2]), np.sort(half[len(half) // 2 :])
+            fitted = Calibration.fit([signals[n] for n in own], chrf[own].tolist())
+            left = [signals[n] for n in rest]
+            halves.append(judged(fitted, left, chrf[rest]))
+            others_of_it.append(judged(first, left, chrf[rest]))
         kinds = ("mean log p", "length ratio", "tokens per word")
         alone = dict(zip(kinds, np.array(signals).T, strict=True)) | others
         result[name] = {
-            "calibrated on its other half": judged(fitted, left, chrf[rest]),
-            f"calibrated on {next(iter(sets))}": judged(first, left, chrf[rest]),
+            "calibrated on its other half": averaged(halves),
+            f"calibrated on {next(iter(sets))}": averaged(others_of_it),
             "spearman of each signal": {
                 kind: round(float(spearmanr(values, chrf)[0]), 3) for kind, values in alone.items()
             },

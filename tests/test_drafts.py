@@ -277,7 +277,7 @@ def test_xliff_units_without_a_target_get_a_draft() -> None:
 
     target = '<target state="needs-review-translation">A <g id="1">BLACK</g> DOG<x id="2" />'
     source = 'dog<x id="2" /></source>'
-    assert shouted(XLIFF) == XLIFF.replace(source, f"{source}{target}</target>")
+    assert shouted(XLIFF) == XLIFF.replace(source, f"{source}\n{target}</target>")
     assert shouted(XLIFF, draft=False).count("state=") == 0
     assert "<target>ONE</target>" in shouted(XLIFF, draft=False, again=True)
     second = shouted(XLIFF2)

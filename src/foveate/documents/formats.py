@@ -334,7 +334,7 @@ def read_xliff(data: bytes, options: DocumentOptions, where: str) -> Document:
             for old in unit.findall(f"{space}target"):
                 unit.remove(old)
             target = XML.fromstring(f"<target>{text}</target>")
-            target.tag = f"{space}target"
+            target.tag, target.tail = f"{space}target", source.tail
             unit.insert(list(unit).index(source) + 1, target)
             first = unit.tag == f"{space}trans-unit"  # XLIFF 1.2
             state = "needs-review-translation" if first else "initial"

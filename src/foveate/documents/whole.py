@@ -54,7 +54,5 @@ def with_answers(
     document: Document, answers: Sequence[TextAnswer], run: Translator, to: str | None
 ) -> bytes:
     """Return the document with the answers of a run to its sentences."""
-    each = document.answers(map(str, answers))
-    return document.written(
-        joined_all(document.passages, each, aligner(run, to=to if run.languages else None))
-    )
+    each, align = document.answers(map(str, answers)), aligner(run, to if run.languages else None)
+    return document.written(joined_all(document.passages, each, align))

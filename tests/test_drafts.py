@@ -33,7 +33,6 @@ from foveate.engine.calibration import (
     KNOTS,
     RIDGE,
     Calibration,
-    calibration_file,
     isotonic,
     mean_of,
     ridge,
@@ -128,18 +127,18 @@ def test_the_estimates_rank_real_translations(model: Path) -> None:
 def test_a_calibration_belongs_to_weights(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "en-fr.safetensors"
     shutil.copy(model, other)
-    text = calibration_file(model).read_text("utf-8")
+    text = packed.calibration_file(model).read_text("utf-8")
     digest = packed.load(model).digest
-    assert calibration_file(other) == tmp_path / "en-fr.trust.json" and digest in text
-    calibration_file(other).write_text(text.replace(digest, "0" * 64), "utf-8")
+    assert packed.calibration_file(other) == tmp_path / "en-fr.trust.json" and digest in text
+    packed.calibration_file(other).write_text(text.replace(digest, "0" * 64), "utf-8")
     assert packed.load(other).calibration is None
     run = tmp_path / "run"
     shutil.copytree(RUN, run)
-    calibration_file(run).write_text(text, "utf-8")
-    assert calibration_file(run / "packed.safetensors") == run / "trust.json"
+    packed.calibration_file(run).write_text(text, "utf-8")
+    assert packed.calibration_file(run / "packed.safetensors") == run / "trust.json"
     assert packed.load(run / "packed.safetensors").calibration is not None
     assert foveate.load(run).calibration is not None, "the run has the weights of its packed file"
-    calibration_file(run).write_text("{}", "utf-8")
+    packed.calibration_file(run).write_text("{}", "utf-8")
     with pytest.raises(ConfigError, match=r"trust\.json is damaged"):
         _ = foveate.load(run).calibration
     with pytest.raises(ConfigError, match="2 held-out lines are too few: give 50, better 500"):

@@ -23,7 +23,8 @@ from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import format_of, read_document
 from foveate.documents.whole import with_answers, with_languages
 from foveate.engine.answers import TextAnswer, Translator
-from foveate.engine.calibration import Calibration, Estimate, calibration_file, mean_of
+from foveate.engine.calibration import Calibration, Estimate, mean_of
+from foveate.engine.packed import calibration_file
 from foveate.files import read_bytes, replace_file
 
 MOST_BYTES = 100 * 2**20  # of a document

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ import pydantic
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.config import Config, from_json
+from foveate.config import Config
 
 KNOTS = 20  # most knots at which the prediction is stored
 COVERAGE = 0.8  # of the intervals
@@ -136,19 +135,3 @@ def isotonic(
     values = np.array([mean for mean, _, width in blocks for _ in range(width)])
     misses = np.abs(c - np.interp(s, knots, values))
     return knots, values, np.array([max(1.0, misses[share].mean()) for share in shares])
-
-
-def calibration_file(model: Path) -> Path:
-    """Return where the calibration of a run's folder or of a packed file is stored."""
-    folder = model if model.is_dir() else model.parent
-    own = model.is_dir() or model.name == "packed.safetensors"
-    return folder / "trust.json" if own else model.with_suffix(".trust.json")
-
-
-def stored_calibration(model: Path, digest: str) -> Calibration | None:
-    """Return the calibration beside a model, if there is one that was fitted to its weights."""
-    file = calibration_file(model)
-    if not file.is_file():
-        return None
-    own = from_json(file, Calibration.parse)
-    return own if own.digest == digest else None

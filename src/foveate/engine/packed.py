@@ -33,7 +33,7 @@ from safetensors.numpy import save
 
 import foveate.data.published
 import foveate.data.sentencepiece  # noqa: F401 (both register their kinds)
-from foveate.config import Config, Tree
+from foveate.config import Config, Tree, from_json
 from foveate.data.text import TextFormat
 from foveate.data.tokenizer import BOS, EOS, PAD, TextSides, Tokenizer
 from foveate.data.words import behind_tag, between_words, split_words
@@ -61,7 +61,7 @@ from foveate.decode.engine import (
 )
 from foveate.decode.phrases import BannedPhrases, Phrase, phrases_of, word_pieces
 from foveate.engine.answers import LabelAnswer, ModelEngine, Translator, probabilities_of
-from foveate.engine.calibration import Calibration, stored_calibration
+from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import (
     CompiledModel,
     CompiledSearch,
@@ -321,6 +321,22 @@ def packed_file(run: Path) -> tuple[Path | None, str]:
         if manifest["files"]["model.safetensors"]["sha256"] == made["sha256"]:
             return file, ""
     return None, f"{NAME} was not made from the best checkpoint (foveate pack {run})"
+
+
+def calibration_file(model: Path) -> Path:
+    """Return where the calibration of a run's folder or of a packed file is stored."""
+    folder = model if model.is_dir() else model.parent
+    own = model.is_dir() or model.name == NAME
+    return folder / "trust.json" if own else model.with_suffix(".trust.json")
+
+
+def stored_calibration(model: Path, digest: str) -> Calibration | None:
+    """Return the calibration beside a model, if there is one that was fitted to its weights."""
+    file = calibration_file(model)
+    if not file.is_file():
+        return None
+    own = from_json(file, Calibration.parse)
+    return own if own.digest == digest else None
 
 
 def _header(path: Path, text: str) -> Header:

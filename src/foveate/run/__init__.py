@@ -25,10 +25,16 @@ from foveate.decode.choosing import continuing
 from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest
 from foveate.decode.search import Search
 from foveate.engine import answers
-from foveate.engine.calibration import Calibration, stored_calibration
+from foveate.engine.calibration import Calibration
 from foveate.engine.compiled import CompiledModel
 from foveate.engine.links import Head, Links
-from foveate.engine.packed import PackedEngine, TaskKind, header_of, packed_file
+from foveate.engine.packed import (
+    PackedEngine,
+    TaskKind,
+    header_of,
+    packed_file,
+    stored_calibration,
+)
 from foveate.engine.program import compile_model
 from foveate.errors import UserError
 from foveate.files import replace_file

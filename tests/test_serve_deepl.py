@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,11 @@ import pytest
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from fastapi import FastAPI
 
+import foveate
 import foveate.engine.packed
 import own_loop
 from foveate.config import ConfigError
+from foveate.documents.drafts import calibrate
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.serve.glossary_store import GlossaryStore
@@ -218,7 +221,7 @@ def test_a_page_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
 
 
 def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
-    file = pack(run, tmp_path / "m.safetensors", calibrate=5)
+    file = calibrated(pack(run, tmp_path / "m.safetensors"))
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     with program(file, "--as", "en:fr", environment={"PYTHONPATH": path}) as server:
@@ -240,9 +243,19 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
     assert not any("torch" in line for line in server.other)
 
 
-def test_a_packed_file_keeps_its_calibration(run, tmp_path, monkeypatch) -> None:
-    model = foveate.engine.packed.load(pack(run, tmp_path / "m.safetensors", calibrate=5))
-    assert model.calibration is not None and model.calibration.sentences == 5
+def calibrated(file: Path) -> Path:
+    """A packed file, beside which its calibration is stored."""
+    calibrate(foveate.engine.packed.load(file), [TEXT] * 60, [TEXT] * 60)
+    return file
+
+
+def test_a_packed_file_keeps_the_calibration_of_its_run(run, tmp_path, monkeypatch) -> None:
+    file, folder = calibrated(pack(run, tmp_path / "m.safetensors")), tmp_path / "run"
+    shutil.copytree(run.path, folder)
+    (tmp_path / "m.trust.json").rename(folder / "trust.json")
+    assert foveate.engine.packed.load(file).calibration is None
+    model = foveate.engine.packed.load(pack(foveate.load(folder), tmp_path / "n.safetensors"))
+    assert model.calibration is not None and model.calibration.sentences == 60
     [answer] = model.translate([TEXT])
     assert 0 <= model.calibration.estimate(*model.signals([answer])).chrf <= 100
     assert run.calibration is None, "the file in the folder of the run has none"

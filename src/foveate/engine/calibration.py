@@ -34,8 +34,9 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
 
         ĉ = (1/n) Σ ĉ_i,   ĉ ± z √(Σ σ_i²) / n,   σ_i = ρ_i √(π/2),   z = 1.28
 
-    as if the errors of sentences were normal and independent, with mean 0. They are not if the text
-    is of another kind than the held-out sentences: all estimates are then off in one direction.
+    as if the errors of sentences were normal and independent, with mean 0: the error of the fit
+    itself is left out. On text of another kind than the held-out sentences all estimates are off in
+    one direction.
     """
     n, rho = len(estimates), math.hypot(*(own.deviation for own in estimates))
     mean, wide = sum(own.chrf for own in estimates) / n, Z * math.sqrt(math.pi / 2) * rho / n

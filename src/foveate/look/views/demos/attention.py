@@ -181,9 +181,6 @@ def masks(
         decodes = np.arange(count) >= first
         own, is_x = causal[0, 0].numpy() & decodes[:, None] & decodes, np.arange(count) < len(read)
         kinds = [(2, ~decodes[:, None] & ~decodes), (1, own & ~is_x), (0, own & is_x)]
-        for t, word in enumerate([*written, "</s>"] * (first == 0), len(read) - 1):
-            box = middles[t] - 80, top - 54, 160.0, 44.0
-            made.node(f"{family} writes {t}", word, box, form="label")
         for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0)):
             box = some[0] - 62, end - 54, some[-1] - some[0] + 124, 48.0
             made.node(f"{family} {'xy'[hue]}", "", box, form="frame", hue=hue)

@@ -186,7 +186,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
       ])))), cross,
       ...names.flatMap((lines, k) => {
         const { y: ys } = curves[k]!, top = Math.max(...ys.map((value) => value ?? -Infinity)); // of one that ends before the others, which is named over its top
-        return lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...(isBlank(ys.at(-1)) && ys.includes(top) ? { x: x(xs[ys.indexOf(top)]!), y: y(top) - BESIDE, "text-anchor": "middle" } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }) }, line));
+        return lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...(lines.length < 2 && isBlank(ys.at(-1)) && ys.includes(top) ? { x: x(xs[ys.indexOf(top)]!), y: y(top) - BESIDE, "text-anchor": "middle" } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }) }, line));
       }),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));

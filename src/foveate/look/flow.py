@@ -20,6 +20,12 @@ ROLLOUT = (
 )
 
 
+def mixed(weights: NDArray[np.float32], residual: float = 0.5) -> Figures:
+    """Return (1 − r) A + r I of a self-attention, (H, T, T) to (T, T); A averages the heads."""
+    mean: Figures = weights.mean(axis=0, dtype=np.float64)
+    return (1 - residual) * mean + residual * np.eye(len(mean))
+
+
 def rolled(maps: Maps, residual: float = 0.5) -> dict[str, NDArray[np.float32]]:
     """Return R_l = ((1 − r) A_l + r I) R_{l−1}, R_0 = I, of self-attention; A_l averages the heads.
 
@@ -41,8 +47,8 @@ def rolled(maps: Maps, residual: float = 0.5) -> dict[str, NDArray[np.float32]]:
                     f"{name}: rollout multiplies layers with as many queries as keys, the same in "
                     f"all; this map is {mean.shape[0]} × {mean.shape[1]}"
                 )
-            mixed = (1 - residual) * mean + residual * np.eye(len(mean))
-            last[side] = mixed @ last[side] if side in last else mixed
+            own = mixed(weights, residual)
+            last[side] = own @ last[side] if side in last else own
             products[name] = last[side][None].astype(np.float32)
         else:
             seen = last.get("encoder")

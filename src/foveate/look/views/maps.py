@@ -110,7 +110,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     for up, name in enumerate(["", *reversed(layers)]):
         top = 6 + step * up
         if name:
-            flows = shares[:, None] * (record.drawn(name).mean(axis=0) + np.eye(len(words))) / 2
+            flows = shares[:, None] * flow.mixed(record.drawn(name))
             shares, some = flows.sum(axis=0), np.where(flows >= FEWEST, flows, 0)
             made.fan(f"hop {up}", middles, (top, top + CELL - step), some, hue=2)
             label = f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48)

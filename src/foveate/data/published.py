@@ -85,8 +85,8 @@ class Published(PublishedPieces, kind="published"):
     A source may begin with a token of its own, ``first``: its language (M2M100) or a start (BART).
     Targets may begin with one of the last ``openers`` ids, which costs nothing, since it is given:
     the language that the source asks for, else ``opening``. The ``last`` ids are languages and
-    openings, on both sides. The texts of language models have no
-    lines but the sign LF; ``startless`` ones are continued without a start before them.
+    openings, on both sides. The texts of language models have no lines but the sign LF;
+    ``startless`` ones are continued without a start before them.
     """
 
     paired = True
@@ -116,8 +116,8 @@ class Published(PublishedPieces, kind="published"):
         model gives a + b the scores of both and a little more, so that it takes the longer piece
         where it took these two. Raises `UserError` without room for more pieces.
         """
-        room = getattr(config, "vocab_size", 0) - self.vocab_size
-        if room <= 0:
+        size: int = getattr(config, "vocab_size", 0)
+        if size <= self.vocab_size:
             raise UserError(
                 f"the published vocabulary has {self.vocab_size:,} pieces already: set "
                 'task.tokenizer = { kind = "bpe", vocab_size = … } to more, or '
@@ -132,17 +132,17 @@ class Published(PublishedPieces, kind="published"):
             for letter in text[start:end]
             if not letter.isspace()
         )
-        letters = [letter for letter, _ in unknown.most_common(room)]
+        letters = [letter for letter, _ in unknown.most_common(size - self.vocab_size)]
         self._add(letters, len(self.pieces) - self._last, self._longer(dict.fromkeys(letters, ())))
 
         learner = rust.Tokenizer(rust.models.BPE())
         learner.pre_tokenizer = rust.pre_tokenizers.WhitespaceSplit()
         trainer = rust.trainers.BpeTrainer(
-            vocab_size=getattr(config, "vocab_size", 0),
+            vocab_size=size,
             initial_alphabet=[chr(LETTERS + i) for i in range(self.vocab_size)],
             show_progress=False,
         )
-        learner.train_from_iterator(map(self._lettered, texts), trainer)
+        learner.train_from_iterator(map(self._lettered, self._encode_ids(texts)), trainer)
         merges = [
             ["".join(self.pieces[ord(letter) - LETTERS] for letter in part) for part in pair]
             for pair in json.loads(learner.to_str())["model"]["merges"]
@@ -151,16 +151,14 @@ class Published(PublishedPieces, kind="published"):
         pairs = {a + b: (a, b) for a, b in merges if a + b not in known}
         self._add([*pairs], len(self.pieces) - self._last, self._longer(pairs))
 
-    def _lettered(self, text: str) -> str:
+    def _lettered(self, ids: Sequence[int]) -> str:
         """Return the words of a text, a letter for each piece that may be joined."""
         result = ""
-        for i in self._encode_ids([text])[0]:
-            begins, word = self._bytes[i][:1] == b" ", self._bytes[i].strip()
-            joins = all(byte > 127 or chr(byte).isalpha() for byte in word)
-            if begins or not joins or BYTE.fullmatch(self.pieces[i]):
-                result += " "
-            if joins and not BYTE.fullmatch(self.pieces[i]):
-                result += chr(LETTERS + i)
+        for i in ids:
+            text, is_byte = self._bytes[i], BYTE.fullmatch(self.pieces[i])
+            joins = not is_byte and all(b > 127 or chr(b).isalpha() for b in text.strip())
+            result += " " * (not joins or text.startswith(b" "))
+            result += chr(LETTERS + i) * joins
         return result
 
     def _longer(self, parts: Mapping[str, Sequence[str]]) -> Tree:

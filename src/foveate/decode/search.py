@@ -288,14 +288,15 @@ class Search(Configurable):
             self._collect(outputs, longer, state, steps.end)
             sources, onward = going_on(state, ended, size)  # continue
             yield SearchPosition(
-                [steps.numbers[source] for source in beams.sources.tolist()],
-                longer.token.flatten(1),
-                longer.log_p.flatten(1),
-                score.flatten(1),
-                longer.row.flatten(1),
-                state.flatten(1),
-                onward.flatten(),
-                *(following, steps.vocabulary),
+                sources=[steps.numbers[source] for source in beams.sources.tolist()],
+                index=longer.token.flatten(1),
+                log_p=longer.log_p.flatten(1),
+                score=score.flatten(1),
+                parent=longer.row.flatten(1),
+                state=state.flatten(1),
+                onward=onward.flatten(),
+                following=following,
+                vocabulary=steps.vocabulary,
             )
             rows = longer.row.flatten()[onward.flatten()]
             if not torch.equal(rows, torch.arange(len(ids), device=rows.device)):

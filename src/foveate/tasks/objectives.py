@@ -94,19 +94,13 @@ class CrossEntropy(Objective):
         bias: Float[Tensor, "V"] | None = None,
     ) -> Loss:
         """Return the loss of N targets, the scores being W h + b: `of_scores`, by a kernel."""
-        hidden, weight = with_bias(hidden, weight, bias)
+        if bias is not None:  # W h + b = [W b] [h; 1]
+            hidden = torch.cat((hidden, hidden.new_ones(len(hidden), 1)), dim=1)
+            weight = torch.cat((weight, bias[:, None]), dim=1)
         if not self.fused:
             return self.of_scores(linear(hidden, weight), target)
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
-
-
-def with_bias(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return vectors and a weight whose product is W h + b = [W b] [h; 1]."""
-    if bias is None:
-        return hidden, weight
-    ones = hidden.new_ones(len(hidden), 1)
-    return torch.cat((hidden, ones), dim=1), torch.cat((weight, bias[:, None]), dim=1)
 
 
 def token_loss(model: Writer, batch: DecoderBatch, objective: CrossEntropy) -> Loss:

@@ -106,13 +106,13 @@ def lines_of(files: Sequence[Path]) -> list[str]:
     from foveate.data.catalogue import find
     from foveate.data.text import decoded_lines
 
-    lines = [
-        (file, n, *row) for file in files for n, row in enumerate(decoded_lines(find(file)), 1)
-    ]
-    for file, number, _, why in lines:
-        if why:
-            raise ConfigError(f"{file}:{number}: {why}: write this line in UTF-8")
-    return [line for _, _, line, _ in lines]
+    lines = list[str]()
+    for file in files:
+        for number, (line, why) in enumerate(decoded_lines(find(file)), 1):
+            if why:
+                raise ConfigError(f"{file}:{number}: {why}: write this line in UTF-8")
+            lines.append(line)
+    return lines
 
 
 def student(

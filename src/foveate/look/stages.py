@@ -22,7 +22,7 @@ from foveate.nn.context import Probed, probed
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
 
 Array = NDArray[np.floating]
-Made = tuple[str, tuple[Tensor, ...]]  # the made in which a tensor was made, and of which
+Made = tuple[str, tuple[Tensor, ...]]  # what made a tensor ("tanh", "joined"), and of which others
 Gates = dict[str, Tensor]  # of a cell by name, each (B, T, H), from 0 (shut) to 1 (open)
 # What a function of PyTorch, called with a dimension, makes of its first argument.
 MAKERS: dict[tuple[str, object], str] = {

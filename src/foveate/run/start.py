@@ -49,10 +49,8 @@ def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
     """
     joint, own = (dict(each).get("joint") for each in (earlier, task))
     if joint is not None and own is not None and joint != own:
-        raise ConfigError(
-            f"{start.run} has joint = {str(joint).lower()}: leave it out here",
-            ("task", "joint"),
-        )
+        why = f"{start.run} has joint = {str(joint).lower()}: leave it out here"
+        raise ConfigError(why, ("task", "joint"))
     if start.vocabulary == "extend":
         return
     old, new = (dict(task).get("tokenizer") for task in (earlier, task))

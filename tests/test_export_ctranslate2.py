@@ -4,17 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ctranslate2
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import foveate
 from foveate.config import kinds
-from foveate.decode.engine import EngineError, SearchRequest
+from foveate.decode.engine import SearchRequest
 from foveate.exchange.base import POINTER, Different, ExchangeError, export, sample_of, targets
-from foveate.exchange.ctranslate2 import CTranslate2, first_misfit
-from foveate.exchange.ctranslate2_engine import CTranslate2Engine
+from foveate.exchange.ctranslate2 import CTranslate2, first_misfit, searched
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.spec import Tokens
 from foveate.run import Run
@@ -73,11 +72,11 @@ def test_every_part_that_it_has_gives_the_same_tokens(runs, tmp_path_factory, ch
     run = transformer(runs["transformer"], **chosen)
     out = tmp_path_factory.mktemp("ct2") / "model"
     checked = exported(run, out)
-    assert checked.ties == 0
+    assert checked.ties <= 1, "random weights find two outputs equally probable now and then"
     search = run.search(3, 0.6, 3)
     ids = run.task.source_tokenizer.encode_ids(["the dog runs", "a girl the man"])
     ours = run.engine.outputs(ids, SearchRequest(search))
-    theirs = CTranslate2Engine(run, out).outputs(ids, SearchRequest(search))
+    theirs = searched(ctranslate2.Translator(str(out)), run, ids, search)
     for item, other in zip(ours, theirs, strict=True):
         assert (item[0].ids, item[0].ended) == (other[0].ids, other[0].ended)
         assert item[0].score == near(other[0].score, terms=MODEL)
@@ -169,18 +168,3 @@ def test_rounded_weights_are_held_to_chrf(runs, tmp_path, quantization) -> None:
             runs["transformer"], tmp_path / "x", "ctranslate2",
             sample_of(runs["transformer"], 1, lines), quantization,
         )  # fmt: skip
-
-
-def test_a_run_translates_through_it(runs: dict[str, Run], tmp_path: Path) -> None:
-    run = foveate.load(runs["transformer"].path)
-    exported(run, tmp_path / "model")
-    other = run.by(CTranslate2Engine(run, tmp_path / "model"))
-    lines = ["the dog runs", "", "a cat sleeps", "  "]
-    for choices in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 2}):
-        ours, theirs = run.translate(lines, **choices), other.translate(lines, **choices)
-        for item, there in zip(ours, theirs, strict=True):
-            assert there.hypotheses == item.hypotheses and there.source == item.source
-            assert there.scores == near(item.scores, terms=MODEL)
-            assert there.alignment() == item.alignment()
-    with pytest.raises(EngineError, match="cannot search with prefixes; leave out --engine"):
-        other.translate(lines, prefix="le")

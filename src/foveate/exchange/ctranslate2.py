@@ -1,6 +1,7 @@
 """Export to CTranslate2."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,13 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
-from foveate.decode.engine import SearchRequest, best
+from foveate.decode.beam import Beam
+from foveate.decode.engine import Hypothesis, Ids, best
 from foveate.decode.search import Search
 from foveate.exchange.base import (
     Checked,
     CheckSample,
     ExchangeError,
     Export,
+    by_length,
     compare,
     once,
     searches,
@@ -127,15 +130,65 @@ class CTranslate2(Export):
         write_example(self.run, place, pointer, EXAMPLE)
 
     def check(self, place: Path, sample: CheckSample) -> Checked:
-        from foveate.exchange.ctranslate2_engine import CTranslate2Engine
+        import ctranslate2  # type: ignore[import-untyped]
 
-        engine = CTranslate2Engine(self.run, place)
+        threads = torch.get_num_threads()
+        model = ctranslate2.Translator(str(place), device="cpu", intra_threads=threads)
 
         def theirs(ids: list[list[int]], search: Search) -> list[list[int]]:
-            return [best(outputs).ids for outputs in engine.outputs(ids, SearchRequest(search))]
+            return [best(ranked).ids for ranked in searched(model, self.run, ids, search)]
 
         exact = self.quantization == "float32"
         return compare(self.run, sample, searches(self.run), theirs, exact)
+
+
+def searched(
+    model: Any, run: Run, sources: Sequence[Ids], search: Search
+) -> list[list[Hypothesis]]:
+    """Return the hypotheses of ``ctranslate2.Translator`` for non-empty sources, ranked by ours.
+
+    CTranslate2 divides log p by |y|^α, we by lp(y) of Wu et al. (2016). It returns as many outputs
+    as its beam is wide. Since neither score decides which hypotheses a beam retains, the search is
+    the same; if more outputs end than the beam is wide, the last ones of a list may differ.
+    """
+    task = translator(run)
+    pieces, own = task.source_tokenizer.pieces, task.target_tokenizer.pieces
+    ids_of = {piece: i for i, piece in enumerate(own)}
+    results: list[list[Hypothesis]] = [[] for _ in sources]
+    for length, rows in by_length(sources).items():
+        limit = search.limits([length])[0]
+        exponent = _exponent(search, limit)
+        answers = model.translate_batch(
+            [[pieces[i] for i in sources[n]] for n in rows],
+            beam_size=search.width,
+            num_hypotheses=search.width,
+            length_penalty=exponent,
+            return_scores=True,
+            return_end_token=True,
+            min_decoding_length=0,
+            max_decoding_length=limit,
+            max_input_length=0,
+            max_batch_size=32,
+        )
+        for n, answer in zip(rows, answers, strict=True):
+            for tokens, mean in zip(answer.hypotheses, answer.scores, strict=True):
+                ids = [ids_of[token] for token in tokens]
+                log_p, ended = mean * len(ids) ** exponent, bool(ids) and ids[-1] == EOS
+                score = log_p / search.penalty(len(ids)) if isinstance(search, Beam) else log_p
+                hypothesis = Hypothesis(ids[:-1] if ended else ids, log_p, score, ended)
+                results[n].append(hypothesis)
+            results[n].sort(key=lambda hypothesis: -hypothesis.score)
+    return results
+
+
+def _exponent(search: Search, limit: int) -> float:
+    """Return the α for which |y|^α is our lp(y), at the shortest output and at the limit.
+
+    α is not 0: then CTranslate2 would stop at the first output.
+    """
+    if not isinstance(search, Beam):
+        return 0.0
+    return max(math.log(search.penalty(limit)) / math.log(max(limit, 2)), 1e-3)
 
 
 def first_misfit(model: nn.Module) -> str | None:

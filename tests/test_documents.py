@@ -131,7 +131,7 @@ def test_subtitles() -> None:
         with pytest.raises(DocumentError, match="has CR line ends; convert it: tr"):
             shouted(kind, SUBTITLES.replace("\n", "\r"))
     for text in ("WEBVTT\n\na dog\n", "\ufeff[Script Info]\n"):
-        with pytest.raises(DocumentError, match=r"another format: convert it to \.srt"):
+        with pytest.raises(DocumentError, match="another format: (give|convert)"):
             shouted("text", text)
 
 
@@ -304,8 +304,8 @@ def test_formats_by_their_endings() -> None:
     assert (format_of(Path(), "txt"), format_of(Path(), "jsonl")) == ("text", "jsonl")
     with pytest.raises(ConfigError, match=r"a\.pdf: the extension shows no format"):
         format_of(Path("a.pdf"))
-    with pytest.raises(ConfigError, match="no format 'pdf'; there are: text, html"):
-        shouted("pdf", "")
+    with pytest.raises(ConfigError, match="no format 'doc'; there are: text, html, pdf"):
+        shouted("doc", "")
 
 
 def test_glossaries(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.documents.base import DocumentOptions
-from foveate.documents.docx import BREAKS, DESCRIBED, HYPHENS, LEFT, W
 from foveate.documents.formats import read_document
+from foveate.documents.office import BREAKS, DESCRIBED, HYPHENS, LEFT, W
 from foveate.documents.spans import DocumentError
 
 NAMES = (
@@ -123,14 +123,15 @@ def test_what_is_counted(name: str) -> None:
 
 
 def test_all_that_is_counted_has_a_test() -> None:
-    assert {what for what, _ in LEFT.values()} == COUNTED.keys() and len(DESCRIBED) == 1
+    assert {what for what, _ in LEFT.values()} == COUNTED.keys() and len(DESCRIBED) == 2
     ruby = f"<w:p>{run('a dog')}<w:r><w:ruby>{run('x')}</w:ruby></w:r></w:p>"
     assert read(docx(ruby))[2] == "; left in the source language: words with ruby (1)"
     picture = "<w:p><w:r><w:drawing><wp:docPr descr='a dog' title='x'/></w:drawing></w:r></w:p>"
     assert read(docx(P + picture))[2] == "; left in the source language: alternative texts (2)"
 
 
-BREAK = [f"<w:{tag.removeprefix(W)}/>" for tag in BREAKS] + ["<w:br w:type='page'/>"]
+BREAKS_OF_WORD = [tag for tag in BREAKS if tag.startswith(W)]
+BREAK = [f"<w:{tag.removeprefix(W)}/>" for tag in BREAKS_OF_WORD] + ["<w:br w:type='page'/>"]
 
 
 def test_hidden_words_do_not_hide_others() -> None:
@@ -157,7 +158,7 @@ def test_hidden_words_do_not_hide_others() -> None:
 )
 def test_breaks_end_sentences_and_stay_in_their_order(parts: list[str]) -> None:
     sentences, members, _ = read(docx(f"<w:p>{run('x y')}{''.join(parts)}</w:p>"))
-    tags = rf"<(w:(?:{'|'.join(tag.removeprefix(W) for tag in BREAKS)})\b[^>]*?)/?>"
+    tags = rf"<(w:(?:{'|'.join(tag.removeprefix(W) for tag in BREAKS_OF_WORD)})\b[^>]*?)/?>"
     body = members["word/document.xml"]
     was = [tag.replace("'", '"') for tag in re.findall(tags, "".join(parts))]
     assert re.findall(tags, body) == was
@@ -165,7 +166,7 @@ def test_breaks_end_sentences_and_stay_in_their_order(parts: list[str]) -> None:
         assert "\n" not in text and "\t" not in text
 
 
-@pytest.mark.parametrize("tag", [*BREAKS, *HYPHENS])
+@pytest.mark.parametrize("tag", [*BREAKS_OF_WORD, *HYPHENS])
 @pytest.mark.parametrize("alone", [True, False])
 def test_no_character_glues_words(tag: str, alone: bool) -> None:
     name = f"<w:{tag.removeprefix(W)}/>"

@@ -60,6 +60,7 @@ NAMED = {  # other packages, and the only places that may import them
     "docx": {"documents"},  # for types alone: tests read and write with it
     "lxml": {"documents"},
     "defusedxml": {"data", "documents"},
+    "pypdf": {"documents"},
     "fastapi": {"serve", "studio"},
     "starlette": {"serve", "studio"},
     "uvicorn": {"serve", "studio"},

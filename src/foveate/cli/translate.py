@@ -153,6 +153,8 @@ class Request:
                 "lines go to a file by > FILE"
             )
         kind = format_of(source or Path(), self.format)
+        if kind == "pdf" and target is not None and target.suffix.lower() == ".pdf":
+            raise ConfigError(f"--out {target}: of a PDF the text is translated; name a .txt file")
         options = self._document_options()
         messages: list[str] = []
         with self._loaded(messages) as run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,6 +117,7 @@ XML_BYTES = 32 * MIB  # bytes of all XML members together
 MARKS = 2_000_000  # < and = in XML members: elements and attributes, each of which takes memory
 DAMAGED = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, ArithmeticError)
 MADE = (1980, 1, 1, 0, 0, 0)  # the date of each member written
+_DTD = re.compile(rb"<!DOCTYPE(?!\s+html[^\[<>]*>)")  # but that of XHTML, which declares nothing
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office documents
 
 
@@ -143,7 +145,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
                 if member[:64].lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<":
                     xml += len(member)
                     marks += member.count(b"<") + member.count(b"=")
-                    dtd = b"<!DOCTYPE" in member.replace(b"\0", b"")
+                    dtd = bool(_DTD.search(member.replace(b"\0", b"")))
                 if dtd:
                     place = f"{where}: {info.filename}"
                     raise DocumentError(f"{place} cannot be read: it declares its own entities")
@@ -156,7 +158,7 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
     except DocumentError:
         raise
     except DAMAGED as error:
-        article = "an" if kind == "ODT" else "a"
+        article = "an" if kind[0] in "EO" else "a"
         what = content_of(data) or f": {error}"
         raise DocumentError(f"{where} is not {article} {kind} file{what}") from None
     return members
@@ -200,7 +202,7 @@ def archive_document(
     def written(texts: Sequence[str]) -> bytes:
         from lxml import etree
 
-        each, own, out = iter(texts), dict(members), io.BytesIO()
+        each, own = iter(texts), dict(members)
         for name, parts in paragraphs.items():
             translated = [(p, text) for p in parts if (text := next(each)) and p.passage.sentences]
             for paragraph, text in translated:
@@ -208,16 +210,22 @@ def archive_document(
             if translated:
                 declared = {"xml_declaration": True, "standalone": standalone}
                 own[name] = etree.tostring(roots[name], encoding="UTF-8", **declared)
-        with zipfile.ZipFile(out, "w") as file:
-            for name in sorted(own, key=lambda name: name != "mimetype"):
-                info = zipfile.ZipInfo(name, MADE)
-                plain = name == "mimetype" or name.endswith("/")
-                info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
-                file.writestr(info, own[name])
-        return out.getvalue()
+        return written_archive(own)
 
     passages = [paragraph.passage for parts in paragraphs.values() for paragraph in parts]
     return Document(passages, written, counted(left))
+
+
+def written_archive(members: Mapping[str, bytes]) -> bytes:
+    """Return the archive of members: its type first, unpacked, as office programs want it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name in sorted(members, key=lambda name: name != "mimetype"):
+            info = zipfile.ZipInfo(name, MADE)
+            plain = name == "mimetype" or name.endswith("/")
+            info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
+            file.writestr(info, members[name])
+    return out.getvalue()
 
 
 def counted(left: Mapping[str, int]) -> str:

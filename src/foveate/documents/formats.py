@@ -1,4 +1,4 @@
-"""Document formats: text, HTML, TSV, JSONL, SRT, DOCX, ODT, PO and TMX.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is
@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape
 from foveate.data.bilingual import LANG, language_of
 from foveate.data.text import MAC, unique_keys
 from foveate.documents.base import (
+    BOM,
     Document,
     DocumentOptions,
     Reader,
@@ -25,9 +26,10 @@ from foveate.documents.base import (
     escaped,
     with_mark,
 )
-from foveate.documents.docx import read_docx
+from foveate.documents.epub import read_epub
 from foveate.documents.html import html_passage, left_in
 from foveate.documents.odt import read_odt
+from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
@@ -78,16 +80,17 @@ def format_of(path: Path, name: str | None = None) -> str:
         return ENDINGS.get(f".{name.lower().lstrip('.')}", name)
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        known = f"{', '.join(ENDINGS)}, or --import one of yours"
+        known = f"{', '.join(READERS)}, or --import one of yours"
         raise ConfigError(f"{path}: the extension shows no format; give --format ({known})")
     return ENDINGS[ending]
 
 
 @document_format("text", ".txt")
 def read_whole(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read a plain text. Raises ``DocumentError`` for subtitles in an unsupported format."""
-    if data[:40].lstrip(b"\xef\xbb\xbf").startswith((b"WEBVTT", b"[Script Info]")):
-        raise DocumentError(f"{where} holds subtitles of another format: convert it to .srt")
+    """Read a plain text. Raises ``DocumentError`` for subtitles."""
+    for mark, other in ((b"WEBVTT", "give --format vtt"), (b"[Script Info]", "convert it to .srt")):
+        if data[:40].removeprefix(BOM).startswith(mark):
+            raise DocumentError(f"{where} holds subtitles of another format: {other}")
     passage = text_passage(decoded(data, where), options.rules)
     return Document([passage], lambda texts: texts[0].encode())
 
@@ -98,6 +101,35 @@ def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
     html = decoded(data, where)
     passage = html_passage(html, options.rules)
     return Document([passage], lambda texts: texts[0].encode(), counted(left_in(html)))
+
+
+@document_format("pdf")
+def read_pdf(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Read the text of a PDF, whose layout is lost: the translation is a plain text.
+
+    Lines are joined to paragraphs, which end with a page, an empty line, or a short last line.
+    Raises ``DocumentError`` for a file that cannot be read, or has no text, such as a scan.
+    """
+    try:
+        from pypdf import PdfReader
+    except ImportError:
+        raise ConfigError(f"PDF needs pypdf; {install('documents')}") from None
+    try:
+        pages = [page.extract_text() for page in PdfReader(io.BytesIO(data)).pages]
+    except Exception as error:  # whatever a damaged file leads its parser to
+        raise DocumentError(f"{where} cannot be read as PDF: {error}") from None
+    lines = [line.strip() for page in pages for line in [*page.split("\n"), ""]]
+    if not any(lines):
+        raise DocumentError(f"{where} has no text: recognise its characters first, as by ocrmypdf")
+    wide = 0.8 * sorted(map(len, lines))[len(lines) * 9 // 10]
+    paragraphs = [""]
+    for line in lines:
+        broken = re.search(r"\w-$", line) is not None
+        paragraphs[-1] += line[:-1] if broken else f"{line} "
+        if paragraphs[-1].strip() and (not line or (len(line) < wide and line[-1] in ".!?:…")):
+            paragraphs.append("")
+    passages = [text_passage(text.strip(), options.rules) for text in paragraphs]
+    return Document(passages, lambda texts: "\n".join(texts).encode())
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:
@@ -197,6 +229,7 @@ def jsonl_object(row: str, where: str) -> dict[str, str] | None:
 
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
+_VTT_TIMES = re.compile(r"\s*(?:\d+:)?\d\d:\d\d\.\d{3}\s+-->\s+(?:\d+:)?\d\d:\d\d\.\d{3}")
 
 
 @document_format("srt", ".srt")
@@ -212,6 +245,35 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     groups = list(_cues([row for row, _ in rows]))
     if not groups and any(row.strip() for row, _ in rows):
         raise DocumentError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
+    return _subtitles(rows, groups, options)
+
+
+@document_format("vtt", ".vtt")
+def read_vtt(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Read subtitles in WebVTT: as `read_srt`; settings, names, notes and styles stay.
+
+    Raises ``DocumentError`` without the first line WEBVTT, and with the line of unreadable times.
+    """
+    rows = _rows(data, where)
+    if not rows or not rows[0][0].startswith("WEBVTT"):
+        raise DocumentError(f"{where}:1 is not WebVTT: it begins with WEBVTT")
+    groups, text = [[]], False
+    for n, (row, _) in enumerate(rows):
+        if "-->" in row and not _VTT_TIMES.match(row):
+            raise DocumentError(f"{where}:{n + 1}: write times as 00:01.000 --> 00:02.500")
+        if "-->" in row or not row.strip() or row.lstrip().startswith("-"):
+            groups.append([])
+        if "-->" in row or not row.strip():
+            text = "-->" in row
+        elif text:
+            groups[-1].append(n)
+    return _subtitles(rows, [group for group in groups if group], options)
+
+
+def _subtitles(
+    rows: Sequence[tuple[str, str]], groups: Sequence[list[int]], options: DocumentOptions
+) -> Document:
+    """Return subtitles, of which each group of lines is translated together."""
     passages = [
         text_passage(" ".join(rows[n][0].strip() for n in group), options.rules) for group in groups
     ]
@@ -394,5 +456,7 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
 
 
 document_format("docx", ".docx")(read_docx)
+document_format("pptx", ".pptx")(read_pptx)
 document_format("odt", ".odt")(read_odt)
+document_format("epub", ".epub")(read_epub)
 document_format("po", ".po", ".pot")(read_po)

@@ -131,7 +131,7 @@ def test_subtitles() -> None:
         with pytest.raises(DocumentError, match="has CR line ends; convert it: tr"):
             shouted(kind, SUBTITLES.replace("\n", "\r"))
     for text in ("WEBVTT\n\na dog\n", "\ufeff[Script Info]\n"):
-        with pytest.raises(DocumentError, match="another format: (give|convert)"):
+        with pytest.raises(DocumentError, match=r"another format: (give|convert)"):
             shouted("text", text)
 
 

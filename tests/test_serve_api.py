@@ -198,19 +198,16 @@ ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
 
 
 # those of DeepL (tests/test_serve_deepl.py)
-OF_DEEPL = [("POST", path) for path in ("/v2/translate", "/v2/glossaries", "/v3/glossaries")]
+OF_DEEPL = [("POST", path) for path in ("/v2/translate", "/v2/glossaries")]
 OF_DEEPL += [
     ("GET", path)
     for path in (
         "/v2/languages", "/v2/usage", "/v2/glossary-language-pairs", "/v2/glossaries",
-        "/v2/glossaries/{id}", "/v2/glossaries/{id}/entries", "/v3/glossaries",
-        "/v3/glossaries/{id}", "/v3/glossaries/{id}/entries",
+        "/v2/glossaries/{id}", "/v2/glossaries/{id}/entries",
     )
 ]  # fmt: skip
-OF_DEEPL += [("DELETE", f"/{version}/glossaries/{{id}}") for version in ("v2", "v3")]
-OF_DEEPL += [("PATCH", "/v3/glossaries/{id}")]
+OF_DEEPL += [("DELETE", "/v2/glossaries/{id}")]
 OF_OPENAI = [("POST", "/v1/chat/completions")]  # tests/test_serve_chats.py
-OF_DEEPL += [(method, "/v3/glossaries/{id}/dictionaries") for method in ("PUT", "DELETE")]
 
 
 def test_every_route_is_in_the_document(run: Run) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import deepl
 import httpx
 import pytest
-from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from fastapi import FastAPI
 
 import own_loop
@@ -91,25 +90,6 @@ def test_the_client_of_deepl_keeps_glossaries(client: deepl.DeepLClient, run: Ru
     client.delete_glossary(csv)
 
 
-def test_the_client_of_deepl_keeps_glossaries_of_several_pairs(client: deepl.DeepLClient) -> None:
-    entries = MultilingualGlossaryDictionaryEntries("EN", "FR", {"dog": "chien"})
-    glossary = client.create_multilingual_glossary("ours", [entries])
-    [info] = glossary.dictionaries
-    assert (info.source_lang, info.target_lang, info.entry_count) == ("EN", "FR", 1)
-    more = MultilingualGlossaryDictionaryEntries("EN", "FR", {"cat": "chat"})
-    changed = client.update_multilingual_glossary_dictionary(glossary, more)
-    assert changed.dictionaries[0].entry_count == 2
-    assert client.update_multilingual_glossary_name(glossary, "theirs").name == "theirs"
-    replaced = client.replace_multilingual_glossary_dictionary(glossary, more)
-    assert replaced.entry_count == 1
-    own = client.get_multilingual_glossary_entries(glossary, "EN", "FR").dictionaries
-    assert own[0].entries == {"cat": "chat"} or own[0].entries == "cat\tchat"
-    assert client.list_multilingual_glossaries()[-1].name == "theirs"
-    client.delete_multilingual_glossary_dictionary(glossary, source_lang="EN", target_lang="FR")
-    assert client.get_multilingual_glossary(glossary.glossary_id).dictionaries == []
-    client.delete_multilingual_glossary(glossary)
-
-
 DEEPL = {"text": [TEXT], "target_lang": "FR"}
 SOURCE = {"source_lang": "en"}
 LONG = "\n".join(f"{n}\tx" for n in range(11))
@@ -133,7 +113,6 @@ BAD_DEEPL: list[tuple[str, dict[str, Any], int, str]] = [
     ("/v2/glossaries", ENTRIES | {"entries": LONG}, 413, "at most 10"),
     ("/v2/glossaries", ENTRIES | {"target_lang": "de"}, 400, "no model translates en to de"),
     ("/v2/glossaries", ENTRIES | {"name": ""}, 400, "name"),
-    ("/v3/glossaries", {"name": "a"}, 400, "a name and dictionaries"),
     ("/v3/nothing", {}, 404, "page not found"),
 ]  # fmt: skip
 
@@ -170,34 +149,28 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_changes_of_a_glossary_at_the_same_time_are_all_there(run, tmp_path, keeps) -> None:
+def test_glossaries_made_at_the_same_time_are_all_there(run, tmp_path, keeps) -> None:
     app = served(run.path)
     app.state.service.glossaries = GlossaryStore(50, tmp_path if keeps else None)
-    pair = {"source_lang": "en", "target_lang": "fr"}
 
-    async def change() -> tuple[Any, list[int]]:
+    async def made() -> tuple[Any, list[int]]:
         async with client_of(app) as client:
-            made = {"name": "a", "dictionaries": [pair | {"entries": "dog\tchien"}]}
-            id = (await client.post("/v3/glossaries", json=made)).json()["glossary_id"]
-            entries = [{"dictionaries": [pair | {"entries": f"t{n}\tv"}]} for n in range(40)]
-            path = f"/v3/glossaries/{id}"
-            await asyncio.gather(*(client.patch(path, json=body) for body in entries))
-            new = [client.post("/v3/glossaries", json=made) for _ in range(60)]
+            new = [client.post("/v2/glossaries", json=ENTRIES) for _ in range(60)]
             codes = [answer.status_code for answer in await asyncio.gather(*new)]
-            return (await client.get(f"/v3/glossaries/{id}")).json(), codes
+            return (await client.get("/v2/glossaries")).json(), codes
 
-    glossary, codes = own_loop.run(change())
-    assert glossary["dictionaries"][0]["entry_count"] == 41
-    assert sorted(codes) == [201] * 49 + [456] * 11
+    stored, codes = own_loop.run(made())
+    assert len({glossary["glossary_id"] for glossary in stored["glossaries"]}) == 50
+    assert sorted(codes) == [201] * 50 + [456] * 10
     assert len(list(tmp_path.glob("*.json"))) == (50 if keeps else 0)
 
 
 def test_glossaries_survive_in_a_folder(tmp_path: Path) -> None:
     store = GlossaryStore(2, tmp_path)
-    first = store.new("a", "", {"en:fr": {"dog": "chien"}})
-    store.new("b", "key:ann", {})
+    first = store.new("a", "", "en:fr", {"dog": "chien"})
+    store.new("b", "key:ann", "en:fr", {})
     with pytest.raises(Exception, match="2 glossaries already"):
-        store.new("c", "", {})
+        store.new("c", "", "en:fr", {})
     again = GlossaryStore(2, tmp_path)
     assert again.get(first.id, "") == first and [each.name for each in again.of("key:ann")] == ["b"]
     again.delete(first.id, "")

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from foveate.run import Run
 from foveate.serve.deepl import DeeplBody
-from foveate.serve.deepl_glossaries import GlossariesBody, GlossaryBody
+from foveate.serve.deepl_glossaries import GlossaryBody
 from foveate.serve.translation_schemas import (
     DetectBody,
     FileBody,
@@ -32,7 +32,7 @@ STATES = (200, 201, 400, 404, 413, 429, 456, 504)
 ROUTES: dict[str, type[BaseModel]] = {
     "/translate": TranslateBody, "/detect": DetectBody,
     "/translate_file": FileBody,
-    "/v2/translate": DeeplBody, "/v2/glossaries": GlossaryBody, "/v3/glossaries": GlossariesBody,
+    "/v2/translate": DeeplBody, "/v2/glossaries": GlossaryBody,
 }  # fmt: skip
 DEFAULTS: dict[str, Any] = {
     "q": "the dog runs", "t": "le chien", "source": "en", "target": "fr", "text": "the dog runs",
@@ -90,10 +90,6 @@ def values(name: str, field: Any) -> Iterator[Any]:
     elif name == "entries":
         yield from (pair for pair in pairs(False) if isinstance(pair, str))
         yield "\n" * (LIMITS.body - 1000)
-    elif name == "dictionaries":
-        one = {"source_lang": "en", "target_lang": "fr", "entries": "a\tb"}
-        yield [one] * (LIMITS.body // 80)
-        yield [{"x": 1}] * 100_000
     elif "int" in kinds or "float" in kinds:
         yield from (10**300, -1, int("9" * 4000))
     elif "str" in kinds or get_args(field.annotation):

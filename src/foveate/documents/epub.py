@@ -41,7 +41,7 @@ def read_epub(data: bytes, options: DocumentOptions, where: str) -> Document:
             name = posixpath.join(posixpath.dirname(package), unquote(item.get("href") or ""))
             if item.get("media-type") == XHTML and name in members:
                 text = decoded(members[name], f"{where}: {name}")
-                end = len(_PROLOG.match(text)[0])  # type: ignore[index]  # it always matches
+                end = prolog.end() if (prolog := _PROLOG.match(text)) else 0
                 chapters[name] = text[:end], _CLOSED.sub(_opened, text[end:])
     passages = [html_passage(html, options.rules) for _, html in chapters.values()]
     left = sum((left_in(html) for _, html in chapters.values()), Counter[str]())

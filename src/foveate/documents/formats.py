@@ -1,4 +1,4 @@
-"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO and TMX.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is
@@ -257,7 +257,8 @@ def read_vtt(data: bytes, options: DocumentOptions, where: str) -> Document:
     rows = _rows(data, where)
     if not rows or not rows[0][0].startswith("WEBVTT"):
         raise DocumentError(f"{where}:1 is not WebVTT: it begins with WEBVTT")
-    groups, text = [[]], False
+    groups: list[list[int]] = [[]]
+    text = False
     for n, (row, _) in enumerate(rows):
         if "-->" in row and not _VTT_TIMES.match(row):
             raise DocumentError(f"{where}:{n + 1}: write times as 00:01.000 --> 00:02.500")

@@ -32,7 +32,7 @@ class DeeplBody(DeeplFields):
     text: str | list[str]
     target_lang: str
     source_lang: str = Field("", description="absent: detected")
-    glossary_id: str = Field("", description="of /v2/glossaries or /v3/glossaries")
+    glossary_id: str = Field("", description="of /v2/glossaries")
     tag_handling: Literal["", "html"] = ""
     formality: Literal["default", "prefer_more", "prefer_less"] = "default"
     context: str = ""

@@ -1,4 +1,4 @@
-"""DeepL's routes for glossaries: those of one language pair (v2), and of several (v3)."""
+"""DeepL's routes for glossaries, each of one language pair (v2)."""
 
 import asyncio
 import csv
@@ -28,26 +28,14 @@ class DeeplFields(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class DictionaryBody(DeeplFields):
-    """Entries of a pair of languages: a term, a tab or comma, and its translation a line."""
+class GlossaryBody(DeeplFields):
+    """A new glossary of a pair of languages: a term, a tab or comma, its translation on a line."""
 
+    name: str = Field(min_length=1, max_length=1024)
     source_lang: str
     target_lang: str
     entries: str
     entries_format: Literal["tsv", "csv"] = "tsv"
-
-
-class GlossaryBody(DictionaryBody):
-    """A new glossary of one pair of languages."""
-
-    name: str = Field(min_length=1, max_length=1024)
-
-
-class GlossariesBody(DeeplFields):
-    """A new glossary of several pairs, or what changes in one."""
-
-    name: str = Field("", max_length=1024)
-    dictionaries: list[DictionaryBody] = Field([])
 
 
 def served_code(code: str, codes: Iterable[str]) -> str:
@@ -77,15 +65,10 @@ def terms(service: Service, client: Client, id: str, source: str, target: str) -
     """Return the entries of a glossary for a translation. Raises `RequestError` (400, 404)."""
     if not source:
         raise RequestError(400, "source_lang is required with a glossary")
-    return service.glossaries.get(id, client.owner).entries(pair_of(service, source, target))
+    return service.glossaries.get(id, client.owner).of_pair(pair_of(service, source, target))
 
 
-async def _entries(service: Service, body: DictionaryBody) -> Entries:
-    """Return the entries of a dictionary. Raises `RequestError` (400) with the line."""
-    return await service.computed(lambda: _read(service, body), len(body.entries))
-
-
-def _read(service: Service, body: DictionaryBody) -> Entries:
+def _read(service: Service, body: GlossaryBody) -> Entries:
     rows = list(islice(_rows(body), service.limits.entries + 1))
     if len(rows) > service.limits.entries:
         raise RequestError(413, f"entries: at most {service.limits.entries:,}")
@@ -106,7 +89,7 @@ def _read(service: Service, body: DictionaryBody) -> Entries:
     return {term.strip(): variants[0].strip() for _, term, variants in places}
 
 
-def _rows(body: DictionaryBody) -> Iterator[tuple[int, Sequence[str]]]:
+def _rows(body: GlossaryBody) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the non-empty lines with their numbers."""
     lines = [row for row, _ in rows_of(body.entries)]
     split = csv.reader(lines) if body.entries_format == "csv" else (x.split("\t") for x in lines)
@@ -116,36 +99,15 @@ def _rows(body: DictionaryBody) -> Iterator[tuple[int, Sequence[str]]]:
         raise RequestError(400, f"entries: {error}") from None
 
 
-def _written(entries: Entries) -> str:
-    return "\n".join(f"{term}\t{translation}" for term, translation in entries.items())
-
-
 def _languages(pair: str) -> dict[str, str]:
     source, _, target = pair.partition(":")
     return {"source_lang": source, "target_lang": target}
 
 
-def _dictionary_info(glossary: StoredGlossary, pair: str) -> JsonObject:
-    return {**_languages(pair), "entry_count": len(glossary.dictionaries[pair])}
-
-
 def _info(glossary: StoredGlossary) -> JsonObject:
-    """Return a glossary of several pairs in v3's form."""
-    return {
-        "glossary_id": glossary.id,
-        "name": glossary.name,
-        "creation_time": glossary.created,
-        "dictionaries": [_dictionary_info(glossary, pair) for pair in glossary.dictionaries],
-    }
-
-
-def _single_info(glossary: StoredGlossary) -> JsonObject:
-    """Return a glossary of one pair in v2's form. Raises `RequestError` (404) for several pairs."""
-    if len(glossary.dictionaries) != 1:
-        raise RequestError(404, "the glossary has several dictionaries: use /v3/glossaries")
-    [pair] = glossary.dictionaries
+    """Return a glossary without its entries."""
     own = {"glossary_id": glossary.id, "name": glossary.name, "creation_time": glossary.created}
-    return {**own, "ready": True, **_dictionary_info(glossary, pair)}
+    return {**own, "ready": True, **_languages(glossary.pair), "entry_count": len(glossary.entries)}
 
 
 @router.get("/v2/glossary-language-pairs")
@@ -158,138 +120,40 @@ async def glossary_pairs(request: Request) -> Response:
 
 @router.post("/v2/glossaries", status_code=201, openapi_extra=body_of(GlossaryBody, JSON))
 async def create_glossary(request: Request) -> Response:
-    """Store a glossary of one pair of languages."""
+    """Store a glossary."""
     service, body, client = await request_body(request, GlossaryBody)
-    own = {pair_of(service, body.source_lang, body.target_lang): await _entries(service, body)}
-    glossary = await asyncio.to_thread(service.glossaries.new, body.name, client.owner, own)
-    return JSONResponse(_single_info(glossary), 201)
+    pair = pair_of(service, body.source_lang, body.target_lang)
+    entries = await service.computed(lambda: _read(service, body), len(body.entries))
+    own = body.name, client.owner, pair, entries
+    return JSONResponse(_info(await asyncio.to_thread(service.glossaries.new, *own)), 201)
 
 
 @router.get("/v2/glossaries")
 async def list_glossaries(request: Request) -> Response:
-    """The client's glossaries of one pair of languages."""
+    """The client's glossaries."""
     service, _, client = await authenticate(request)
-    own = service.glossaries.of(client.owner)
-    single = [_single_info(glossary) for glossary in own if len(glossary.dictionaries) == 1]
-    return JSONResponse({"glossaries": single})
+    return JSONResponse({"glossaries": list(map(_info, service.glossaries.of(client.owner)))})
 
 
 @router.get("/v2/glossaries/{id}")
 async def get_glossary(id: str, request: Request) -> Response:
     """A glossary without its entries."""
     service, _, client = await authenticate(request)
-    return JSONResponse(_single_info(service.glossaries.get(id, client.owner)))
+    return JSONResponse(_info(service.glossaries.get(id, client.owner)))
 
 
 @router.get("/v2/glossaries/{id}/entries", response_class=Response)
 async def get_entries(id: str, request: Request) -> Response:
-    """The entries of a glossary of one pair of languages, with tabs."""
+    """The entries of a glossary, with tabs."""
     service, _, client = await authenticate(request)
-    glossary = service.glossaries.get(id, client.owner)
-    _single_info(glossary)
-    [entries] = glossary.dictionaries.values()
-    return Response(_written(entries), media_type=TSV)
+    entries = service.glossaries.get(id, client.owner).entries
+    lines = (f"{term}\t{translation}" for term, translation in entries.items())
+    return Response("\n".join(lines), media_type=TSV)
 
 
 @router.delete("/v2/glossaries/{id}", status_code=204)
-@router.delete("/v3/glossaries/{id}", status_code=204, name="delete_any_glossary")
 async def delete_glossary(id: str, request: Request) -> Response:
     """Delete a glossary."""
     service, _, client = await authenticate(request)
     await asyncio.to_thread(service.glossaries.delete, id, client.owner)
-    return Response(status_code=204)
-
-
-@router.post("/v3/glossaries", status_code=201, openapi_extra=body_of(GlossariesBody, JSON))
-async def create_glossaries(request: Request) -> Response:
-    """Store a glossary of several pairs of languages."""
-    service, body, client = await request_body(request, GlossariesBody)
-    if not body.name or not body.dictionaries:
-        raise RequestError(400, "a glossary needs a name and dictionaries")
-    own = await _dictionaries(service, body)
-    glossary = await asyncio.to_thread(service.glossaries.new, body.name, client.owner, own)
-    return JSONResponse(_info(glossary), 201)
-
-
-async def _dictionaries(service: Service, body: GlossariesBody) -> dict[str, Entries]:
-    """Return the dictionaries in a body. Raises `RequestError` (400) for two of one pair."""
-    result: dict[str, Entries] = {}
-    for dictionary in body.dictionaries:
-        pair = pair_of(service, dictionary.source_lang, dictionary.target_lang)
-        if pair in result:
-            raise RequestError(400, f"dictionaries: {pair} occurs twice")
-        result[pair] = await _entries(service, dictionary)
-    return result
-
-
-@router.get("/v3/glossaries")
-async def list_all_glossaries(request: Request) -> Response:
-    """The client's glossaries."""
-    service, _, client = await authenticate(request)
-    return JSONResponse({"glossaries": list(map(_info, service.glossaries.of(client.owner)))})
-
-
-@router.get("/v3/glossaries/{id}")
-async def get_any_glossary(id: str, request: Request) -> Response:
-    """A glossary with the sizes of its dictionaries."""
-    service, _, client = await authenticate(request)
-    return JSONResponse(_info(service.glossaries.get(id, client.owner)))
-
-
-@router.get("/v3/glossaries/{id}/entries")
-async def get_dictionary(id: str, request: Request) -> Response:
-    """The entries of a pair of languages."""
-    service, fields, client = await authenticate(request)
-    pair = _pair(service, fields)
-    entries = service.glossaries.get(id, client.owner).entries(pair)
-    own: JsonObject = {**_languages(pair), "entries": _written(entries), "entries_format": "tsv"}
-    return JSONResponse({"dictionaries": [own]})
-
-
-def _pair(service: Service, fields: dict[str, object]) -> str:
-    return pair_of(service, str(fields.get("source_lang", "")), str(fields.get("target_lang", "")))
-
-
-@router.patch("/v3/glossaries/{id}", openapi_extra=body_of(GlossariesBody, JSON))
-async def change_glossary(id: str, request: Request) -> Response:
-    """Rename a glossary, or add entries to its dictionaries."""
-    service, body, client = await request_body(request, GlossariesBody)
-    own = await _dictionaries(service, body)
-
-    def added(glossary: StoredGlossary) -> StoredGlossary:
-        changed = dict(glossary.dictionaries)
-        for pair, entries in own.items():
-            changed[pair] = {**changed.get(pair, {}), **entries}
-            if len(changed[pair]) > service.limits.entries:
-                message = f"entries: {len(changed[pair]):,}; at most {service.limits.entries:,}"
-                raise RequestError(413, message)
-        return glossary.having(changed, body.name)
-
-    glossary = await asyncio.to_thread(service.glossaries.change, id, client.owner, added)
-    return JSONResponse(_info(glossary))
-
-
-@router.put("/v3/glossaries/{id}/dictionaries", openapi_extra=body_of(DictionaryBody, JSON))
-async def replace_dictionary(id: str, request: Request) -> Response:
-    """Put a dictionary in place of that of the same pair, if there is one."""
-    service, body, client = await request_body(request, DictionaryBody)
-    pair = pair_of(service, body.source_lang, body.target_lang)
-    own = {pair: await _entries(service, body)}
-    put = lambda glossary: glossary.having({**glossary.dictionaries, **own})  # noqa: E731
-    glossary = await asyncio.to_thread(service.glossaries.change, id, client.owner, put)
-    return JSONResponse(_dictionary_info(glossary, pair))
-
-
-@router.delete("/v3/glossaries/{id}/dictionaries", status_code=204)
-async def delete_dictionary(id: str, request: Request) -> Response:
-    """Delete the dictionary of a pair of languages."""
-    service, fields, client = await authenticate(request)
-    pair = _pair(service, fields)
-
-    def without(glossary: StoredGlossary) -> StoredGlossary:
-        glossary.entries(pair)
-        dictionaries = glossary.dictionaries.items()
-        return glossary.having({each: own for each, own in dictionaries if each != pair})
-
-    await asyncio.to_thread(service.glossaries.change, id, client.owner, without)
     return Response(status_code=204)

@@ -5,10 +5,8 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
 
 from pydantic import TypeAdapter
 
@@ -21,24 +19,20 @@ Entries = dict[str, str]  # translation by term
 
 @dataclass(frozen=True)
 class StoredGlossary:
-    """A client's glossary: a dictionary for each language pair, such as "en:fr"."""
+    """A client's glossary, of a language pair such as "en:fr"."""
 
     id: str
     name: str
     owner: str  # the client; "" on a server without keys
     created: str
-    dictionaries: dict[str, Entries] = field(default_factory=dict)
+    pair: str
+    entries: Entries
 
-    def entries(self, pair: str) -> Entries:
-        """Return the dictionary of a pair. Raises `RequestError` (404) if there is none."""
-        if pair not in self.dictionaries:
-            known = ", ".join(self.dictionaries) or "none"
-            raise RequestError(404, f"the glossary has no dictionary {pair}; there are: {known}")
-        return self.dictionaries[pair]
-
-    def having(self, dictionaries: Mapping[str, Entries], name: str = "") -> Self:
-        """Return the same glossary with other dictionaries, and perhaps another name."""
-        return replace(self, name=name or self.name, dictionaries=dict(dictionaries))
+    def of_pair(self, pair: str) -> Entries:
+        """Return the entries. Raises `RequestError` (404) for another pair."""
+        if pair != self.pair:
+            raise RequestError(404, f"the glossary is for {self.pair}, not for {pair}")
+        return self.entries
 
 
 STORED = TypeAdapter(StoredGlossary)
@@ -64,7 +58,7 @@ class GlossaryStore:
                 raise ConfigError(f"{path} is not a glossary of a server; remove it") from None
             self._stored[glossary.id] = glossary
 
-    def new(self, name: str, owner: str, dictionaries: Mapping[str, Entries]) -> StoredGlossary:
+    def new(self, name: str, owner: str, pair: str, entries: Entries) -> StoredGlossary:
         """Store a glossary. Raises `RequestError` (456) if there are too many."""
         created = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         id = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
@@ -72,24 +66,12 @@ class GlossaryStore:
             if len(self._stored) >= self.most:
                 message = f"the server has {self.most:,} glossaries already; delete one"
                 raise RequestError(456, message)
-            return self._put(StoredGlossary(id, name, owner, created, dict(dictionaries)))
-
-    def change(
-        self, id: str, owner: str, change: Callable[[StoredGlossary], StoredGlossary]
-    ) -> StoredGlossary:
-        """Store the changed glossary of a client, and return it; changes are serialised.
-
-        Raises `RequestError` (404) if the client has no glossary with this id.
-        """
-        with self._lock:
-            return self._put(change(self.get(id, owner)))
-
-    def _put(self, glossary: StoredGlossary) -> StoredGlossary:
-        if self.folder is not None:
-            content = json.dumps(asdict(glossary), ensure_ascii=False, indent=1)
-            replace_file(self.folder / f"{glossary.id}.json", content + "\n", mode=0o600)
-        self._stored[glossary.id] = glossary
-        return glossary
+            glossary = StoredGlossary(id, name, owner, created, pair, entries)
+            if self.folder is not None:
+                content = json.dumps(asdict(glossary), ensure_ascii=False, indent=1)
+                replace_file(self.folder / f"{glossary.id}.json", content + "\n", mode=0o600)
+            self._stored[glossary.id] = glossary
+            return glossary
 
     def get(self, id: str, owner: str) -> StoredGlossary:
         """Return a client's glossary. Raises `RequestError` (404) if it has none with this id."""

@@ -97,8 +97,6 @@ OTHER_BODIES: tuple[type[BaseModel], ...] = (
     chats.ChatBody,
     deepl.DeeplBody,
     deepl_glossaries.GlossaryBody,
-    deepl_glossaries.GlossariesBody,
-    deepl_glossaries.DictionaryBody,
 )
 log = logging.getLogger("foveate.serve")
 

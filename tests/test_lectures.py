@@ -17,6 +17,7 @@ from foveate.cli import app, looking
 from foveate.cli.options import VerbGroup
 from foveate.config import PACKAGED, read, shipped
 from foveate.run import Run, RunConfig, load
+from foveate.run.answering import unknown_words
 from foveate.tasks.language import Language
 from foveate.train import checkpoint, stored
 
@@ -33,7 +34,6 @@ from foveate.look.views.options import Question
 from foveate.look.views.series import exposure
 from foveate.look.views.text import forced
 from foveate.serve.common import RequestError
-from foveate.studio.answers import unknown_words
 from foveate.studio.api import studio_application
 from foveate.studio.lectures import (
     FOLDER,

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 VERBS = {  # the module of each, in the order of the help text
     "train": "train", "evaluate": "answers", "compare": "compare", "score": "answers",
-    "new": "data", "answer": "answers", "translate": "translate", "classify": "answers",
-    "generate": "answers", "student": "student", "shortlist": "train", "studio": "serve",
-    "pack": "export", "publish": "export", "export": "export", "import": "export",
-    "show": "doctor", "average": "train", "kinds": "doctor", "check": "check",
-    "doctor": "doctor", "quickstart": "train", "look": "looking", "demo": "looking",
-    "data": "data", "bench": "bench", "align": "align", "serve": "serve", "models": "models",
+    "new": "data", "answer": "answers", "translate": "translate", "draft": "draft",
+    "classify": "answers", "generate": "answers", "student": "student", "shortlist": "train",
+    "studio": "serve", "pack": "export", "publish": "export", "export": "export",
+    "import": "export", "show": "doctor", "average": "train", "kinds": "doctor",
+    "check": "check", "doctor": "doctor", "quickstart": "train", "look": "looking",
+    "demo": "looking", "data": "data", "bench": "bench", "align": "align", "serve": "serve",
+    "models": "models",
 }  # fmt: skip
 
 

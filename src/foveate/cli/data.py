@@ -1,4 +1,4 @@
-"""The verbs ``foveate data list | get | report``, and ``foveate new`` for one's own data."""
+"""The verbs ``foveate data list | get | report | add``, and ``foveate new`` for one's own data."""
 
 from __future__ import annotations
 
@@ -78,6 +78,24 @@ def report_on(
         typer.echo(to_json(asdict(report)))
     else:
         Console(markup=False).print(report.table())
+
+
+@data.command("add")
+def add(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES…", help="PO, TMX, XLIFF, TSV, or two sides")
+    ],
+    into: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="a TSV; or twice, source and target")
+    ],
+) -> None:
+    """Add the pairs of a corrected draft to training data."""
+    from foveate.documents.corrections import add_pairs
+
+    counts = add_pairs(files, into)
+    done = ", ".join(f"{counts.pop(name, 0):,} {name}" for name in ("new", "changed", "the same"))
+    skipped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
+    typer.echo(f"{' and '.join(map(str, into))}: {done}" + f"; skipped: {skipped}" * bool(skipped))
 
 
 def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:

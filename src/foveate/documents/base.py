@@ -46,6 +46,7 @@ class Document:
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
     lines: Sequence[int] = ()  # of each passage, counted from 1, in the formats of `BY_LINES`
+    units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon: GEN 1:3
 
     @property
     def sentences(self) -> list[str]:

@@ -349,5 +349,12 @@ def translate_document(
     if not own.languages:
         search = {**search, "to": None}  # it names the language of the document
     answers = run.translate(document.sentences, **search) if document.sentences else []
-    each, align = document.answers(map(str, answers)), aligner(own, to=search.get("to"))
-    return document.written(joined_all(document.passages, each, align)), answers
+    return with_answers(document, answers, own, search.get("to")), answers
+
+
+def with_answers(
+    document: Document, answers: Sequence[TextAnswer], run: Translator, to: str | None
+) -> bytes:
+    """Return the document with the answers of a run to its sentences."""
+    each, align = document.answers(map(str, answers)), aligner(run, to if run.languages else None)
+    return document.written(joined_all(document.passages, each, align))

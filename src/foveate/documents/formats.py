@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as XML
-from xml.sax.saxutils import escape
 
 from foveate.data.bilingual import LANG, language_of
 from foveate.data.text import MAC, unique_keys
@@ -33,6 +32,7 @@ from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
+from foveate.documents.usfm import read_usfm
 from foveate.errors import ConfigError, install
 
 
@@ -333,6 +333,7 @@ def _spread(text: str, count: int) -> list[str]:
     return lines
 
 
+AROUND = ("hi", "g", "pc", "mrk")  # elements around words in TMX and XLIFF
 DEEPEST = 100  # nested elements; a TMX needs six, and some for codes
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
 
@@ -370,6 +371,42 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
 
     left = sum(1 for _ in root.iter("tu")) - len(units)
     return Document(passages, written, f", {left:,} units left")
+
+
+@document_format("xliff", ".xlf", ".xliff")
+def read_xliff(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Read XLIFF 1.2 or 2: units without a target get one, with a state that marks it as a draft.
+
+    Raises ``DocumentError`` for another XML file.
+    """
+    root = parse_xml(data, where)
+    space, name = str(root.tag)[: str(root.tag).rfind("}") + 1], str(root.tag).rpartition("}")[2]
+    if name != "xliff":
+        raise DocumentError(f"{where} is not XLIFF: its root is <{name}>")
+    sources: list[tuple[XML.Element, XML.Element]] = []
+    units = [unit for tag in ("trans-unit", "segment") for unit in root.iter(f"{space}{tag}")]
+    for unit in units:
+        source, target = unit.find(f"{space}source"), unit.find(f"{space}target")
+        done = target is not None and "".join(target.itertext()).strip() and not options.again
+        if source is not None and not done and unit.get("translate") != "no":
+            sources.append((unit, source))
+    passages = [_segment(source, options) for _, source in sources]
+
+    def written(texts: Sequence[str]) -> bytes:
+        for (unit, source), text in zip(sources, texts, strict=True):
+            for old in unit.findall(f"{space}target"):
+                unit.remove(old)
+            target = XML.fromstring(f"<target>{text}</target>")
+            target.tag, target.tail = f"{space}target", source.tail
+            unit.insert(list(unit).index(source) + 1, target)
+            first = unit.tag == f"{space}trans-unit"  # XLIFF 1.2
+            state = "needs-review-translation" if first else "initial"
+            (target if first else unit).attrib.update({"state": state} if options.draft else {})
+        for prefix, uri in re.findall(rb'xmlns:?((?!ns\d)\w*)="([^"]+)"', data.replace(b"\0", b"")):
+            XML.register_namespace(prefix.decode(), uri.decode())
+        return XML.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+    return Document(passages, written, f", {len(units) - len(sources):,} units left")
 
 
 def parse_xml(data: bytes, where: str) -> XML.Element:
@@ -425,7 +462,7 @@ def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML
 
 
 def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:
-    """Return a segment as a passage: ``hi`` surrounds words, codes such as ``ph`` act as words."""
+    """Return a segment as a passage: `AROUND` surround words, codes such as ``ph`` act as words."""
     text = TextBuilder(options.rules, layout=True)
     _read_segment(segment, text)
     return Passage(tuple(text.parts()), options.rules, escaped)
@@ -435,18 +472,15 @@ def _read_segment(element: XML.Element, text: TextBuilder) -> None:
     text.add_text(element.text or "")
     for child in element:
         tail, child.tail = child.tail, None
-        if child.tag == "hi":
-            attributes = "".join(f' {k}="{escape(v, _QUOTES)}"' for k, v in child.attrib.items())
-            text.add_open(f"<hi{attributes}>", "</hi>")
+        if str(child.tag).rpartition("}")[2] in AROUND:
+            bare = XML.tostring(XML.Element(child.tag, child.attrib), "unicode").removesuffix(" />")
+            text.add_open(f"{bare}>", f"</{bare[1:].split()[0]}>")
             _read_segment(child, text)
             text.add_close()
         else:
             text.add_object(XML.tostring(child, encoding="unicode"))
         child.tail = tail
         text.add_text(tail or "")
-
-
-_QUOTES = {'"': "&quot;"}
 
 
 def _add(unit: XML.Element, text: str, to: str) -> None:
@@ -461,3 +495,4 @@ document_format("pptx", ".pptx")(read_pptx)
 document_format("odt", ".odt")(read_odt)
 document_format("epub", ".epub")(read_epub)
 document_format("po", ".po", ".pot")(read_po)
+document_format("usfm", ".usfm", ".sfm")(read_usfm)

@@ -153,7 +153,8 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     own = [m for m in messages if not m.is_header]
     chosen = [m for m in own if options.again or not all(m.texts[key] for key in m.forms)]
     catalogue = _Catalogue(text, plurals, many, options)
-    passages = [passage for message in chosen for passage in catalogue.passages(message)]
+    each = [(f"line {m.line}", passage) for m in chosen for passage in catalogue.passages(m)]
+    passages = [passage for _, passage in each]
 
     def written(texts: Sequence[str]) -> bytes:
         left = iter(texts)
@@ -164,7 +165,8 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
             done = end
         return _encoded(out + text[done:], encoding)
 
-    return Document(passages, written, f", {len(own) - len(chosen):,} messages left")
+    note, units = f", {len(own) - len(chosen):,} messages left", [unit for unit, _ in each]
+    return Document(passages, written, note, units=units)
 
 
 def _text_of(data: bytes, where: str) -> tuple[str, str]:

@@ -435,9 +435,12 @@ class TextBuilder:
                 a, b = a - 1, b + 1  # empty brackets would only confuse the model
             self._add(Leaf(start + a, start + b, (Piece(text[a:b]),), span, shown))
 
-    def add_object(self, markup: str) -> None:
-        """Add markup that acts as a word in the text."""
-        self._add(Leaf(self._size, self._size, (Piece(markup, markup=True),)))
+    def add_object(self, markup: str, blank: str = "") -> None:
+        """Add markup that acts as a word in the text, in the position of white space if any."""
+        start = self._size
+        self._texts.append(blank)
+        self._size += len(blank)
+        self._add(Leaf(start, self._size, (Piece(markup, markup=True),)))
 
     def add_break(self, text: str) -> None:
         """Add a line break or a tab: elements around it end before it and are reopened after."""
@@ -700,6 +703,7 @@ class Passage:
     written: Callable[[Piece], str] = lambda piece: piece.text
     ending: Callable[[str], str] = str
     stayed: list[int] = field(default_factory=list, compare=False)  # numbers of untranslated ones
+    shown: list[tuple[str, str]] = field(default_factory=list, compare=False)  # without markup
 
     @cached_property
     def to_translate(self) -> list[Sentence]:
@@ -710,6 +714,11 @@ class Passage:
     def sentences(self) -> list[str]:
         """The texts for the model, one line each."""
         return [sentence.text for sentence in self.to_translate]
+
+    @property
+    def text(self) -> str:
+        """The text without markup."""
+        return _text_of(self._whole([list(sentence.source) for sentence in self.to_translate]))
 
     @property
     def plain(self) -> bool:
@@ -746,6 +755,8 @@ class Passage:
             for n, (sentence, answer, pieces) in both
             if pieces == list(sentence.source) and answer != sentence.text
         ]
+        sources = (sentence.source for sentence in self.to_translate)
+        self.shown[:] = zip(map(_text_of, sources), map(_text_of, chosen), strict=True)
         return self.ending("".join(map(self.written, self._whole(chosen))))
 
     @cached_property
@@ -811,6 +822,11 @@ class Passage:
             for part in self.parts
             for piece in (next(of_sentence) if isinstance(part, Sentence) else [part])
         ]
+
+
+def _text_of(pieces: Sequence[Piece]) -> str:
+    """Return the text of pieces without markup, which may be in the position of white space."""
+    return "".join(" " * p.text[:1].isspace() if p.markup else p.text for p in pieces)
 
 
 def text_passage(

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -24,7 +27,7 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import Dates, SeriesTable, calendar, following, labels
 from foveate.data.text import portions
-from foveate.data.tokenizer import EOS, Encoded
+from foveate.data.tokenizer import EOS, UNK, Encoded, Tokenizer
 from foveate.decode.engine import SearchRequest, check_finite
 from foveate.engine.answers import (
     Answer,
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
     from foveate.look.draw.texts import Word
 
 Array = NDArray[np.floating]
+MOST_LINES = 200_000  # of training data that are searched for the words of a text
+WORD = re.compile(r"[^\W\d_]+")
+_WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # in the sources of a task
 
 
 @singledispatch
@@ -277,3 +283,36 @@ class Forecast(Answer):
 
         steps = np.arange(1.0, len(self.dates) + 1)
         return line_chart(steps, curves, bands=bands, labels=labels(self.dates))
+
+
+def unknown_words(task: AnyTask, text: str) -> list[str]:
+    """Return the words of a text that are in no training source, ignoring case.
+
+    Without the data, or with more than `MOST_LINES` lines: those that the tokenizer lacks.
+    """
+    tokenizer = next(iter(task.tokenizers_by_name().values()), None)
+    if tokenizer is None:
+        return []
+    if not isinstance(task, TextToText):
+        return words_without_piece(tokenizer, text)
+    if task not in _WORDS:
+        known: set[str] = set()
+        try:
+            for number, (_, source, _) in enumerate(chain.from_iterable(task.readings("train"))):
+                if number == MOST_LINES:
+                    known.clear()
+                    break
+                known.update(WORD.findall(source.casefold()))
+        except (OSError, ConfigError, DataError):
+            known.clear()
+        _WORDS[task] = known
+    if not (known := _WORDS[task]):
+        return words_without_piece(tokenizer, text)
+    return [word for word in dict.fromkeys(WORD.findall(text)) if word.casefold() not in known]
+
+
+def words_without_piece(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the parts of a text that a tokenizer reads as unknown."""
+    encoded = tokenizer.encode(text)
+    pairs = zip(encoded.ids, encoded.offsets, strict=True)
+    return list(dict.fromkeys(text[a:b] for i, (a, b) in pairs if i == UNK))

@@ -10,10 +10,8 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from math import exp, isfinite
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,7 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
-from foveate.data.tokenizer import EOS, UNK, Tokenizer
+from foveate.data.tokenizer import EOS
 from foveate.decode.watch import PartialHypothesis
 from foveate.engine.answers import LabelAnswer, Picture
 from foveate.files import split_lines, write_text
@@ -31,7 +29,7 @@ from foveate.look.draw.parts import DrawingPart, data_uri, listed
 from foveate.look.draw.pictures import PictureDrawing, picture_drawing
 from foveate.look.views.watching import Output, Watched
 from foveate.run import Run
-from foveate.run.answering import Forecast, forecast_at
+from foveate.run.answering import Forecast, forecast_at, unknown_words
 from foveate.serve.common import RequestError
 from foveate.studio.schemas import (
     Alternative,
@@ -47,7 +45,6 @@ from foveate.studio.schemas import (
     Token,
 )
 from foveate.tasks.abilities import Generates
-from foveate.tasks.base import AnyTask
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text_to_text import TextToText
@@ -56,9 +53,6 @@ Send = Callable[[DrawingPart], None]  # sends an event
 AnyDone = TextDone | LabelDone | DrawnDone
 MOST_BYTES = 12 * 1024 * 1024  # of a picture
 DATA_URI = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL)
-MOST_LINES = 200_000  # of training data that are searched for the words of a text
-WORD = re.compile(r"[^\W\d_]+")
-_WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # in the sources of a task
 
 
 @contextmanager
@@ -105,38 +99,6 @@ def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
     longest = task.data.max_length if isinstance(task, TextToText) else len(tokens)
     cut, unknown = max(0, len(tokens) - longest), unknown_words(task, request.text)
     return AnswerStart(run=name, source=tokens, unknown=unknown, prefix=prefix, cut=cut)
-
-
-def unknown_words(task: AnyTask, text: str) -> list[str]:
-    """Return the words of a text that are in no training source, ignoring case.
-
-    Without the data, or with more than `MOST_LINES` lines: those that the tokenizer lacks.
-    """
-    tokenizer = next(iter(task.tokenizers_by_name().values()), None)
-    if tokenizer is None:
-        return []
-    if not isinstance(task, TextToText):
-        return _without_piece(tokenizer, text)
-    if task not in _WORDS:
-        known: set[str] = set()
-        try:
-            for number, (_, source, _) in enumerate(chain.from_iterable(task.readings("train"))):
-                if number == MOST_LINES:
-                    known.clear()
-                    break
-                known.update(WORD.findall(source.casefold()))
-        except (OSError, ConfigError, DataError):
-            known.clear()
-        _WORDS[task] = known
-    if not (known := _WORDS[task]):
-        return _without_piece(tokenizer, text)
-    return [word for word in dict.fromkeys(WORD.findall(text)) if word.casefold() not in known]
-
-
-def _without_piece(tokenizer: Tokenizer, text: str) -> list[str]:
-    encoded = tokenizer.encode(text)
-    pairs = zip(encoded.ids, encoded.offsets, strict=True)
-    return list(dict.fromkeys(text[a:b] for i, (a, b) in pairs if i == UNK))
 
 
 def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:

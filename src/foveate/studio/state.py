@@ -24,6 +24,7 @@ from foveate.look.records import block_of, suffixes
 from foveate.look.views import ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.run import Run, load
+from foveate.run.answering import unknown_words
 from foveate.serve.batching import AnswerPlan, Batcher, Operation
 from foveate.serve.common import ByteStore, RequestError, not_found
 from foveate.serve.runs import RunStore, StoredRun
@@ -229,7 +230,7 @@ class StudioState:
         """Draw a view of runs; the result includes words of its text missing in training data."""
         runs = list(map(self.runs.run, names))
         sent = self.sent(lambda: _drawings(find(view), runs, question, heads))
-        words = [answers.unknown_words(run.task, question.text or "") for run in runs]
+        words = [unknown_words(run.task, question.text or "") for run in runs]
         return sent.model_copy(update={"unknown": list(dict.fromkeys(chain.from_iterable(words)))})
 
     def linked(self, drawing: P) -> P:

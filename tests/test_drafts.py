@@ -1,0 +1,316 @@
+"""Drafts: estimates with intervals that cover, USFM that loses nothing, corrections as data."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from sklearn.linear_model import Ridge
+from typer.testing import CliRunner
+
+import foveate
+import foveate.documents.corrections as corrections
+import foveate.documents.drafts as drafts
+import foveate.engine.packed as packed
+from foveate.cli import app
+from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
+from foveate.documents.base import DocumentOptions
+from foveate.documents.formats import read_document
+from foveate.documents.spans import DocumentError
+from foveate.documents.trust import COVERAGE, RIDGE, Trust, mean_of, ridge, signals
+from foveate.tasks.metrics import sentence_scores
+
+PACKAGED = Path(foveate.__file__).parent / "packaged"
+RUN, DATA = PACKAGED / "en-fr", PACKAGED / "data"
+
+BOOK = r"""\id RUT the book
+\h Ruth
+\mt1 Ruth
+\c 1
+\p
+\v 1 My daughter \add will\add* become \w intelligent|lemma="sophos"\w*.\f + \fr 1:1 \ft Or: wise\f*
+\v 2 Who will be\nd co\nd*me sick,
+\q1 and she
+\q2 is kind?
+\p
+\c 2
+\s She is kind
+\v 1-2 \qt-s |sid="a"\*She is kind.\qt-e\* \x - \xo 2:1 \xt Gen 1:1\x*
+"""
+
+
+def texts(name: str) -> list[str]:
+    return (
+        gzip.decompress((DATA / f"{name}.gz").read_bytes()).decode().removesuffix("\n").split("\n")
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A packed file with its calibration beside it."""
+    file = tmp_path_factory.mktemp("drafts") / "en-fr.safetensors"
+    shutil.copy(RUN / "packed.safetensors", file)
+    drafts.calibrate(packed.load(file, 1), texts("valid.en"), texts("valid.fr"))
+    return file
+
+
+def synthetic(count: int, seed: int) -> tuple[list[tuple[float, ...]], NDArray[np.float64]]:
+    """Signals, and a chrF that depends on them and varies more where it is high."""
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(count, 3))
+    right = 50 + 20 * np.tanh(x[:, 0] - 0.5 * x[:, 2])
+    return list(map(tuple, x)), np.clip(right + draw.normal(size=count) * right / 8, 0, 100)
+
+
+def test_intervals_cover_four_fifths_of_other_sentences() -> None:
+    x, chrf = synthetic(4000, 2)
+    inside, chapters = [], []
+    for seed in range(3, 11):
+        trust = Trust.fit(*synthetic(2000, seed))
+        each = [trust.estimate(own) for own in x]
+        inside += [low <= c <= high for (_, low, high, _), c in zip(each, chrf, strict=True)]
+        for first in range(0, 4000, 40):
+            _, low, high, _ = mean_of(each[first : first + 40])
+            chapters.append(low <= chrf[first : first + 40].mean() <= high)
+    assert abs(np.mean(inside) - COVERAGE) < 0.02
+    assert 0.65 <= np.mean(chapters) <= 0.95
+    assert np.corrcoef([e.chrf for e in each], chrf)[0, 1] > 0.85
+    widths = [own.deviation for own in sorted(each)]
+    assert widths[-1] > widths[0], "the interval is wider where errors are larger"
+
+
+def test_the_regressions_are_those_of_scikit_learn() -> None:
+    own, chrf = synthetic(600, 3)
+    x = np.array(own)
+    spread = x.std(axis=0)
+    *weights, constant = ridge(x, chrf)
+    right = Ridge(RIDGE).fit(x / spread, chrf)
+    np.testing.assert_allclose(weights, right.coef_ / spread)
+    np.testing.assert_allclose(constant, right.intercept_)
+    column = np.concatenate([x, np.full((len(x), 1), 7.0)], axis=1)
+    np.testing.assert_allclose(ridge(column, chrf)[3], 0, atol=1e-6)
+
+
+def test_the_estimates_rank_real_translations(model: Path) -> None:
+    loaded = packed.load(model, 1)
+    trust = drafts.trust_of(loaded, "m")
+    assert trust.sentences == 100
+    answers = loaded.translate(texts("test.en"))
+    chrf = sentence_scores("chrf", list(map(str, answers)), texts("test.fr"))
+    each = [trust.estimate(own) for own in signals(loaded, answers)]
+    inside = np.mean([low <= c <= high for (_, low, high, _), c in zip(each, chrf, strict=True)])
+    assert inside > 0.7
+    assert spearmanr([e.chrf for e in each], chrf).statistic > 0.3
+    assert signals(loaded, loaded.translate(["", " "])) == [(), ()]
+
+
+def test_a_calibration_belongs_to_weights(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "en-fr.safetensors"
+    shutil.copy(model, other)
+    text, digest = (
+        drafts.trust_file(model).read_text("utf-8"),
+        drafts.weights_of(packed.load(model)),
+    )
+    assert drafts.trust_file(other) == tmp_path / "en-fr.trust.json" and digest in text
+    drafts.trust_file(other).write_text(text.replace(digest, "0" * 64), "utf-8")
+    with pytest.raises(ConfigError, match="m has no calibration for its weights"):
+        drafts.trust_of(packed.load(other), "m")
+    run = tmp_path / "run"
+    shutil.copytree(RUN, run)
+    drafts.trust_file(run).write_text(text, "utf-8")
+    assert drafts.trust_file(run / "packed.safetensors") == run / "trust.json"
+    file = packed.load(run / "packed.safetensors")
+    assert drafts.trust_of(file, "m") == drafts.trust_of(foveate.load(run), "m"), "same weights"
+    drafts.trust_file(run).write_text("{}", "utf-8")
+    with pytest.raises(ConfigError, match=r"trust\.json is damaged"):
+        drafts.trust_of(foveate.load(run), "m")
+    with pytest.raises(ConfigError, match="2 held-out lines are too few: give 50, better 500"):
+        drafts.calibrate(packed.load(model, 1), texts("valid.en")[:2], texts("valid.fr")[:2])
+
+
+def run_verb(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_book_is_drafted_with_a_table_and_a_page(model: Path, tmp_path: Path) -> None:
+    book, out = tmp_path / "rut.usfm", tmp_path / "rut.fr.usfm"
+    book.write_text(BOOK, "utf-8")
+    said = run_verb("draft", model, book, out, "--second", PACKAGED / "rnn", "--red", "50")
+    assert "expected chrF" in said and "footnotes (1), references (1)" in said
+    markers = re.compile(r"\\\+?[a-z]+\d?(?:-[se])?\*?")
+    assert Counter(markers.findall(out.read_text("utf-8"))) == Counter(markers.findall(BOOK))
+    lines = [
+        marker for marker in markers.findall(out.read_text("utf-8")) if marker in (r"\q1", r"\q2")
+    ]
+    assert lines == [r"\q1", r"\q2"]
+    header, *rows = (r.split("\t") for r in Path(f"{out}.trust.tsv").read_text().split("\n")[:-1])
+    assert header == list(drafts.COLUMNS)
+    units = {row[0]: row for row in rows}
+    assert set(units) == {
+        "RUT 0:\\h",
+        "RUT 0:\\mt1",
+        "RUT 1:1",
+        "RUT 1:2",
+        "RUT 2:\\s",
+        "RUT 2:1-2",
+    }
+    assert units["RUT 1:2"][2] == "Who will become sick, and she is kind?"
+    assert units["RUT 1:1"][1] == "RUT 1" and units["RUT 0:\\h"][9] == "Ruth"
+    chrf = [float(row[4] or -1) for row in rows]
+    assert chrf == sorted(chrf)
+    for row in rows:
+        assert row[7] == (
+            "red" if float(row[4] or 0) < 50 else "yellow" if float(row[4]) < 60 else "green"
+        )
+        assert 0 <= float(row[8]) <= 100
+    page = Path(f"{out}.trust.html").read_text("utf-8")
+    shown = json.loads(re.findall(r"json\">(.*?)</script>", page)[0])
+    assert shown["rows"] == rows and shown["chapters"][0][0] == "whole book"
+    script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)[0].encode()
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page and "{{" not in page
+
+
+def test_a_draft_without_a_calibration_says_how_to_make_it(tmp_path: Path) -> None:
+    run, book = tmp_path / "run", tmp_path / "book.txt"
+    shutil.copytree(RUN, run)
+    book.write_text("Chapter 1\nShe is kind.\n\nChapter 2\nWho will become sick?\n", "utf-8")
+    done = CliRunner().invoke(app, ["draft", str(run), str(book), str(tmp_path / "out.txt")])
+    assert re.search(
+        r"has no calibration for its weights: .*--calibrate valid.src", str(done.exception)
+    )
+    for name in ("valid.en", "valid.fr"):
+        shutil.copy(DATA / f"{name}.gz", tmp_path)
+    held = [str(tmp_path / f"valid.{side}.gz") for side in ("en", "fr")]
+    said = run_verb("draft", run, book, tmp_path / "out.txt", "--calibrate", *held)
+    assert "trust.json: fitted to 100 sentences" in said and (run / "trust.json").is_file()
+    table = (tmp_path / "out.txt.trust.tsv").read_text("utf-8")
+    assert {row.split("\t")[1] for row in table.split("\n")[1:-1]} == {"Chapter 1", "Chapter 2"}
+
+
+def test_what_is_too_large_is_refused_in_a_sentence(model: Path, tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    with book.open("wb") as file:
+        file.truncate(2**30)
+    with pytest.raises(OSError, match="it has 1,073,741,824 bytes; at most 104,857,600 are read"):
+        drafts.write_draft(packed.load(model, 1), "m", book, tmp_path / "out.txt")
+    assert not (tmp_path / "out.txt").exists()
+
+
+def one_to_one(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
+    return [[(n, n) for n in range(len(source.split()))] for source, _ in pairs]
+
+
+def translated(text: str, answer: str | None) -> str:
+    document = read_document("usfm", text.encode(), DocumentOptions(), "b.usfm")
+    each = [
+        passage.joined(
+            [s if answer is None else answer for s in passage.sentences],
+            lambda pairs: [[(n, n) for n in range(9)] for _ in pairs],
+        )
+        for passage in document.passages
+    ]
+    return document.written(each).decode()
+
+
+def test_usfm_comes_back_as_it_was() -> None:
+    assert translated(BOOK, "") == BOOK, "an empty answer leaves the source"
+    broken = BOOK + "\\v 3 She is kind\\f + \\ft no end\n\\v4 glued \\ \\* \\nd\n"
+    assert translated(broken, "") == broken
+    with pytest.raises(DocumentError, match=r"b.usfm:1 is not USFM: it begins with \\id"):
+        translated("a text", "")
+
+
+WORDS = st.sampled_from(
+    r"""God made heaven . \q1 \q2 \p \add \add* \nd \nd* \+w \+w* un\nd it\nd* Tom! \w a|b\w* \it
+    no\it* \v* \zx ~ //""".split()  # noqa: SIM905
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(WORDS, min_size=1, max_size=25), st.sampled_from(["le mot", "un. Deux", "a b c d e"])
+)
+def test_no_marker_is_lost_whatever_the_answer(words: list[str], answer: str) -> None:
+    text = "\\id GEN\n\\c 1\n\\p\n\\v 1 " + " ".join(words) + "\n"
+    markers = re.compile(r"\\\+?[a-z]+\d?\*?")
+    assert Counter(markers.findall(translated(text, answer))) == Counter(markers.findall(text))
+
+
+XLIFF = """<?xml version='1.0' encoding='utf-8'?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:own="urn:x" version="1.2"><file><body>
+<trans-unit id="1" own:note="a"><source>A <g id="1">black</g> dog<x id="2" /></source>
+<note>n</note></trans-unit>
+<trans-unit id="2"><source>One</source><target>Un</target></trans-unit>
+<trans-unit id="3" translate="no"><source>Three</source></trans-unit>
+</body></file></xliff>
+"""
+XLIFF2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en"><file>
+<unit id="1"><segment><source>A <pc id="1">dog</pc> runs</source></segment></unit></file></xliff>"""
+
+
+def test_xliff_units_without_a_target_get_a_draft() -> None:
+    def shouted(text: str, **options: bool) -> str:
+        document = read_document("xliff", text.encode(), DocumentOptions(**options), "a.xlf")
+        each = [p.joined([s.upper() for s in p.sentences], one_to_one) for p in document.passages]
+        return document.written(each).decode()
+
+    target = '<target state="needs-review-translation">A <g id="1">BLACK</g> DOG<x id="2" />'
+    source = 'dog<x id="2" /></source>'
+    assert shouted(XLIFF) == XLIFF.replace(source, f"{source}\n{target}</target>")
+    assert shouted(XLIFF, draft=False).count("state=") == 0
+    assert "<target>ONE</target>" in shouted(XLIFF, draft=False, again=True)
+    second = shouted(XLIFF2)
+    assert '<segment state="initial"><source>A <pc id="1">dog</pc> runs</source><target>' in second
+    assert '<target>A <pc id="1">DOG</pc> RUNS</target>' in second
+    with pytest.raises(DocumentError, match=r"a\.xlf is not XLIFF: its root is <tmx>"):
+        shouted("<tmx/>")
+
+
+def test_corrections_are_counted_and_replace_what_was_there(tmp_path: Path) -> None:
+    data, po = tmp_path / "train.tsv", tmp_path / "c.po"
+    data.write_text("She is kind.\tElle est.\tnote\nTom.\tTom.\n", "utf-8")
+    po.write_text(
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+        'msgid "She is kind."\nmsgstr "Elle est gentille."\n\n'
+        '#, fuzzy\nmsgid "A draft"\nmsgstr "x"\n\nmsgid "Open"\nmsgstr "Ouvrir"\n\n'
+        'msgid "Tom."\nmsgstr "Tom."\n',
+        "utf-8",
+    )
+    said = run_verb("data", "add", po, "--into", data)
+    assert said.endswith("train.tsv: 1 new, 1 changed, 1 the same; skipped: 1 fuzzy\n")
+    right = "She is kind.\tElle est gentille.\tnote\nTom.\tTom.\nOpen\tOuvrir\n"
+    assert data.read_text("utf-8") == right
+    book, own = tmp_path / "a.usfm", tmp_path / "b.usfm"
+    book.write_text(BOOK, "utf-8")
+    own.write_text(
+        BOOK.replace("She is kind", "Elle est gentille").partition("\\v 1-2")[0], "utf-8"
+    )
+    sides = [tmp_path / "train.en", tmp_path / "train.fr"]
+    counts = corrections.add_pairs([book, own], sides)
+    assert (counts["new"], counts["not in both books"]) == (4, 1)
+    pairs = zip(*(side.read_text("utf-8").split("\n") for side in sides), strict=True)
+    assert ("She is kind", "Elle est gentille") in pairs
+    for files, message in (
+        ([book], "a.usfm is one side"),
+        ([tmp_path / "x.trust.tsv"], "is the table of a draft"),
+    ):
+        with pytest.raises(DataError, match=message):
+            corrections.add_pairs(files, sides)
+    sides[0].write_text("a\nb\n", "utf-8")
+    with pytest.raises(DataError, match="have 2 and 4 lines: they should have as many"):
+        corrections.add_pairs([po], sides)

@@ -145,7 +145,7 @@ def of_model(run: Path, sets: dict[str, Pairs]) -> dict[str, Any]:
             left = [x[n] for n in rest]
             halves.append(judged(fitted, left, chrf[rest]))
             others_of_it.append(judged(first, left, chrf[rest]))
-        kinds = ("mean log p", "length ratio", "tokens per word")
+        kinds = ("mean p", "length ratio", "tokens per word")
         alone = dict(zip(kinds, np.array(x).T, strict=True)) | others
         result[name] = {
             "calibrated on its other half": averaged(halves),

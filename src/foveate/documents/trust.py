@@ -29,7 +29,8 @@ def signals(model: Translator, answers: Sequence[TextAnswer]) -> list[Signals]:
         if answer.outputs:
             best, words = answer.outputs[0], max(1, len(split_words(answer.source)))
             read, written = count + 1, len(best.ids) + 1
-            result.append((best.log_probability / written, math.log(written / read), read / words))
+            mean = math.exp(best.log_probability / written)
+            result.append((mean, math.log(written / read), read / words))
         else:
             result.append(())
     return result
@@ -61,7 +62,7 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
 class Trust(Config):
     """The chrF of a sentence predicted from three signals x of its translation, with an interval.
 
-        x = (log p(y | x) / (|y| + 1),  ln (|y| + 1) / (|x| + 1),  tokens of the source per word)
+        x = (p(y | x)^(1 / (|y| + 1)),  ln (|y| + 1) / (|x| + 1),  tokens of the source per word)
         ĉ(x) = w·x + b                 from the chrF c_i of held-out sentences
         ρ(x) = max(1, v·x + d)         from the errors |c_i − ĉ(x_i)|
         q = the ⌈0.8 (n + 1)⌉-th smallest of |c_j − ĉ(x_j)| / ρ(x_j),        ĉ(x) ± q ρ(x)

@@ -1,4 +1,4 @@
-"""Document formats: text, HTML, tables, subtitles, office documents, books, PO and TMX.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF, USFM.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is

@@ -78,7 +78,7 @@ def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
     runs = made(_new(folder / "others"), ["rnn", "forecaster"], 2)
     for name, reason in (
         ("rnn", "no encoder of the kind recurrent like ours"),
-        ("forecaster", r"transformers has no Patch\w* like ours; .* safetensors takes any run"),
+        ("forecaster", r"transformers has no Patch\w* like ours; .* as safetensors"),
     ):
         with pytest.raises(ExchangeError, match=reason):
             export(runs[name], tmp_path / "out", "huggingface", NONE)

@@ -1,4 +1,4 @@
-"""Runs as ONNX, as packages of Argos, as folders of safetensors; the verbs."""
+"""Runs as ONNX, as packages of Argos; the verbs."""
 
 import copy
 import json
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import foveate
 from foveate.cli import app
 from foveate.exchange.argos import MODEL, answers, unpacked
 from foveate.exchange.base import POINTER, Different, ExchangeError, export, sample_of, targets
@@ -117,14 +116,6 @@ def test_argos_says_why_a_run_cannot(runs: dict[str, Run], tmp_path: Path) -> No
         with pytest.raises(ExchangeError, match=reason):
             exported(run, place, "argos", bpe, languages=codes)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", sorted(CONFIGS))
-def test_any_run_is_one_folder(runs: dict[str, Run], tmp_path: Path, name: str) -> None:
-    exported(runs[name], tmp_path / "out", "safetensors", runs["transformer"])
-    again = foveate.load(tmp_path / "out")
-    assert again.config == runs[name].config
-    assert json.loads((tmp_path / "out" / POINTER).read_text())["run"] == name
 
 
 def test_every_target_takes_or_refuses_every_run(runs: dict[str, Run]) -> None:

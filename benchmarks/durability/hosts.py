@@ -165,8 +165,6 @@ def telling(log: Path) -> list[str]:
     """The lines of a host's output that say what befell it."""
     text = log.read_text(encoding="utf-8", errors="replace").splitlines()
     marks = (
-        "hangs:",
-        "  rank ",
         "lost the others",
         "resuming from",
         "ranks,",

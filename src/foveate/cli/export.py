@@ -12,13 +12,13 @@ import typer
 from foveate.cli.options import Checkpoint, RunPath, load, named, say
 from foveate.errors import ConfigError
 
-TARGETS = "argos", "ctranslate2", "huggingface", "onnx", "safetensors"
+TARGETS = "argos", "ctranslate2", "huggingface", "onnx"
 
 
 def export(
     run: RunPath,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="folder or file to write")],
-    to: Annotated[str, typer.Option(help="argos, ctranslate2, huggingface, onnx or safetensors")],
+    to: Annotated[str, typer.Option(help="argos, ctranslate2, huggingface or onnx")],
     quantization: Annotated[
         str, typer.Option(help="float32, bfloat16, float16, int16 or int8, where the target has it")
     ] = "float32",

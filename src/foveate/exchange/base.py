@@ -226,13 +226,11 @@ class Export(ABC):
         """Raise `ExchangeError` if the target does not support this run, with an alternative."""
 
     def instead(self) -> str:
-        """Return the end of a refusal: which of the most general targets support this run."""
-        able = []
-        for name in ("onnx", "safetensors"):
-            with contextlib.suppress(ExchangeError):
-                targets()[name](self.run).refuse()
-                able.append(name)
-        return f"; it can be exported to {' or '.join(able)} (foveate export --to …)"
+        """Return the end of a refusal: whether the most general target supports this run."""
+        with contextlib.suppress(ExchangeError):
+            targets()["onnx"](self.run).refuse()
+            return "; it can be exported to onnx (foveate export --to onnx)"
+        return "; its weights are in its folder, as safetensors"
 
     @abstractmethod
     def write(self, place: Path, pointer: dict[str, object]) -> None:
@@ -297,7 +295,7 @@ def refuse_own(parts: Iterable[object], to: str) -> None:
     if own is not None:
         raise ExchangeError(
             f"no export to {to} of {type(own).__name__}, which computes with code of its own; "
-            "safetensors takes any run"
+            "its weights are in its folder, as safetensors"
         )
 
 

@@ -303,14 +303,14 @@ class HuggingFace(Export):
             raise ExchangeError(
                 f"transformers has no {type(self.run.model).__name__} like ours; translation, "
                 "language and masked models and classifiers of pictures of Transformer layers "
-                "have a place there; safetensors takes any run"
+                "have a place there; its weights are in its folder, as safetensors"
             )
         for side, part in self.run.model.named_children():
             stack = type(part) in (TransformerEncoder, TransformerDecoder, InterleavedDecoder)
             if side in ("encoder", "decoder") and not stack:
                 raise ExchangeError(
                     f"transformers has no {side} of the kind {cast(Config, part.config).kind} like "
-                    "ours: it takes transformer, or export to safetensors"
+                    "ours: it takes transformer"
                 )
         try:
             fitting(in_halves(self.run.model)[0].plain())
@@ -318,9 +318,7 @@ class HuggingFace(Export):
             raise
         except UserError as error:
             name = type(self.run.model).__name__
-            raise ExchangeError(
-                f"no architecture fits this {name}: {error}; safetensors takes any run"
-            ) from None
+            raise ExchangeError(f"no architecture fits this {name}: {error}") from None
         if len(self._tokenizers()) > 1:
             raise ExchangeError(
                 "transformers has one vocabulary for both sides: train with task.joint = true"

@@ -84,7 +84,7 @@ class Onnx(Export):
         if not isinstance(self.run.task, Translation):
             raise ExchangeError(
                 f"onnx takes translations here, but this run has the task "
-                f"{self.run.config.task.kind}; safetensors takes any run"
+                f"{self.run.config.task.kind}"
             )
         model: EncoderDecoder = self.run.model
         for side, kind in (
@@ -94,7 +94,7 @@ class Onnx(Export):
             if type(side) is not kind:
                 raise ExchangeError(
                     f"a graph has no loop over the words of a sentence, which {side.config.kind} "
-                    "needs: onnx takes transformer on both sides; safetensors takes any run"
+                    "needs: onnx takes transformer on both sides"
                 )
             if isinstance(side.position, Concatenated | Appended):
                 raise ExchangeError("onnx does not support joined positions; use sinusoidal")
@@ -104,7 +104,7 @@ class Onnx(Export):
                 if isinstance(part, BaseAttention) and type(part) is not Attention:
                     raise ExchangeError(
                         f"{name} has the kind {part.config.kind}, whose shape depends on the "
-                        "length: onnx takes full attention; safetensors takes any run"
+                        "length: onnx takes full attention"
                     )
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:

@@ -44,8 +44,7 @@ def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
         fitting = ", ".join(str(kind.Config.kind) for kind in WAYS)
         raise ExchangeError(
             f"the tokenizer {tokenizer.config.kind} does not fit tokenizer.json: it splits and "
-            f"joins words by its own rules; train with one of {fitting}, or export to "
-            "safetensors"
+            f"joins words by its own rules; train with one of {fitting}"
         )
     if tokenizer.tags:
         raise ExchangeError(

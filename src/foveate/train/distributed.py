@@ -9,10 +9,8 @@ import math
 import os
 import signal
 import socket
-import sys
 import threading
 import time
-import traceback
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -34,86 +32,6 @@ from foveate.train.stored import TrainError, is_shard, own_tensors, whole
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket, Store
-
-HUNG = 75  # exit code: a temporary failure (EX_TEMPFAIL), so that torchrun starts anew
-
-
-class Watchdog:
-    """Ends the process with `HUNG` where one thing takes longer than ``seconds``.
-
-    Before that it prints which rank was doing what since when, where in the code it stands, and
-    what the other ranks last reported: the one that hangs is the one that is not waiting. The clock
-    and the reports run in two threads, so that a store that does not answer cannot stop the clock.
-    """
-
-    def __init__(self, rank: int, world: int, seconds: float, store: Store) -> None:
-        """``store``: a key-value store that all ranks see (`torch.distributed.Store`)."""
-        self.rank, self.world, self.seconds = rank, world, seconds
-        self._store, self._beats = store, 0
-        self._reports: dict[int, str] = {}
-        self._closed = threading.Event()
-        self.what, self._since = "starting", time.monotonic()
-        self.limited = False  # reading data and building a model have no bound
-        self._threads = [
-            threading.Thread(target=work, name=f"foveate-{name}", daemon=True)
-            for name, work in (("watchdog", self._watch), ("pulse", self._pulse))
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def doing(self, what: str, limited: bool = True) -> None:
-        """Something new begins: the clock starts again, or stands still if it may take long."""
-        self.what, self._since, self.limited = what, time.monotonic(), limited
-
-    def close(self) -> None:
-        """Stop watching."""
-        self._closed.set()
-        self._threads[0].join()
-
-    @property
-    def _waited(self) -> float:
-        return time.monotonic() - self._since
-
-    def _watch(self) -> None:
-        while not self._closed.wait(min(1.0, self.seconds / 20)):
-            if self.limited and self._waited > self.seconds:
-                print(self.report(), file=sys.stderr, flush=True)
-                os._exit(HUNG)
-
-    def report(self) -> str:
-        """The message about a hang."""
-        lines = [f"rank {self.rank} hangs: {self.what} for {self._waited:.0f} s; it is at"]
-        main = sys._current_frames().get(threading.main_thread().ident or 0)
-        frames = traceback.extract_stack(main)[-4:]
-        lines += [f"    {f.filename}:{f.lineno} {f.name}: {f.line}" for f in frames]
-        for rank in range(self.world):
-            if rank != self.rank:
-                lines.append(f"  rank {rank}: {self._reports.get(rank, 'no report')}")
-        return "\n".join(lines)
-
-    def pulse_of(self, rank: int) -> str | None:
-        """The last report of a rank; it changes as long as the rank lives and can be reached."""
-        key = f"doing/{rank}"
-        return self._store.get(key).decode() if self._store.check([key]) else None
-
-    def _pulse(self) -> None:
-        """Report what this rank does; read the reports of the others only where it takes long."""
-        while not self._closed.wait(min(1.0, self.seconds / 20)):
-            self._beats += 1
-            report = {"beat": self._beats, "what": self.what, "seconds": round(self._waited)}
-            try:
-                self._store.set(f"doing/{self.rank}", json.dumps(report))
-                if not self.limited or self._waited < self.seconds / 2:
-                    continue
-                for rank in range(self.world):
-                    if (text := self.pulse_of(rank)) is not None:
-                        last = json.loads(text)
-                        self._reports[rank] = (
-                            f"{last['what']} for {last['seconds']} s when last heard"
-                        )
-            except RuntimeError:
-                return  # the store is gone, and nobody is left to report to
-
 
 Signal = signal.Signals | None
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -196,8 +114,7 @@ class RankGroup(Ranks):
     """The process group that `torchrun` has started; messages pass through PyTorch's store.
 
     What rank 0 does alone (reading data, validating, saving) has no time limit: the others do
-    not wait in a collective, which would time out, but poll the store, where the reports of rank 0
-    show that it lives and can be reached.
+    not wait in a collective, which would time out, but poll the store.
     """
 
     def __init__(self, hang_minutes: float) -> None:
@@ -207,8 +124,7 @@ class RankGroup(Ranks):
         store, self.rank, self.world = next(rendezvous("env://"))
         session = _session(store, self.rank, self.world, seconds)
         self._store = network.PrefixStore(f"foveate/{session}", store)
-        self._broadcasts = 0
-        self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
+        self._broadcasts, self._doing = 0, "starting"
         gpu = torch.cuda.is_available()
         if gpu:
             local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -224,12 +140,11 @@ class RankGroup(Ranks):
             store=network.PrefixStore("collectives", self._store),
             rank=self.rank,
             world_size=self.world,
-            timeout=timedelta(seconds=seconds + 60),  # the watchdog, who can say more, comes first
+            timeout=timedelta(seconds=seconds),
         )
 
     def close(self) -> None:
         """Leave the process group."""
-        self.watchdog.close()
         dist.destroy_process_group()
 
     def sums(self, values: dict[str, float]) -> dict[str, float]:
@@ -244,38 +159,27 @@ class RankGroup(Ranks):
         return agreed["now"], next((stop for stop in STOPS if agreed[stop.name]), None)
 
     def doing(self, what: str) -> None:
-        self.watchdog.doing(what)
+        self._doing = what
 
     def on_rank_zero(self, what: str, do: Callable[[], T]) -> T:
         self._broadcasts += 1
-        key, before = f"broadcast/{self._broadcasts}", (self.watchdog.what, self.watchdog.limited)
+        key, pause = f"broadcast/{self._broadcasts}", 0.005
         if self.is_rank_zero:
-            self.watchdog.doing(what, limited=False)
             try:
                 result = do()
             except BaseException:
                 self._store.set(key, json.dumps({"failed": True}))
                 raise
             self._store.set(key, json.dumps({"results": [result]}))
-        else:
-            [result] = self._received(key, what)
-        self.watchdog.doing(*before)
-        return result
-
-    def _received(self, key: str, what: str) -> list[T]:
-        """Return what rank 0 broadcasts under a key; wait for it as long as rank 0 lives."""
-        self.doing(f"{self.watchdog.what}, waiting for rank 0: {what}")
-        pulse, pause = self.watchdog.pulse_of(0), 0.005
+            return result
         while not self._store.check([key]):
             time.sleep(pause)
             pause = min(0.5, 1.5 * pause)
-            if (now := self.watchdog.pulse_of(0)) != pulse:
-                pulse = now
-                self.doing(self.watchdog.what)
         message = json.loads(self._store.get(key))
         if "failed" in message:
             raise SystemExit(2)  # rank 0 has printed why
-        return list(message["results"])
+        [result] = message["results"]
+        return result
 
     def same(self, what: str, value: str) -> None:
         if self.on_rank_zero(what, lambda: value) != value:
@@ -294,7 +198,8 @@ class RankGroup(Ranks):
                 raise
             reason = str(error).strip().splitlines()[0]
             raise TrainError(
-                f"rank {self.rank} lost the others in {self.watchdog.what} ({reason}); the same "
+                f"rank {self.rank} lost the others in {self._doing} ({reason}): one "
+                "hangs for longer than train.hang_minutes, has ended, or cannot be reached; the same "
                 "command resumes the run from its last checkpoint, as does torchrun "
                 "--max-restarts"
             ) from error
@@ -349,13 +254,9 @@ def ranks_of(config: TrainConfig) -> Iterator[Ranks]:
         yield Ranks()
         return
     group = RankGroup(config.hang_minutes)
-    try:
-        with group.lost():
-            yield group
-    except BaseException:
-        group.watchdog.close()  # leaving the group would wait for lost ranks
-        raise
-    group.close()
+    with group.lost():
+        yield group
+    group.close()  # not after an error: it would wait for lost ranks
 
 
 # One model on several devices: replicas or shards of the weights, and the sum of the gradients.

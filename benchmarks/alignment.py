@@ -22,8 +22,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import harness
-from foveate.align.aer import METHODS, Gold, judge, mutual_links, read_gold
+from foveate.align.aer import METHODS, Gold, judge, read_gold
 from foveate.align.ibm import HMM, AgreementAligner, Pair
 from foveate.data.words import split_blanks, words
 from foveate.engine.links import Links, Weights, links, read_links, read_pharaoh, write_pharaoh
@@ -42,6 +44,16 @@ THRESHOLDS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 STEPS = {"unseen": 1100, "seen": 200}
 REPEATED = 10  # times that each of the 447 pairs stands in the training text of "seen"
 DIRECTIONS = ("en-fr", "fr-en")
+
+
+def mutual_links(forward: Weights, backward: Weights, threshold: float) -> Links:
+    """Return links on which the heads of two directions agree: {(s, t) : √(α_ts β_st) ≥ threshold}.
+
+    α is (T, S + 1), of a model from source to target, and β (S, T + 1), of one from target to
+    source; the last columns are the ends. Liang, Taskar and Klein (2006) do this with posteriors.
+    """
+    mean = np.sqrt(forward[:, :-1] * backward[:, :-1].T)
+    return {(int(s), int(t)) for t, s in np.argwhere(mean >= threshold)}
 
 
 def english(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.align.aer import Gold, choose, mutual_links
+from foveate.align.aer import Gold, choose
 from foveate.engine.links import Head, read_pharaoh
 from foveate.run import load
 from foveate.run.linking import word_maps
@@ -157,28 +157,6 @@ def test_a_run_that_foveate_ships_links_words(folder, call, tmp_path, monkeypatc
     assert len(out.splitlines()) == len(ENGLISH)
 
 
-def test_links_of_two_runs_are_those_both_directions_give_weight(folder: Path, call: Call) -> None:
-    """√(α_ts β_st) from the maps of either run by itself; a threshold of 0 links all words."""
-    forward = np.array([[0.9, 0.0, 0.1], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], dtype=np.float32)
-    backward = np.array([[0.9, 0.1, 0, 0], [0.0, 0.9, 0.1, 0]], dtype=np.float32)
-    assert mutual_links(forward, backward, 0.3) == {(0, 0), (1, 1)}
-    run = folder / "run"  # it reads either side, since their pieces are the same
-    arguments = (run, *sides(folder), "--reverse", run, "--threshold")
-    code, out, err = call("align", *arguments, 0)
-    assert code == 0, err
-    assert out.splitlines()[0] == "0-0 0-1 1-0 1-1"
-    loaded = load(run)
-    pairs = list(zip(ENGLISH, FRENCH, strict=True))
-    there, back = (
-        [Head().weights(m) for m in word_maps(loaded.task, loaded.model, texts)]
-        for texts in (pairs, [pair[::-1] for pair in pairs])
-    )
-    for threshold in (0.15, 0.3):
-        lines = call("align", *arguments, threshold)[1].splitlines()
-        expected = [mutual_links(a, b, threshold) for a, b in zip(there, back, strict=True)]
-        assert [read_pharaoh(line) for line in lines] == expected
-
-
 def test_a_saved_head_may_be_read_after_the_word(folder: Path, call: Call, tmp_path: Path) -> None:
     """`--after-reading` alone asks for other rows, not for another head."""
     run = tmp_path / "run"
@@ -214,8 +192,6 @@ def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
         (("nobody", *sides(folder)), "neither the folder of a run nor one of agreement, hmm"),
         (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is not a run"),
         ((run, *sides(folder), "--symmetrize", "union"), "--symmetrize: a run is trained"),
-        ((run, *sides(folder), "--threshold", 0.5), "--threshold: it applies to two runs"),
-        (("ibm1", *sides(folder), "--reverse", run), "--reverse: ibm1 is not a run"),
         ((run, *sides(folder), "--layer", 1, "--gold", gold), "choose the head by one of"),
         ((run, *sides(folder), "--agree-with", folder / "one"), "one has 1 lines of links, "),
         (
@@ -261,16 +237,9 @@ tag = "<2fr>"
     links = run.links(pairs, Head(0))
     assert code == 0 and [read_pharaoh(line) for line in out.splitlines()] == links
     assert all(i < len(s.split()) for s, each in zip(ENGLISH, links, strict=True) for i, _ in each)
-    both = tmp_path / "tagged.en", tmp_path / "tagged.fr"  # tags in place of --to, of both runs
-    for path, texts in zip(both, (ENGLISH, FRENCH), strict=True):
-        path.write_text("".join(f"<2fr> {text}\n" for text in texts), encoding="utf-8")
-    apart = call("align", run.path, *sides(folder), "--to", "fr", "--reverse", run.path)
-    assert apart[0] == 2 and "begin each line of TARGET with a tag" in apart[2]
-    tagged = both[0], [*sides(folder)][1]
-    mixed = call("align", run.path, *tagged, "--reverse", folder / "run")
-    plain = call("align", run.path, *sides(folder), "--to", "fr", "--reverse", folder / "run")
-    assert mixed[0] == plain[0] == 0 and mixed[1] == plain[1], mixed[2]
-    assert call("align", run.path, *both, "--reverse", run.path)[0] == 0
+    tagged = tmp_path / "tagged.en"  # tags in place of --to
+    tagged.write_text("".join(f"<2fr> {text}\n" for text in ENGLISH), encoding="utf-8")
+    assert call("align", run.path, tagged, [*sides(folder)][1], "--layer", 0)[1] == out
     gold = "--gold", folder / "gold.txt"
     code, _, err = call("align", run.path, *sides(folder), "--to", "fr", *gold)
     assert code == 0, err

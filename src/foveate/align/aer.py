@@ -15,7 +15,6 @@ from foveate.engine.links import (
     Links,
     Maps,
     Rows,
-    Weights,
     link_lines,
     links,
     read_link,
@@ -177,16 +176,6 @@ def rank_heads(
                 counts[name, head] = so_far + agree(links(weights), true)
     ranked = sorted(counts.items(), key=lambda entry: entry[1].aer)
     return [(name, head, agreement) for (name, head), agreement in ranked]
-
-
-def mutual_links(forward: Weights, backward: Weights, threshold: float) -> Links:
-    """Return links on which the heads of two directions agree: {(s, t) : √(α_ts β_st) ≥ threshold}.
-
-    α is (T, S + 1), of a model from source to target, and β (S, T + 1), of one from target to
-    source; the last columns are the ends. Liang, Taskar and Klein (2006) do this with posteriors.
-    """
-    mean = np.sqrt(forward[:, :-1] * backward[:, :-1].T)
-    return {(int(s), int(t)) for t, s in np.argwhere(mean >= threshold)}
 
 
 def choose(

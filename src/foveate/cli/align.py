@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from foveate.cli.options import Checkpoint, DefaultGroup, Json, flat, load, say, to_json
-from foveate.errors import ConfigError, UserError
+from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from foveate.align.aer import Gold
     from foveate.align.ibm import Pair
-    from foveate.engine.links import Links, Maps, Rows, Weights
+    from foveate.engine.links import Links, Maps, Rows
 
 
 align = typer.Typer(
@@ -30,7 +30,7 @@ Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
 
 @dataclass(frozen=True)
 class RunLinks:
-    """The options of a run: which head gives the links, and a run of the other direction."""
+    """The options of a run: which head gives the links."""
 
     layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None
     head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None
@@ -40,12 +40,6 @@ class RunLinks:
     after_reading: Annotated[
         bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
     ] = False
-    reverse: Annotated[
-        Path | None, typer.Option(help="a run from target to source: links of both directions")
-    ] = None
-    threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="with --reverse: minimum √(α · β) [0.3]")
-    ] = None
 
     def reference(self) -> list[Gold] | None:
         """Return the links to compare heads with. Raises ``ConfigError`` for several options."""
@@ -108,19 +102,12 @@ def align_files(
     files = PairFiles(source, target, split.get(pretokenised))
     load_kinds()
     if model in kinds("aligner")["aligner"] and not Path(model, "config.toml").exists():
-        names = ("layer", "head", "gold", "agree_with", "reverse", "threshold")
+        names = ("layer", "head", "gold", "agree_with")
         refuse(f"{model} is not a run", **{n: getattr(selection, n) for n in names}, to=to)
         links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
         refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
-        if selection.reverse is None:
-            refuse("it applies to two runs: give --reverse too", threshold=selection.threshold)
-        folder, reverse = Path(model), selection.reverse
-        marks = [] if reverse is None else tags_of(reverse, checkpoint)
-        weights, messages = by_run(folder, checkpoint, files, selection, to, marks)
-        back = None if reverse is None else by_reverse(reverse, folder, checkpoint, files)
-        least = 0.3 if selection.threshold is None else selection.threshold
-        links = links_of_maps(weights, back, least)
+        links, messages = by_run(Path(model), checkpoint, files, selection, to)
     say(messages)
     write_links(links, out)
 
@@ -193,10 +180,6 @@ class PairFiles:
             return replace(self, words="blanks"), [f"words: {chosen}{OVERRIDES['blanks']}"]
         return replace(self, words="text"), [f"words: plain text ({marks}); {OVERRIDES['text']}"]
 
-    def exchanged(self) -> PairFiles:
-        """Return the same pairs in the other direction."""
-        return replace(self, source=self.target, target=self.source)
-
     def cut(self, texts: Sequence[tuple[str, str]]) -> list[Pair]:
         """Return the words of both sides of each pair."""
         from foveate.data.words import CUTS
@@ -248,15 +231,13 @@ def by_run(
     files: PairFiles,
     selection: RunLinks = RunLinks(),
     to: str | None = None,
-    marks: Sequence[str] = (),
-) -> tuple[Iterator[Weights], list[str]]:
-    """Choose a head of a run; return its maps (T, S + 1) and messages.
+) -> tuple[list[Links], list[str]]:
+    """Choose a head of a run; return its links of each pair, and messages.
 
-    ``to`` names the language if the run knows several; ``marks`` are another run's language tags.
+    ``to`` names the language if the run knows several.
     """
     from foveate.align.aer import choose
     from foveate.config import kinds, shipped
-    from foveate.data.tokenizer import bare
     from foveate.data.words import CUTS
     from foveate.engine.links import Head
     from foveate.run.linking import word_maps
@@ -270,7 +251,7 @@ def by_run(
     run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Translation, "align")
     sources = task.sides.addressed([source for source, _ in texts], to)
-    read = list(zip(sources, [bare(target, marks) for _, target in texts], strict=True))
+    read = list(zip(sources, [target for _, target in texts], strict=True))
     texts = [(task.source_tokenizer.bare(source), target) for source, target in read]
     files, messages = files.resolved(texts)
     reference = selection.reference()
@@ -296,37 +277,7 @@ def by_run(
         head.save(folder, "named" if reference is None else messages[-1])
         renew(folder)
         messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
-    return map(head.weights, maps()), messages
-
-
-def tags_of(run: Path, checkpoint: str) -> list[str]:
-    """Return the tags of the languages that a run translates to."""
-    from foveate.config import shipped
-
-    folder = shipped(run)
-    languages = load(folder, checkpoint).languages if folder.is_dir() else ()
-    return [f"<2{name}>" for name in languages]
-
-
-def by_reverse(run: Path, forward: Path, checkpoint: str, files: PairFiles) -> Iterator[Weights]:
-    """Return the maps of a run from target to source; tags in TARGET name its language."""
-    try:
-        return by_run(run, checkpoint, files.exchanged(), marks=tags_of(forward, checkpoint))[0]
-    except UserError as error:
-        hint = "; --to is of MODEL: begin each line of TARGET with a tag, as in <2en>"
-        raise ConfigError(f"--reverse {run}: {error}{hint * ('several' in str(error))}") from None
-
-
-def links_of_maps(
-    weights: Iterable[Weights], back: Iterable[Weights] | None, threshold: float
-) -> list[Links]:
-    """Return the links of one head, or those on which the heads of two directions agree."""
-    from foveate.align.aer import mutual_links
-    from foveate.engine.links import read_links as links_of_map
-
-    if back is None:
-        return [links_of_map(w) for w in weights]
-    return [mutual_links(w, b, threshold) for w, b in zip(weights, back, strict=True)]
+    return list(map(head.links, maps())), messages
 
 
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:

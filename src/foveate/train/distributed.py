@@ -7,6 +7,7 @@ import copy
 import json
 import math
 import os
+import re
 import signal
 import socket
 import threading
@@ -194,14 +195,15 @@ class RankGroup(Ranks):
         try:
             yield
         except RuntimeError as error:
-            if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            if not (
+                isinstance(error, dist.DistError) or re.search("gloo|pair closure", str(error))
+            ):
                 raise
             reason = str(error).strip().splitlines()[0]
             raise TrainError(
-                f"rank {self.rank} lost the others in {self._doing} ({reason}): one "
-                "hangs for longer than train.hang_minutes, has ended, or cannot be reached; the same "
-                "command resumes the run from its last checkpoint, as does torchrun "
-                "--max-restarts"
+                f"rank {self.rank} lost the others in {self._doing} ({reason}): one hangs for "
+                "longer than train.hang_minutes, has ended, or cannot be reached; the same command "
+                "resumes the run from its last checkpoint, as does torchrun --max-restarts"
             ) from error
 
 

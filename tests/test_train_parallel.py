@@ -23,7 +23,7 @@ from foveate.train.distributed import Ranks, layers, ranks_of
 from foveate.train.journal import read
 from small_runs import Once
 from tolerances import MODEL, close, near
-from train_toy import Toy, ToyModel, final, toy_config
+from train_toy import Toy, final, toy_config
 
 TESTS = Path(__file__).parent
 STEPS = 12
@@ -237,16 +237,6 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(played: Path, run: s
     starts = [line["step"] for line in read(played / run) if line["event"] == "start"]
     assert starts == [0, 4]
     assert final(played / run) == final(played / "ddp")
-
-
-def test_the_log_counts_what_is_moved(played: Path) -> None:
-    """DDP: 4 bytes a parameter; FSDP: each weight gathered once or twice, scattered once."""
-    size = sum(p.numel() for p in ToyModel().parameters())
-    line = [line for line in read(played / "ddp") if line["event"] == "train"][-1]
-    assert line["all_reduced_mib"] == pytest.approx(4 * size / 2**20, rel=0.1)
-    line = [line for line in read(played / "fsdp") if line["event"] == "train"][-1]
-    assert line["reduce_scattered_mib"] == pytest.approx(4 * size / 2**20, rel=0.1)
-    assert line["all_gathered_mib"] == pytest.approx(4 * size / 2**20, rel=0.1)
 
 
 @pytest.mark.scale

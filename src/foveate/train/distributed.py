@@ -277,7 +277,6 @@ class Parallel:
 
     def __init__(self, ranks: Ranks, model: nn.Module, loss: LossOf) -> None:
         self.ranks, self.model, self._loss = ranks, model, loss
-        self.moved: dict[str, int] = {}  # bytes by kind of collective, as this rank sent them
         self.plain = model  # the model with whole weights, on rank 0
         self.described: list[str] = []  # lines for the start of a training
 
@@ -311,12 +310,6 @@ class Parallel:
         """Why numbers are not finite, where this rank with its summed loss cannot find out."""
         return ""
 
-    def volume(self, steps: int) -> dict[str, float]:
-        """MiB that a rank sent by collectives, a step, over the ``steps`` since the last call."""
-        sent = {f"{kind}_mib": round(n / steps / 2**20, 6) for kind, n in self.moved.items()}
-        self.moved.update(dict.fromkeys(self.moved, 0))
-        return sent
-
 
 class _LossModule(nn.Module):
     """From batch to loss as one module, because PyTorch wraps the forward of a module."""
@@ -340,8 +333,6 @@ class Replicas(Parallel):
 
     def __init__(self, ranks: Ranks, model: nn.Module, loss: LossOf) -> None:
         super().__init__(ranks, model, loss)
-        self.moved = {"all_reduced": 0}
-        self._marks = 4 * sum(1 for p in model.parameters() if p.requires_grad)
         module = _LossModule(model, loss)
         # one weight that nothing uses: DDP warns where every weight is used
         module.unused = nn.Parameter(next(model.parameters()).new_zeros(1))
@@ -359,15 +350,11 @@ class Replicas(Parallel):
         return Loss(*self._replica(batch))
 
     def gathering(self, last: bool) -> contextlib.AbstractContextManager[object]:
-        if not last:
-            return self._replica.no_sync()
-        self.moved["all_reduced"] += self._marks
-        return contextlib.nullcontext()
+        return contextlib.nullcontext() if last else self._replica.no_sync()
 
     def _sum(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         """Gradients ← their sums over ranks, where DDP by itself would take the mean."""
         buffer = bucket.buffer()
-        self.moved["all_reduced"] += buffer.nbytes
         work = dist.all_reduce(buffer, async_op=True)
         assert work is not None  # it is asynchronous
         return work.get_future().then(lambda done: done.value()[0])
@@ -397,7 +384,6 @@ class Shards(Parallel):
             ) from None
 
         super().__init__(ranks, model, loss)
-        self.moved = {"all_gathered": 0, "reduce_scattered": 0}
         self._device = next(model.parameters()).device
         if ranks.is_rank_zero:
             self.plain = copy.deepcopy(model.cpu())
@@ -407,17 +393,10 @@ class Shards(Parallel):
         for layer in layers(model):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._whole, mesh=mesh)
-        # the newer names of the collectives, where PyTorch has them
-        gathering = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
-        scattering = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
-        gather: Any = _Counted(gathering, self.moved, "all_gathered")
-        scatter: Any = _Counted(scattering, self.moved, "reduce_scattered")
         for module in self._whole.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
-                module.set_custom_all_gather(gather)
-                module.set_custom_reduce_scatter(scatter)
 
     def loss(self, batch: object) -> Loss:
         return Loss(*self._whole(batch))
@@ -468,24 +447,6 @@ def stacks(model: nn.Module) -> list[nn.ModuleList]:
     """The lists in which layers stand, one on another."""
     lists = [m for name, m in model.named_modules() if name.split(".")[-1] == "layers"]
     return [m for m in lists if isinstance(m, nn.ModuleList)]
-
-
-class _Counted:
-    """A collective of FSDP, counting the bytes of its larger side: made, or taken."""
-
-    def __init__(
-        self, do: Callable[..., dist.Work | None], moved: dict[str, int], kind: str
-    ) -> None:
-        self._do, self._moved, self._kind = do, moved, kind
-
-    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        return torch.empty(*size, dtype=dtype, device=device)
-
-    def __call__(
-        self, output_tensor: Tensor, input_tensor: Tensor, **rest: object
-    ) -> dist.Work | None:
-        self._moved[self._kind] += max(output_tensor.nbytes, input_tensor.nbytes)
-        return self._do(output_tensor, input_tensor, **rest)
 
 
 def parallel_of(

@@ -334,7 +334,6 @@ def _start(trainer: Trainer) -> None:
     )
     trainer.ranks.doing("the rehearsal")
     rehearse(trainer)
-    trainer.parallel.volume(1)
     if kernels.machine_is_busy():
         trainer.display.say(kernels.BUSY_MACHINE)
     if not (checkpoint.path_of(trainer.folder, state.step) / checkpoint.STATE).is_file():

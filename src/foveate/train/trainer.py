@@ -250,7 +250,7 @@ class Trainer:
         if step.number % self.config.log_every:
             return
         window, state.window = state.window, {}
-        steps, self._last_log = step.number - self._last_log, step.number
+        self._last_log = step.number
         targets, spent = window.pop("count"), window.pop("time")
         self.journal.write(
             "train",
@@ -263,7 +263,6 @@ class Trainer:
             tokens_per_second=round(targets / spent, 1),
             seconds=round(state.seconds, 3),
             memory_mib=peak_memory(next(self.job.model.parameters()).device),
-            **self.parallel.volume(steps),
         )
 
     def _warn_of_pace(self) -> None:

@@ -49,9 +49,12 @@ def get_set(
     into: Annotated[Path | None, typer.Option(metavar="DIR", help="instead of the cache")] = None,
 ) -> None:
     """Get a data set from its source or a mirror."""
+    from foveate.cli.export import progress_shown
     from foveate.data.catalogue import get
 
-    typer.echo(get(name, into, mirror, _progress))
+    with progress_shown() as progress:
+        folder = get(name, into, mirror, progress)
+    typer.echo(folder)
 
 
 @data.command("report")
@@ -99,12 +102,6 @@ def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
         "masked_language": "text",
     }
     return config.data, kinds.get(config.task.kind), None
-
-
-def _progress(name: str, done: int, total: int | None) -> None:
-    if sys.stderr.isatty():
-        of = "" if total is None else f" of {total / 1e6:.1f}"
-        typer.echo(f"\r{name}: {done / 1e6:.1f}{of} MB ", err=True, nl=done == total)
 
 
 def new(

@@ -15,7 +15,7 @@ from foveate.documents.base import (
     archive_document,
     archive_of,
     escaped,
-    parsed_part,
+    parsed_xml,
 )
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
@@ -69,18 +69,18 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     members = archive_of(data, "DOCX", where)
     if TYPES not in members:
         raise DocumentError(f"{where} is not a DOCX file: the archive has no {TYPES}")
-    declared = parsed_part(members, TYPES, "DOCX", where)
+    declared = parsed_xml(members[TYPES], f"{where}: {TYPES}", "DOCX")
     named = ((str(e.get("PartName")).lstrip("/"), str(e.get("ContentType"))) for e in declared)
     types = {name: kind for name, kind in named if name in members}
     chosen = [name for name, kind in types.items() if TRANSLATED.search(kind)]
-    roots = {name: parsed_part(members, name, "DOCX", where) for name in chosen}
+    roots = {name: parsed_xml(members[name], f"{where}: {name}", "DOCX") for name in chosen}
     if not any(root.tag == f"{W}document" for root in roots.values()):
         raise DocumentError(f"{where} is not a DOCX file of the usual kind: save it again in Word")
     left = Counter(name for root in roots.values() for name in _described(root))
     for name, kind in types.items():
         for ending, (what, tags) in LEFT.items():
             if kind.endswith(ending):
-                root = parsed_part(members, name, "DOCX", where)
+                root = parsed_xml(members[name], f"{where}: {name}", "DOCX")
                 texts = ("".join(each.itertext()) for each in root.iter(*tags))
                 left[what] += sum(bool(text.strip()) for text in texts)
 

@@ -5,13 +5,14 @@ with the translation of each passage. Everything else in the document stays unch
 registered by `document_format`, also one in a user's file (``foveate --import``).
 """
 
-import io
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree as XML
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from foveate.data.bilingual import LANG, language_of
@@ -23,6 +24,7 @@ from foveate.documents.base import (
     counted,
     decoded,
     escaped,
+    parsed_xml,
     with_mark,
 )
 from foveate.documents.docx import read_docx
@@ -31,7 +33,10 @@ from foveate.documents.odt import read_odt
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
-from foveate.errors import ConfigError, install
+from foveate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 
 def read_document(
@@ -270,10 +275,6 @@ def _spread(text: str, count: int) -> list[str]:
     return lines
 
 
-DEEPEST = 100  # nested elements; a TMX needs six, and some for codes
-_DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
-
-
 @document_format("tmx", ".tmx")
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a translation memory: units without text in ``options.to`` get one.
@@ -283,7 +284,7 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """
     if options.to is None:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")
-    root = parse_xml(data, where)
+    root = parsed_xml(data, where, "TMX")
     if root.tag != "tmx":
         raise DocumentError(f"{where} is not a TMX: its root is <{root.tag}>")
     header = root.find("header")
@@ -296,61 +297,30 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     passages = [_segment(segment, options) for _, segment in units]
 
     def written(texts: Sequence[str]) -> bytes:
+        from lxml import etree
+
         for (unit, _), text in zip(units, texts, strict=True):
             _add(unit, text, options.to or "")
-        out = io.BytesIO()
-        XML.ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
-        declared = _DOCTYPE.search(data.replace(b"\0", b"")[:10_000])  # also in UTF-16
-        return (
-            out.getvalue().replace(b"<tmx", (declared[0] if declared else b"") + b"<tmx", 1) + b"\n"
-        )
+        tree, declared = root.getroottree(), {"xml_declaration": True}  # with its DOCTYPE
+        return etree.tostring(tree, encoding="utf-8", **declared) + b"\n"
 
     left = sum(1 for _ in root.iter("tu")) - len(units)
     return Document(passages, written, f", {left:,} units left")
 
 
-def parse_xml(data: bytes, where: str) -> XML.Element:
-    """Return the root of an XML file without entity declarations, which could expand or read files.
-
-    Raises ``DocumentError``, with the line if the parser knows it, also for elements nested deeper
-    than `DEEPEST`.
-    """
-    try:
-        from defusedxml import DefusedXmlException
-        from defusedxml.ElementTree import DefusedXMLParser, iterparse
-    except ImportError:
-        raise ConfigError(f"XML needs defusedxml; {install('documents')}") from None
-    depth = 0
-    root: XML.Element | None = None
-    try:
-        # comments and instructions stay
-        parser = DefusedXMLParser(target=XML.TreeBuilder(insert_comments=True, insert_pis=True))
-        for event, element in iterparse(io.BytesIO(data), ("start", "end"), parser):
-            root = element if root is None else root
-            depth += 1 if event == "start" else -1
-            if depth > DEEPEST:
-                raise ValueError(f"more than {DEEPEST} nested elements")
-    except (XML.ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise DocumentError(f"{where} cannot be read as XML: {error}") from None
-    if root is None:
-        raise DocumentError(f"{where} cannot be read as XML: it holds no element")
-    return root
-
-
-def variants_in(unit: XML.Element, language: str) -> list[XML.Element]:
+def variants_in(unit: Element, language: str) -> list[Element]:
     """Return the variants of a unit in a language, or in one of its regions."""
     variants = unit.findall("tuv")
     own = language_of(language)
     return [v for v in variants if language_of(v.get(LANG) or v.get("lang") or "") == own]
 
 
-def text_of(variant: XML.Element) -> str:
+def text_of(variant: Element) -> str:
     """Return the text of a variant's segment, or "" without one."""
-    segment = variant.find("seg")
-    return "" if segment is None else "".join(segment.itertext())
+    return str(variant.xpath("string(seg)"))
 
 
-def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
+def _segment_of(unit: Element, source: str, options: DocumentOptions) -> Element | None:
     """Return the segment of a unit to be translated, if any; empty segments do not count."""
     targets = variants_in(unit, options.to or "")
     if any(text_of(v).strip() for v in targets) and not options.again:
@@ -361,14 +331,16 @@ def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML
     return next((v.find("seg") for v in own if text_of(v).strip()), None)
 
 
-def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:
+def _segment(segment: Element, options: DocumentOptions) -> Passage:
     """Return a segment as a passage: ``hi`` surrounds words, codes such as ``ph`` act as words."""
     text = TextBuilder(options.rules, layout=True)
     _read_segment(segment, text)
     return Passage(tuple(text.parts()), options.rules, escaped)
 
 
-def _read_segment(element: XML.Element, text: TextBuilder) -> None:
+def _read_segment(element: Element, text: TextBuilder) -> None:
+    from lxml import etree
+
     text.add_text(element.text or "")
     for child in element:
         tail, child.tail = child.tail, None
@@ -378,7 +350,7 @@ def _read_segment(element: XML.Element, text: TextBuilder) -> None:
             _read_segment(child, text)
             text.add_close()
         else:
-            text.add_object(XML.tostring(child, encoding="unicode"))
+            text.add_object(etree.tostring(child, encoding="unicode"))
         child.tail = tail
         text.add_text(tail or "")
 
@@ -386,11 +358,13 @@ def _read_segment(element: XML.Element, text: TextBuilder) -> None:
 _QUOTES = {'"': "&quot;"}
 
 
-def _add(unit: XML.Element, text: str, to: str) -> None:
+def _add(unit: Element, text: str, to: str) -> None:
     """Add a variant to a unit, replacing an existing one."""
+    from lxml import etree
+
     for old in variants_in(unit, to):
         unit.remove(old)
-    XML.SubElement(unit, "tuv", {LANG: to}).append(XML.fromstring(f"<seg>{text}</seg>"))
+    etree.SubElement(unit, "tuv", {LANG: to}).append(etree.fromstring(f"<seg>{text}</seg>"))
 
 
 document_format("docx", ".docx")(read_docx)

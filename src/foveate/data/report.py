@@ -238,13 +238,8 @@ class DataReport:
     series: dict[str, SeriesReport] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Return the report as a few lines of text."""
-        lines = [f"{name}: {line}" for name, split in self.splits.items() for line in _short(split)]
-        return lines + [
-            f"{name}: {what}: {value}"
-            for name, split in self.series.items()
-            for what, value in _series_rows(split)
-        ]
+        """Return the report on texts as a few lines."""
+        return [f"{name}: {line}" for name, split in self.splits.items() for line in _short(split)]
 
     def table(self) -> Group:
         """Return the full report for a terminal, with examples."""

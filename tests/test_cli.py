@@ -326,8 +326,7 @@ def report() -> doctor.MachineReport:
 
 def test_it_says_all_that_was_asked(report: doctor.MachineReport) -> None:
     text = report.text()
-    for word in ("Python", "torch", "threads", "bf16", "GFLOP/s", "memory free", "disk free",
-                 "allocator", "AMX", "browser", "tensorboard"):  # fmt: skip
+    for word in ("Python", "torch", "threads", "bf16", "GFLOP/s", "memory free", "disk free"):
         assert word in text, word
     assert all(value > 0 for value in report.gflops.values())
     assert json.loads(json.dumps(dataclasses.asdict(report)))["gflops"] == report.gflops

@@ -62,11 +62,6 @@ def test_an_aligner_learns_from_the_files_themselves(folder: Path, call: Call) -
     assert out.splitlines()[1] == "0-0 1-1"
     assert len(out.splitlines()) == 4
     assert "hmm: 4 pairs, 5 iterations" in err
-    more = folder / "more.tsv"
-    more.write_text("a house\tune maison\n", encoding="utf-8")
-    code, out, err = call("align", "ibm1", *sides(folder), "--train-on", more)
-    assert (code, len(out.splitlines())) == (0, 4)
-    assert "ibm1: 5 pairs" in err
 
 
 def test_links_are_judged(folder: Path, call: Call) -> None:

@@ -24,7 +24,30 @@ TEXTS = {
     "tmx": '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>A <hi>dog'
     '</hi> <ph x="1"/>sleeps.</seg></tuv></tu></body></tmx>',
 }
+TEXTS |= {
+    "vtt": "WEBVTT\n\nNOTE x\n\n1\n00:01.000 --> 00:02.000 line:0\n<i>A dog.</i>\n- A cat.\n\n",
+    "xliff": '<xliff xmlns="urn:x" version="1.2"><file><body><trans-unit id="1"><source>A <g id="1">'
+    'dog</g> <x id="2"/>sleeps.</source></trans-unit></body></file></xliff>',
+    "pdf": "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Count 1/Kids"
+    "[3 0 R]>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</Font<</F 5 0 R>>"
+    ">>>>endobj\n4 0 obj<</Length 36>>stream\nBT /F 9 Tf 9 9 Td (A dog.) Tj ET\nendstream endobj\n"
+    "5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Times>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF",
+}
+PPT = "http://schemas.openxmlformats.org/presentationml/2006/main"
+DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
+SLIDE = "application/vnd.openxmlformats-officedocument.presentationml.slide+xml"
 MEMBERS = {
+    "pptx": {
+        "[Content_Types].xml": f'<T><O PartName="/ppt/slide.xml" ContentType="{SLIDE}"/></T>',
+        "ppt/slide.xml": f'<p:sld xmlns:p="{PPT}" xmlns:a="{DRAWING}"><a:p><a:r><a:rPr b="1"/><a:t>'
+        "A dog</a:t></a:r><a:br/><a:r><a:t>sleeps.</a:t></a:r><a:endParaRPr/></a:p></p:sld>",
+    },
+    "epub": {
+        "mimetype": "application/epub+zip",
+        "a.opf": '<package><item href="a.xhtml" media-type="application/xhtml+xml"/></package>',
+        "a.xhtml": '<?xml version="1.0"?><!DOCTYPE html><html><body><p>A <b>dog</b><br/>sleeps.</p>'
+        '<p><a id="x"/>Now.</p></body></html>',
+    },
     "docx": {
         "[Content_Types].xml": f'<T><O PartName="/word/document.xml" ContentType="{TYPE}"/></T>',
         "word/document.xml": f'<w:document xmlns:w="{W}"><w:body><w:p><w:r><w:t>A dog</w:t><w:br/>'

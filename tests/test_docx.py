@@ -183,7 +183,7 @@ def test_no_character_glues_words(tag: str, alone: bool) -> None:
             docx("", word_document=(MAIN, "<x:document xmlns:x='http://purl.oclc.org/ooxml'/>")),
             "usual",
         ),
-        (docx("", word_document=(MAIN, "<w:document>")), "word/document.xml is encrypted, or not"),
+        (docx("", word_document=(MAIN, "<w:document>")), "word/document.xml cannot be read as XML"),
         (docx("", word_document=("text/xml", "<w:document/>")), "of the usual kind"),
     ],
 )

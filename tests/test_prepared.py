@@ -91,7 +91,7 @@ def test_the_report_sees_the_same_through_processes(cache: Path, files: Path, mo
     corpus = prepare_texts([reading(files)])
     alone = traits_of(corpus.take(range(len(corpus))))
     monkeypatch.setattr(corpus_module, "ENOUGH", 1)
-    monkeypatch.setenv("FOVEATE_PROCESSES", "2")
+    monkeypatch.setattr(corpus_module, "processors", lambda: 2)
     monkeypatch.setattr("foveate.data.report.spans_of", lambda n: [(0, 30), (30, n)])
     for name, values in vars(traits_of(corpus)).items():
         assert (values == vars(alone)[name]).all(), name

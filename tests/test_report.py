@@ -133,14 +133,12 @@ def test_what_training_drops_is_counted_by_tokens_where_they_can_be() -> None:
     assert [side.total for side in tokens.splits["train"].lengths["words"]] == [35, 5]
 
 
-def test_lengths_and_their_histogram() -> None:
+def test_lengths_of_both_sides() -> None:
     rows = [("w " * (1 + n % 20), "w") for n in range(100)]
     split = report({"train": corpus_of(*rows)}, TextData()).splits["train"]
     source, target = split.lengths["words"]
     assert (source.total, source.min, source.median, source.max) == (1050, 1, 10.5, 20)
-    assert sum(source.histogram) == 100
-    assert source.histogram[0] == source.step * 5 - 5  # none has 0 words, 5 have each other number
-    assert (target.mean, target.step, target.histogram) == (1.0, 1, [0, 100])
+    assert (target.mean, target.max) == (1.0, 1)
 
 
 def test_an_empty_corpus_has_a_report() -> None:
@@ -327,10 +325,9 @@ def test_a_series_is_reported(tmp_path: Path) -> None:
     assert [gap.split(": ")[1] for gap in item.gaps] == [
         "rows are missing between 2020-01-08 and 2020-01-10; the usual step is 1 day"
     ]
-    assert "train: missing values: b: 1" in result.lines()
     out = io.StringIO()
     Console(file=out, width=140).print(result.table())
-    assert "rows are missing between" in out.getvalue()
+    assert "rows are missing between" in out.getvalue() and "b: 1" in out.getvalue()
     assert report_files([path], TextData(columns=(2, 3)), kind="pairs").splits["train"].pairs == 27
 
 

@@ -130,22 +130,19 @@ def test_a_decimal_mark_is_that_of_all_cells_however_late(tmp_path: Path) -> Non
 
 # one number as tables write it, alone in a column of other numbers of that writing
 WRITTEN = {
-    "1018": 1018, "1,018;981;1,020": 1018, "1.018;981;1.020": 1018, "1,018;0,981": 1.018,
-    "1.018;0.981": 1.018, "1.018;1.981": 1.018, "1,018;1,5": 1.018, "1,018;1.5": 1018,
-    "1,018;1234": 1.018, "1.234,5": 1234.5, "1,234.5": 1234.5, "1,234,567": 1234567,
-    "1.234.567": 1234567, "1 234": 1234, "1\u202f234,5": 1234.5, "1'234.5": 1234.5,
-    "-1,018;7,25": -1.018, "\u22125": -5,
-    "$1,018;$981;$1,020": 1018, "-$5": -5, "12%;3%": 12, "12 %": 12, "5 €;7 €": 5,
-    "٣٫٥": 3.5, "1e3": 1000, "1,5e3": 1500, ".5": 0.5, ",5;1,5": 0.5,
+    "1018": 1018, "1,018;0,981": 1.018, "1.018;0.981": 1.018, "1.018;1.981": 1.018,
+    "1,018;1,5": 1.018, "1,018;1.5": 1018, "1.234,5": 1234.5, "1,234.5": 1234.5,
+    "1,234,567": 1234567, "1.234.567": 1234567, "1 234": 1234, "1\u202f234,5": 1234.5,
+    "1'234.5": 1234.5, "-1,018;7,25": -1.018, "\u22125": -5, "1e3": 1000, "1,5e3": 1500,
+    ".5": 0.5, ",5;1,5": 0.5,
 }  # fmt: skip
 TWO_MEANINGS = {
     "1,018": "1,018.*thousands.*decimals", "1,018;981": "'1,018' in line 2.*task.series.decimal",
     "1.018;981": "'1.018'", "1,5;1.5": "'1,5' in line 2 and '1.5' in line 3|'1.5'.*'1,5'",
-    "1,018;1.018": "1,018.*1.018", "12%;0.5": "12%.*0.5.*one unit", "$5;€5": "one unit",
-    "1,020;981;1234": "'1,020'",
+    "1,018;1.018": "1,018.*1.018", "1,020;981;1,234": "'1,020'", "1,018;1234": "'1,018'",
 }  # fmt: skip
 NO_NUMBERS = ["1_000", "1,23,4", "1,2345,6", "(5)", "5 apples", "--5", "0x10", "1.2.3", ",", "+"]
-NO_NUMBERS += ["1e999", "$5%"]
+NO_NUMBERS += ["1e999", "$5", "12 %", "٣٫٥"]
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|", ","])
@@ -156,7 +153,7 @@ def test_a_number_has_one_meaning_or_is_refused_with_both(tmp_path, cells, delim
     if cells in WRITTEN:
         assert read_table(data).values[0, 0] == WRITTEN[cells]
     else:
-        with pytest.raises(DataError, match=TWO_MEANINGS.get(cells, "is not a number; name")):
+        with pytest.raises(DataError, match=TWO_MEANINGS.get(cells, "is not a number; write it")):
             read_table(data)
 
 
@@ -198,7 +195,7 @@ TABLES = {  # of `foveate new auto`: what is found, or what is said that the dat
     "id,a\n1949,1\n1950,2\n": None,
     "date,a\n44927,1\n44928,2\n": "'44927', whose form is unknown",
     "text,label\nhello,1\nyou,2\n": None,
-    "date,$\n2020-01-01,$5\n2020-01-02,$6\n": ("date", None),
+    "date,$\n2020-01-01,$5\n2020-01-02,$6\n": None,
 }
 
 

@@ -134,4 +134,6 @@ def test_a_search_without_a_beam_holds_no_terms(run: Run, monkeypatch) -> None:
     [own] = app.state.service.pool.runs.values()
     monkeypatch.setattr(type(own), "search", "greedy")
     answer = post(app, json={"q": TEXT, "source": "en", "target": "fr", "glossary": {"dog": "x"}})
-    assert answer.status_code == 400 and "the search greedy" in answer.json()["error"]
+    assert (
+        answer.status_code == 400 and "greedy search cannot force terms" in answer.json()["error"]
+    )

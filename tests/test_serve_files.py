@@ -162,7 +162,7 @@ HOSTILE = [
     ("a.html", b"<div>" * 3000, "line 1 of the HTML is in more than 2,000 elements"),
     ("a.docx", b"PK", "the file is not a DOCX file"),
     ("a.tmx", b'<!DOCTYPE t [<!ENTITY a "aa">]><tmx>&a;</tmx>', "the file cannot be read as XML"),
-    ("a.tmx", b"<hi>" * 4000, "nested elements"),
+    ("a.tmx", b"<hi>" * 4000, "Excessive depth"),
     ("a.po", b'msgid "a"\nmsgid_plural "b"\nmsgstr[99] ""\n', "the file:1 has msgstr"),
     ("a.srt", b"1\n00:01 --> 00:02\na\n", "the file:2 holds times that cannot be read"),
     ("a.srt", b"1\n\xff\n", "the file:2 is not UTF-8"),

@@ -81,9 +81,6 @@ def align_files(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="one sentence per line")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="their translations")],
     selection: RunLinks = RunLinks(),
-    train_on: Annotated[
-        list[Path] | None, typer.Option(help="TSV, or once a side: learn from these as well")
-    ] = None,
     symmetrize: Annotated[
         str | None, typer.Option(help="both directions: intersection, union, grow-diag, …")
     ] = None,
@@ -104,9 +101,9 @@ def align_files(
     if model in kinds("aligner")["aligner"] and not Path(model, "config.toml").exists():
         names = ("layer", "head", "gold", "agree_with")
         refuse(f"{model} is not a run", **{n: getattr(selection, n) for n in names}, to=to)
-        links, messages = by_aligner(model, files, train_on or [], symmetrize)
+        links, messages = by_aligner(model, files, symmetrize)
     else:
-        refuse("a run is trained already", train_on=train_on, symmetrize=symmetrize)
+        refuse("a run is trained already", symmetrize=symmetrize)
         links, messages = by_run(Path(model), checkpoint, files, selection, to)
     say(messages)
     write_links(links, out)
@@ -202,9 +199,9 @@ def refuse(why: str, **options: object) -> None:
 
 
 def by_aligner(
-    name: str, files: PairFiles, train_on: Sequence[Path], method: str | None = None
+    name: str, files: PairFiles, method: str | None = None
 ) -> tuple[list[Links], list[str]]:
-    """Train an aligner of a kind on the files, and on more, and link the words of the files.
+    """Train an aligner of a kind on the files, and link their words.
 
     Returns the links of each pair, and messages.
     """
@@ -218,9 +215,8 @@ def by_aligner(
     texts = read_texts(files.source, files.target)
     files, notes = files.resolved(texts)
     pairs = files.cut(texts)
-    more = files.cut(read_texts(*train_on)) if train_on else []
-    history = aligner.train(pairs + more)
-    message = f"{name}: {len(pairs) + len(more):,} pairs, {len(history)} iterations"
+    history = aligner.train(pairs)
+    message = f"{name}: {len(pairs):,} pairs, {len(history)} iterations"
     message += f", log p {history[-1]:,.0f}" if history else ""
     return aligner.align(pairs), [*notes, message]
 
@@ -331,11 +327,9 @@ def write_links(each: Sequence[Links], out: Path | None) -> None:
         replace_file(out, text)
 
 
-def read_texts(source: Path, target: Path | None = None, *more: Path) -> list[tuple[str, str]]:
-    """Read the pairs of a TSV or of two files. Raises ``ConfigError`` for more files."""
+def read_texts(source: Path, target: Path) -> list[tuple[str, str]]:
+    """Read the pairs of two files."""
     from foveate.data.text import TextData, read_pairs
 
-    if more:
-        raise ConfigError("--train-on names one TSV, or a source and a target file")
     corpus = read_pairs(source, target, TextData())
     return list(zip(corpus.sources, corpus.targets, strict=True))

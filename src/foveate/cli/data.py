@@ -1,4 +1,4 @@
-"""The verbs ``foveate data list | get | report | add``, and ``foveate new`` for one's own data."""
+"""The verbs ``foveate data list | get | report``, and ``foveate new`` for one's own data."""
 
 from __future__ import annotations
 
@@ -49,9 +49,12 @@ def get_set(
     into: Annotated[Path | None, typer.Option(metavar="DIR", help="instead of the cache")] = None,
 ) -> None:
     """Get a data set from its source or a mirror."""
+    from foveate.cli.export import progress_shown
     from foveate.data.catalogue import get
 
-    typer.echo(get(name, into, mirror, _progress))
+    with progress_shown() as progress:
+        folder = get(name, into, mirror, progress)
+    typer.echo(folder)
 
 
 @data.command("report")
@@ -80,24 +83,6 @@ def report_on(
         Console(markup=False).print(report.table())
 
 
-@data.command("add")
-def add(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILES…", help="PO, TMX, XLIFF, TSV, or two sides")
-    ],
-    into: Annotated[
-        list[Path], typer.Option(metavar="FILE", help="a TSV; or twice, source and target")
-    ],
-) -> None:
-    """Add the pairs of a corrected draft to training data."""
-    from foveate.documents.corrections import add_pairs
-
-    counts = add_pairs(files, into)
-    done = ", ".join(f"{counts.pop(name, 0):,} {name}" for name in ("new", "changed", "the same"))
-    skipped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
-    typer.echo(f"{' and '.join(map(str, into))}: {done}" + f"; skipped: {skipped}" * bool(skipped))
-
-
 def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
     """Return the [data] of a config, the kind of its data, and the series of a forecast."""
     from foveate.config import load_tree, read, shipped
@@ -117,12 +102,6 @@ def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
         "masked_language": "text",
     }
     return config.data, kinds.get(config.task.kind), None
-
-
-def _progress(name: str, done: int, total: int | None) -> None:
-    if sys.stderr.isatty():
-        of = "" if total is None else f" of {total / 1e6:.1f}"
-        typer.echo(f"\r{name}: {done / 1e6:.1f}{of} MB ", err=True, nl=done == total)
 
 
 def new(

@@ -18,17 +18,13 @@ import typer
 from foveate import __version__
 from foveate.cli.options import Json, RunPath, load, say, to_json
 from foveate.errors import ConfigError, install
-from foveate.system import free_memory, processor_flags, processor_name, processors, system_text
+from foveate.system import free_memory, processor_name, processors, system_text
 
 if TYPE_CHECKING:
     from foveate.run import Run
     from foveate.train.journal import Line
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
-EXTRAS = {
-    "anywidget": f"live views in notebooks; {install('widget')}",
-    "tensorboard": f"curves in TensorBoard; {install('track')}",
-}
 GIB = 2**30
 
 
@@ -146,31 +142,20 @@ def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
         "system": platform.platform(),
     }
     usable, load = usable_cores(), os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    _processor(report, usable, load)
+    _processor(report, usable)
     _memory(report, folder)
     if importlib.util.find_spec("torch") is not None:
         _products(report, seconds, usable, load)
         _devices(report)
-    browser = find_browser()
-    report.facts["tools"] = facts = {"browser": browser or "none found"}
-    if browser is None:
-        report.advice.append("No browser was found: tests of the HTML pages are skipped.")
-    for name, use in EXTRAS.items():
-        installed = importlib.util.find_spec(name) is not None
-        facts[name] = "installed" if installed else f"absent ({use})"
     return report
 
 
-def _processor(report: MachineReport, usable: float, load: float) -> None:
+def _processor(report: MachineReport, usable: float) -> None:
     from foveate.engine.compiled import LibraryError, loaded
 
-    flags = set(processor_flags().split())
     report.facts["processor"] = facts = {
         "model": processor_name(),
         "usable cores": f"{usable:g} of {os.cpu_count()}",
-        "load": f"{load:.1f} (one-minute average)",
-        "bf16 in hardware": ", ".join(sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)) or "no",
-        "AMX": "yes" if "amx_tile" in flags else "no",
     }
     try:
         engine = loaded()
@@ -241,11 +226,9 @@ def usable_cores() -> float:
 
 def _memory(report: MachineReport, folder: Path) -> None:
     memory, disk = free_memory(), shutil.disk_usage(folder.resolve()).free
-    maps, allocators = system_text("/proc/self/maps"), ("tcmalloc", "jemalloc", "mimalloc")
     report.facts["memory"] = {
         "memory free": "unknown" if memory is None else f"{memory / GIB:.1f} GiB",
         "disk free": f"{disk / GIB:.1f} GiB at {folder.resolve()}",
-        "allocator": next((name for name in allocators if name in maps), "the system's"),
     }
     if memory is not None and memory < 3 * GIB:
         report.advice.append(

@@ -20,7 +20,7 @@ from foveate import __version__
 from foveate.cli.engines import RunSpec
 from foveate.cli.options import SHOWN, Tally, say
 from foveate.config import ConfigError, shipped
-from foveate.data.corpus import Arrays, Work, WorkerError, cores, in_order
+from foveate.data.corpus import Arrays, Work, WorkerError, in_order
 from foveate.documents import folders
 from foveate.documents.base import DocumentOptions
 from foveate.documents.folders import with_languages
@@ -28,6 +28,7 @@ from foveate.documents.formats import format_of
 from foveate.documents.spans import DocumentError, Rules
 from foveate.engine.answers import TranslateOptions, Translator
 from foveate.errors import message_of
+from foveate.system import processors
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,7 +42,7 @@ def in_processes(
     """Translate in this process, or in several that end when it ends."""
     if not parts:
         return  # nothing to load a run for
-    room = max(1, cores() // values["threads"])
+    room = max(1, processors() // values["threads"])
     if not Path(values["run"]["run"]).is_file():
         from foveate.run import device
 
@@ -81,7 +82,7 @@ def on_ray(
 ) -> Generator[bytes, None, None]:
     """Translate on the machines of a Ray cluster."""
     threads = values["threads"]
-    with _connected(max(cores(), (processes or 1) * threads)) as ray:
+    with _connected(max(processors(), (processes or 1) * threads)) as ray:
         alive = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
         room = sum(int(own) // threads for own in alive)
         if not room:

@@ -103,7 +103,7 @@ def in_order(
     when the caller stops are not computed.
     """
     if processes is None:
-        processes = cores() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
+        processes = processors() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
     processes = min(processes, len(spans))
     if processes <= 1:
         work = maker(values)
@@ -120,15 +120,6 @@ def in_order(
 def spans_of(rows: int, size: int = ROWS) -> list[Span]:
     """Cut all rows into spans."""
     return [(first, min(first + size, rows)) for first in range(0, rows, size)]
-
-
-def cores() -> int:
-    """Return the number of processors this process may use, or ``FOVEATE_PROCESSES``."""
-    if count := os.environ.get("FOVEATE_PROCESSES"):
-        if not count.isdecimal():
-            raise UserError(f"FOVEATE_PROCESSES = {count!r}: give a number of processes, such as 2")
-        return max(1, int(count))
-    return processors()
 
 
 class WorkerError(UserError):

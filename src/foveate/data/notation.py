@@ -1,4 +1,4 @@
-"""The notation of numbers and dates in tables: decimal marks, thousands, units, date formats.
+"""The notation of numbers and dates in tables: decimal marks, thousands, date formats.
 
 An ambiguous text is resolved by all cells of its column, or rejected with both meanings.
 """
@@ -8,7 +8,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
@@ -19,9 +18,8 @@ from foveate.errors import UserError
 # cells without a value, in lower case
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?")
 PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-MARKS = str.maketrans({"\u2212": "-", "\u066b": ".", "\u066c": None})  # minus sign; Arabic marks
+MINUS = "\u2212"  # the sign, which is not a hyphen
 GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)")
-UNIT = re.compile(r"([+-]?)([$€£¥₹]?)\s?([+-]?[\d.,]+(?:[eE][+-]?\d+)?)\s?([$€£¥₹%]?)")
 NUMBER = {
     mark: re.compile(
         rf"([+-]?(?:\d{{1,3}}(?:{re.escape(other)}\d{{3}})+|\d*))(?:{re.escape(mark)}(\d*))?"
@@ -38,17 +36,13 @@ def is_missing(cell: str) -> bool:
     return cell.lower() in MISSING
 
 
-def _bare(cell: str) -> tuple[str, str]:
-    """Return a number without its unit and without spaces between thousands, and the unit."""
-    cell = GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), cell.translate(MARKS))
-    match = UNIT.fullmatch(cell)
-    if match is None or (match[1] and match[3][0] in "+-") or (match[2] and match[4]):
-        return cell, ""
-    return match[1] + match[3], match[2] + match[4]
+def _bare(cell: str) -> str:
+    """Return a number without spaces between its thousands."""
+    return GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), cell.replace(MINUS, "-"))
 
 
 def number_of(cell: str, decimal: str) -> float:
-    """Return a number with this decimal mark, perhaps with thousands and a unit; NaN if missing.
+    """Return a number with this decimal mark, perhaps with thousands; NaN if missing.
 
     Raises `UserError` for any other text.
     """
@@ -56,13 +50,13 @@ def number_of(cell: str, decimal: str) -> float:
         return math.nan
     if decimal == "." and PLAIN.fullmatch(cell):
         number = float(cell)
-    elif (match := NUMBER[decimal].fullmatch(_bare(cell)[0])) and re.search(r"\d", match[0]):
+    elif (match := NUMBER[decimal].fullmatch(_bare(cell))) and re.search(r"\d", match[0]):
         number = float(f"{match[1].replace(OTHER[decimal], '')}.{match[2] or 0}{match[3]}")
     else:
         number = math.inf
     if math.isinf(number):
-        remedy = "name the columns of numbers in task.series.values"
-        if decimal_shown(_bare(cell)[0]) == OTHER[decimal]:
+        remedy = "write it without a unit, or name the columns of numbers in task.series.values"
+        if decimal_shown(_bare(cell)) == OTHER[decimal]:
             remedy = f"for a decimal {'comma' if decimal == '.' else 'point'} set "
             remedy += f'task.series.decimal = "{OTHER[decimal]}"'
         raise UserError(f"{cell!r} is not a number; {remedy}")
@@ -71,7 +65,7 @@ def number_of(cell: str, decimal: str) -> float:
 
 def number_like(cell: str) -> bool:
     """Return whether a cell is a number with either decimal mark, or missing."""
-    bare = _bare(cell)[0]
+    bare = _bare(cell)
     fits = any(form.fullmatch(bare) for form in NUMBER.values()) and re.search(r"\d", bare)
     return is_missing(cell) or bool(fits)
 
@@ -86,69 +80,45 @@ def decimal_shown(bare: str) -> str | None:
     return marks[0] if bare.count(marks[0]) == 1 else OTHER[marks[0]]
 
 
-@dataclass
-class ColumnMarks:
-    """Marks in the numbers of a column, each with the position of a cell that shows it."""
-
-    either: dict[str, str] = field(default_factory=dict)  # by mark: ambiguous ones such as 1,018
-    units: dict[str, str] = field(default_factory=dict)
-    zero: bool = False  # an ambiguous number ends in 0, which decimals would omit
-    unmarked: bool = False  # a number has no mark
-    large: bool = False  # a number without a mark has more than three digits
-
-
 class Notation:
     """The notation of the numbers of a table, derived from all of its cells."""
 
     def __init__(self) -> None:
         self.shown: dict[str, str] = {}  # a cell's position by its decimal mark
-        self.columns: dict[object, ColumnMarks] = {}
+        self.either: dict[str, str] = {}  # the same of ambiguous ones such as 1,018
+        self.ambiguous: set[object] = set()  # columns with such a number
+        self.unmarked: set[object] = set()  # columns with a number that has no mark
 
     def see(self, line: int, column: object, cell: str) -> None:
         """Take a cell into account."""
-        marks = self.columns.setdefault(column, ColumnMarks())
         if cell.isdecimal():
-            marks.unmarked, marks.large = True, marks.large or len(cell) > 3
-            marks.units.setdefault("", f"{cell!r} in line {line}")
+            self.unmarked.add(column)
             return
         if is_missing(cell) or not number_like(cell):
             return
-        (bare, unit), place = _bare(cell), f"{cell!r} in line {line}"
-        marks.units.setdefault(unit, place)
+        bare, place = _bare(cell), f"{cell!r} in line {line}"
         if match := EITHER.fullmatch(bare):
-            marks.either.setdefault(match[1], place)
-            marks.zero |= bare.endswith("0")
+            self.either.setdefault(match[1], place)
+            self.ambiguous.add(column)
         elif mark := decimal_shown(bare):
             self.shown.setdefault(mark, place)
         elif "." not in bare and "," not in bare:
-            marks.unmarked = True
-            marks.large |= len(bare.lstrip("+-")) > 3
+            self.unmarked.add(column)
 
     def decimal(self, file: object) -> str:
         """Return the decimal mark. Raises `DataError` if the cells leave two meanings."""
-        for column, marks in self.columns.items():
-            if len(marks.units) > 1:
-                few = " and ".join([*marks.units.values()][:2])
-                raise DataError(
-                    f"{file}: column {column!r} has {few}: use one unit in the whole column"
-                )
         if len(self.shown) == 1:
             return next(iter(self.shown))
-        places = dict(item for marks in self.columns.values() for item in marks.either.items())
-        if not self.shown and len(places) < 2:
-            columns = [marks for marks in self.columns.values() if marks.either]
-            mark = next(iter(places), ".")
-            if mark == "." and not any(marks.unmarked for marks in columns):
+        if not self.shown and len(self.either) < 2:
+            mark = next(iter(self.either), ".")
+            if mark == "." and not self.ambiguous & self.unmarked:
                 return mark  # all have three decimals after the usual mark
-            grouped = not any(marks.large for marks in columns)
-            decimals = not any(marks.unmarked and marks.zero for marks in columns)
-            if grouped != decimals:
-                return OTHER[mark] if grouped else mark
             raise DataError(
-                f"{file}: {places[mark]} can be a number of thousands or one with three decimals: "
-                f'set task.series.decimal = "{OTHER[mark]}" for thousands, "{mark}" for decimals'
+                f"{file}: {self.either[mark]} can be a number of thousands or one with three "
+                f'decimals: set task.series.decimal = "{OTHER[mark]}" for thousands, "{mark}" for '
+                "decimals"
             )
-        both = " and ".join((self.shown or places).values())
+        both = " and ".join((self.shown or self.either).values())
         raise DataError(
             f"{file}: {both} use different decimal marks: write all numbers alike, or set "
             "task.series.decimal"

@@ -166,7 +166,6 @@ EXAMPLES = 3  # examples shown per finding
 LABELS = 50  # most labels shown
 UNUSUAL = 6.0  # standard deviations of length beyond which a pair is an outlier
 MARGIN = 0.45  # of the agreement (usually about 1) of matching sides: 7 standard errors
-BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of one side; ``histogram`` counts in steps of ``step``, its last bin is open."""
+    """Lengths of one side of the pairs."""
 
     total: int
     min: int
@@ -188,8 +187,6 @@ class Lengths:
     mean: float
     p95: float
     max: int
-    step: int
-    histogram: list[int]
 
 
 @dataclass(frozen=True)
@@ -241,13 +238,8 @@ class DataReport:
     series: dict[str, SeriesReport] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Return the report as a few lines of text."""
-        lines = [f"{name}: {line}" for name, split in self.splits.items() for line in _short(split)]
-        return lines + [
-            f"{name}: {what}: {value}"
-            for name, split in self.series.items()
-            for what, value in _series_rows(split)
-        ]
+        """Return the report on texts as a few lines."""
+        return [f"{name}: {line}" for name, split in self.splits.items() for line in _short(split)]
 
     def table(self) -> Group:
         """Return the full report for a terminal, with examples."""
@@ -481,12 +473,10 @@ def _series_rows(series: SeriesReport) -> Iterable[tuple[str, str]]:
 
 def _lengths(lengths: NDArray[np.integer]) -> Lengths:
     if not len(lengths):
-        return Lengths(0, 0, 0.0, 0.0, 0.0, 0, 1, [])
+        return Lengths(0, 0, 0.0, 0.0, 0.0, 0)
     low, median, p95, high = np.percentile(lengths, (0, 50, 95, 100)).tolist()
-    step = max(1, round(p95 / 12))
-    histogram = np.bincount(np.minimum(lengths // step, 15)).tolist()
     total, mean = int(lengths.sum()), float(lengths.mean())
-    return Lengths(total, int(low), median, mean, p95, int(high), step, histogram)
+    return Lengths(total, int(low), median, mean, p95, int(high))
 
 
 def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> dict[str, int]:
@@ -604,18 +594,16 @@ def _short(split: SplitReport) -> Iterable[str]:
 
 
 def _long(name: str, split: SplitReport) -> Iterable[Table]:
-    lengths = Table("", "total", "min", "median", "mean", "95 %", "max", "histogram")
+    lengths = Table("", "total", "min", "median", "mean", "95 %", "max")
     lengths.title = f"{name}: {split.pairs:,} {_UNITS[split.kind]}"
     if any(split.languages):
         lengths.title += f", {' → '.join(code or '?' for code in split.languages)}"
     names = ("source", "target") if split.kind == "pairs" else ("text",)
     for unit, sides in split.lengths.items():
         for side, counts in zip(names, sides, strict=True):
-            most = max(counts.histogram, default=0)
-            bars = "".join(BARS[(8 * n - 1) // most] if n else " " for n in counts.histogram)
             numbers = (counts.min, counts.median, counts.mean, counts.p95, counts.max)
             row = f"{unit} of {side}", f"{counts.total:,}", *(f"{n:,.4g}" for n in numbers)
-            lengths.add_row(*row, f"|{bars}| 1 bar = {counts.step}")
+            lengths.add_row(*row)
     yield lengths
     if split.labels:
         labelled = Table("label", "texts", "share", title=f"{len(split.labels):,} labels")

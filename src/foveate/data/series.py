@@ -497,14 +497,6 @@ class Standard(Scaling, kind="standard"):
         return values.mean(axis=0), values.std(axis=0)
 
 
-class MinMax(Scaling, kind="min_max"):
-    """From 0 to 1 over the training rows; later rows may lie outside."""
-
-    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
-        low = values.min(axis=0)
-        return low, values.max(axis=0) - low
-
-
 class Unscaled(Scaling, kind="none"):
     """Values as they are."""
 

@@ -46,7 +46,7 @@ class Document:
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
     lines: Sequence[int] = ()  # of each passage, counted from 1, in the formats of `BY_LINES`
-    units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon: GEN 1:3
+    units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon
 
     @property
     def sentences(self) -> list[str]:
@@ -165,20 +165,25 @@ def archive_of(data: bytes, kind: str, where: str) -> dict[str, bytes]:
     return members
 
 
-def parsed_part(members: Mapping[str, bytes], name: str, kind: str, where: str) -> Element:
-    """Return the root of an XML part of an archive. Raises ``DocumentError`` for other content."""
+def parsed_xml(data: bytes, where: str, kind: str) -> Element:
+    """Return the root of an XML document, within the limits of libxml2 on its depth.
+
+    Raises ``DocumentError`` for other content, and for entities of its own, which could expand or
+    read files.
+    """
     try:
         from lxml import etree
     except ImportError:
         raise ConfigError(f"{kind} needs lxml; {install('documents')}") from None
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     try:
-        root: Element = etree.fromstring(members[name], parser)
+        root: Element = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         why = " ".join(str(error).split())
-        raise DocumentError(f"{where}: {name} is encrypted, or not XML: {why}") from None
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise DocumentError(f"{where}: {name} cannot be read: it declares entities of its own")
+        raise DocumentError(f"{where} cannot be read as XML, or is encrypted: {why}") from None
+    declared = root.getroottree().docinfo.internalDTD
+    if declared is not None and [*declared.iterentities()]:
+        raise DocumentError(f"{where} cannot be read as XML: it declares its own entities")
     return root
 
 

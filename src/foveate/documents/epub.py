@@ -12,7 +12,7 @@ from foveate.documents.base import (
     archive_of,
     counted,
     decoded,
-    parsed_part,
+    parsed_xml,
     written_archive,
 )
 from foveate.documents.html import VOID, html_passage, left_in
@@ -37,7 +37,7 @@ def read_epub(data: bytes, options: DocumentOptions, where: str) -> Document:
         raise DocumentError(f"{where} is encrypted: remove its copy protection, if you may")
     chapters: dict[str, tuple[str, str]] = {}  # the XML declaration and the rest, by name
     for package in [name for name in members if name.endswith(".opf")]:
-        for item in parsed_part(members, package, "EPUB", where).iter("{*}item"):
+        for item in parsed_xml(members[package], f"{where}: {package}", "EPUB").iter("{*}item"):
             name = posixpath.join(posixpath.dirname(package), unquote(item.get("href") or ""))
             if item.get("media-type") == XHTML and name in members:
                 text = decoded(members[name], f"{where}: {name}")

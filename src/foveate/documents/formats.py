@@ -1,9 +1,11 @@
-"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF, USFM.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX and XLIFF.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is
 registered by `document_format`, also one in a user's file (``foveate --import``).
 """
+
+from __future__ import annotations
 
 import io
 import json
@@ -11,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree as XML
+from typing import TYPE_CHECKING
 
 from foveate.data.bilingual import LANG, language_of
 from foveate.data.text import MAC, unique_keys
@@ -23,6 +25,7 @@ from foveate.documents.base import (
     counted,
     decoded,
     escaped,
+    parsed_xml,
     with_mark,
 )
 from foveate.documents.epub import read_epub
@@ -32,8 +35,10 @@ from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError, half_character
 from foveate.documents.translate import Passage, TextBuilder, text_passage
-from foveate.documents.usfm import read_usfm
 from foveate.errors import ConfigError, install
+
+if TYPE_CHECKING:
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 
 def read_document(
@@ -117,7 +122,8 @@ def read_pdf(data: bytes, options: DocumentOptions, where: str) -> Document:
     try:
         pages = [page.extract_text() for page in PdfReader(io.BytesIO(data)).pages]
     except Exception as error:  # whatever a damaged file leads its parser to
-        raise DocumentError(f"{where} cannot be read as PDF: {error}") from None
+        why = " ".join(str(error).split())
+        raise DocumentError(f"{where} cannot be read as PDF: {why}") from None
     lines = [line.strip() for page in pages for line in [*page.split("\n"), ""]]
     if not any(lines):
         raise DocumentError(f"{where} has no text: recognise its characters first, as by ocrmypdf")
@@ -334,8 +340,6 @@ def _spread(text: str, count: int) -> list[str]:
 
 
 AROUND = ("hi", "g", "pc", "mrk")  # elements around words in TMX and XLIFF
-DEEPEST = 100  # nested elements; a TMX needs six, and some for codes
-_DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[\]]*>\s*")
 
 
 @document_format("tmx", ".tmx")
@@ -347,7 +351,7 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """
     if options.to is None:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")
-    root = parse_xml(data, where)
+    root = parsed_xml(data, where, "TMX")
     if root.tag != "tmx":
         raise DocumentError(f"{where} is not a TMX: its root is <{root.tag}>")
     header = root.find("header")
@@ -360,14 +364,12 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     passages = [_segment(segment, options) for _, segment in units]
 
     def written(texts: Sequence[str]) -> bytes:
+        from lxml import etree
+
         for (unit, _), text in zip(units, texts, strict=True):
             _add(unit, text, options.to or "")
-        out = io.BytesIO()
-        XML.ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
-        declared = _DOCTYPE.search(data.replace(b"\0", b"")[:10_000])  # also in UTF-16
-        return (
-            out.getvalue().replace(b"<tmx", (declared[0] if declared else b"") + b"<tmx", 1) + b"\n"
-        )
+        tree, declared = root.getroottree(), {"xml_declaration": True}  # with its DOCTYPE
+        return etree.tostring(tree, encoding="utf-8", **declared) + b"\n"
 
     left = sum(1 for _ in root.iter("tu")) - len(units)
     return Document(passages, written, f", {left:,} units left")
@@ -379,11 +381,11 @@ def read_xliff(data: bytes, options: DocumentOptions, where: str) -> Document:
 
     Raises ``DocumentError`` for another XML file.
     """
-    root = parse_xml(data, where)
-    space, name = str(root.tag)[: str(root.tag).rfind("}") + 1], str(root.tag).rpartition("}")[2]
+    root = parsed_xml(data, where, "XLIFF")
+    space, name = root.tag[: root.tag.rfind("}") + 1], root.tag.rpartition("}")[2]
     if name != "xliff":
         raise DocumentError(f"{where} is not XLIFF: its root is <{name}>")
-    sources: list[tuple[XML.Element, XML.Element]] = []
+    sources: list[tuple[Element, Element]] = []
     units = [unit for tag in ("trans-unit", "segment") for unit in root.iter(f"{space}{tag}")]
     for unit in units:
         source, target = unit.find(f"{space}source"), unit.find(f"{space}target")
@@ -393,64 +395,35 @@ def read_xliff(data: bytes, options: DocumentOptions, where: str) -> Document:
     passages = [_segment(source, options) for _, source in sources]
 
     def written(texts: Sequence[str]) -> bytes:
+        from lxml import etree
+
         for (unit, source), text in zip(sources, texts, strict=True):
             for old in unit.findall(f"{space}target"):
                 unit.remove(old)
-            target = XML.fromstring(f"<target>{text}</target>")
-            target.tag, target.tail = f"{space}target", source.tail
+            target = etree.fromstring(f'<target xmlns="{space[1:-1]}">{text}</target>')
+            target.tail = source.tail
             unit.insert(list(unit).index(source) + 1, target)
             first = unit.tag == f"{space}trans-unit"  # XLIFF 1.2
             state = "needs-review-translation" if first else "initial"
             (target if first else unit).attrib.update({"state": state} if options.draft else {})
-        for prefix, uri in re.findall(rb'xmlns:?((?!ns\d)\w*)="([^"]+)"', data.replace(b"\0", b"")):
-            XML.register_namespace(prefix.decode(), uri.decode())
-        return XML.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+        return etree.tostring(root.getroottree(), encoding="utf-8", xml_declaration=True) + b"\n"
 
     return Document(passages, written, f", {len(units) - len(sources):,} units left")
 
 
-def parse_xml(data: bytes, where: str) -> XML.Element:
-    """Return the root of an XML file without entity declarations, which could expand or read files.
-
-    Raises ``DocumentError``, with the line if the parser knows it, also for elements nested deeper
-    than `DEEPEST`.
-    """
-    try:
-        from defusedxml import DefusedXmlException
-        from defusedxml.ElementTree import DefusedXMLParser, iterparse
-    except ImportError:
-        raise ConfigError(f"XML needs defusedxml; {install('documents')}") from None
-    depth = 0
-    root: XML.Element | None = None
-    try:
-        # comments and instructions stay
-        parser = DefusedXMLParser(target=XML.TreeBuilder(insert_comments=True, insert_pis=True))
-        for event, element in iterparse(io.BytesIO(data), ("start", "end"), parser):
-            root = element if root is None else root
-            depth += 1 if event == "start" else -1
-            if depth > DEEPEST:
-                raise ValueError(f"more than {DEEPEST} nested elements")
-    except (XML.ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise DocumentError(f"{where} cannot be read as XML: {error}") from None
-    if root is None:
-        raise DocumentError(f"{where} cannot be read as XML: it holds no element")
-    return root
-
-
-def variants_in(unit: XML.Element, language: str) -> list[XML.Element]:
+def variants_in(unit: Element, language: str) -> list[Element]:
     """Return the variants of a unit in a language, or in one of its regions."""
     variants = unit.findall("tuv")
     own = language_of(language)
     return [v for v in variants if language_of(v.get(LANG) or v.get("lang") or "") == own]
 
 
-def text_of(variant: XML.Element) -> str:
+def text_of(variant: Element) -> str:
     """Return the text of a variant's segment, or "" without one."""
-    segment = variant.find("seg")
-    return "" if segment is None else "".join(segment.itertext())
+    return str(variant.xpath("string(seg)"))
 
 
-def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
+def _segment_of(unit: Element, source: str, options: DocumentOptions) -> Element | None:
     """Return the segment of a unit to be translated, if any; empty segments do not count."""
     targets = variants_in(unit, options.to or "")
     if any(text_of(v).strip() for v in targets) and not options.again:
@@ -461,33 +434,38 @@ def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML
     return next((v.find("seg") for v in own if text_of(v).strip()), None)
 
 
-def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:
+def _segment(segment: Element, options: DocumentOptions) -> Passage:
     """Return a segment as a passage: `AROUND` surround words, codes such as ``ph`` act as words."""
     text = TextBuilder(options.rules, layout=True)
     _read_segment(segment, text)
     return Passage(tuple(text.parts()), options.rules, escaped)
 
 
-def _read_segment(element: XML.Element, text: TextBuilder) -> None:
+def _read_segment(element: Element, text: TextBuilder) -> None:
+    from lxml import etree
+
     text.add_text(element.text or "")
     for child in element:
         tail, child.tail = child.tail, None
         if str(child.tag).rpartition("}")[2] in AROUND:
-            bare = XML.tostring(XML.Element(child.tag, child.attrib), "unicode").removesuffix(" />")
-            text.add_open(f"{bare}>", f"</{bare[1:].split()[0]}>")
+            bare = etree.tostring(etree.Element(child.tag, child.attrib, child.nsmap), encoding=str)
+            name = bare[1:].removesuffix("/>").partition(" ")[0]
+            text.add_open(f"{bare.removesuffix('/>')}>", f"</{name}>")
             _read_segment(child, text)
             text.add_close()
         else:
-            text.add_object(XML.tostring(child, encoding="unicode"))
+            text.add_object(etree.tostring(child, encoding="unicode"))
         child.tail = tail
         text.add_text(tail or "")
 
 
-def _add(unit: XML.Element, text: str, to: str) -> None:
+def _add(unit: Element, text: str, to: str) -> None:
     """Add a variant to a unit, replacing an existing one."""
+    from lxml import etree
+
     for old in variants_in(unit, to):
         unit.remove(old)
-    XML.SubElement(unit, "tuv", {LANG: to}).append(XML.fromstring(f"<seg>{text}</seg>"))
+    etree.SubElement(unit, "tuv", {LANG: to}).append(etree.fromstring(f"<seg>{text}</seg>"))
 
 
 document_format("docx", ".docx")(read_docx)
@@ -495,4 +473,3 @@ document_format("pptx", ".pptx")(read_pptx)
 document_format("odt", ".odt")(read_odt)
 document_format("epub", ".epub")(read_epub)
 document_format("po", ".po", ".pot")(read_po)
-document_format("usfm", ".usfm", ".sfm")(read_usfm)

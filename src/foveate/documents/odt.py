@@ -19,7 +19,7 @@ from foveate.documents.base import (
     archive_document,
     archive_of,
     escaped,
-    parsed_part,
+    parsed_xml,
 )
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
@@ -58,7 +58,8 @@ def read_odt(data: bytes, options: DocumentOptions, where: str) -> Document:
     if not kind.startswith(MIMETYPE) or PARTS[0] not in members:
         what = " ".join(kind[:80].split()) or "of another kind"
         raise DocumentError(f"{where} is not an ODT file: the archive is {what}")
-    roots = {name: parsed_part(members, name, "ODT", where) for name in PARTS if name in members}
+    parts = (name for name in PARTS if name in members)
+    roots = {name: parsed_xml(members[name], f"{where}: {name}", "ODT") for name in parts}
     left = Counter(LEFT[str(e.tag)] for root in roots.values() for e in root.iter(*LEFT))
     left["document properties"] = len(PROPERTIES.findall(members.get("meta.xml", b"")))
 

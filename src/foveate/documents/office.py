@@ -15,7 +15,7 @@ from foveate.documents.base import (
     archive_document,
     archive_of,
     escaped,
-    parsed_part,
+    parsed_xml,
 )
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder
@@ -86,11 +86,11 @@ def _archive(data: bytes, options: DocumentOptions, where: str, form: str) -> Do
     members, (body, program) = archive_of(data, form, where), BODIES[form]
     if TYPES not in members:
         raise DocumentError(f"{where} is not a {form} file: the archive has no {TYPES}")
-    declared = parsed_part(members, TYPES, form, where)
+    declared = parsed_xml(members[TYPES], f"{where}: {TYPES}", form)
     named = ((str(e.get("PartName")).lstrip("/"), str(e.get("ContentType"))) for e in declared)
     types = {name: kind for name, kind in named if name in members}
     chosen = [name for name, kind in types.items() if TRANSLATED.search(kind)]
-    roots = {name: parsed_part(members, name, form, where) for name in chosen}
+    roots = {name: parsed_xml(members[name], f"{where}: {name}", form) for name in chosen}
     if not any(root.tag == body for root in roots.values()):
         usual = f"{where} is not a {form} file of the usual kind"
         raise DocumentError(f"{usual}: save it again in {program}")
@@ -98,7 +98,7 @@ def _archive(data: bytes, options: DocumentOptions, where: str, form: str) -> Do
     for name, kind in types.items():
         for ending, (what, tags) in LEFT.items():
             if kind.endswith(ending):
-                root = parsed_part(members, name, form, where)
+                root = parsed_xml(members[name], f"{where}: {name}", form)
                 texts = ("".join(each.itertext()) for each in root.iter(*tags))
                 left[what] += sum(bool(text.strip()) for text in texts)
 

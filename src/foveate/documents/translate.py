@@ -435,12 +435,9 @@ class TextBuilder:
                 a, b = a - 1, b + 1  # empty brackets would only confuse the model
             self._add(Leaf(start + a, start + b, (Piece(text[a:b]),), span, shown))
 
-    def add_object(self, markup: str, blank: str = "") -> None:
-        """Add markup that acts as a word in the text, in the position of white space if any."""
-        start = self._size
-        self._texts.append(blank)
-        self._size += len(blank)
-        self._add(Leaf(start, self._size, (Piece(markup, markup=True),)))
+    def add_object(self, markup: str) -> None:
+        """Add markup that acts as a word in the text."""
+        self._add(Leaf(self._size, self._size, (Piece(markup, markup=True),)))
 
     def add_break(self, text: str) -> None:
         """Add a line break or a tab: elements around it end before it and are reopened after."""
@@ -716,11 +713,6 @@ class Passage:
         return [sentence.text for sentence in self.to_translate]
 
     @property
-    def text(self) -> str:
-        """The text without markup."""
-        return _text_of(self._whole([list(sentence.source) for sentence in self.to_translate]))
-
-    @property
     def plain(self) -> bool:
         """True if no sentence has elements or protected pieces."""
         return not any(sentence.holds for sentence in self.to_translate)
@@ -825,8 +817,8 @@ class Passage:
 
 
 def _text_of(pieces: Sequence[Piece]) -> str:
-    """Return the text of pieces without markup, which may be in the position of white space."""
-    return "".join(" " * p.text[:1].isspace() if p.markup else p.text for p in pieces)
+    """Return the text of pieces without markup."""
+    return "".join(piece.text for piece in pieces if not piece.markup)
 
 
 def text_passage(

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from foveate.config import ConfigError
+from foveate.data.text import unique_keys
 from foveate.documents.languages import Direction
 from foveate.documents.memory import (
     Assistance,
@@ -21,8 +22,9 @@ from foveate.documents.memory import (
     whole_words,
 )
 from foveate.documents.spans import Rules
+from foveate.errors import UserError
 from foveate.serve.batching import DirectionAssistance
-from foveate.serve.common import RequestError, check_count, named_once
+from foveate.serve.common import RequestError, check_count
 from foveate.serve.runs import ServedRun
 from foveate.serve.translation_schemas import AssistanceFields, Limits
 
@@ -89,12 +91,12 @@ def _bounded(name: str, entries: Iterable[T], limits: Limits) -> Iterator[T]:
 def json_tree(text: str | bytes, name: str, wrong: str) -> object:
     """Return the value in a JSON text. Raises `RequestError` (400) if it is ``wrong``."""
     try:
-        tree = json.loads(text, object_pairs_hook=named_once)
+        tree = json.loads(text, object_pairs_hook=unique_keys)
         json.dumps(tree, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise RequestError(400, f"{name} contains a lone surrogate (half a character)") from None
-    except RequestError:
-        raise
+    except UserError as error:
+        raise RequestError(400, f"invalid request: an object {str(error)[:60]}") from None
     except (ValueError, RecursionError):
         raise RequestError(400, wrong) from None
     return tree
@@ -180,9 +182,7 @@ def _requested(
     banned = tuple(dict.fromkeys((*base.banned, *options.banned)))
     try:
         assistance = replace(base, glossary=glossary, memory=memory, banned=banned)
+        assistance.refuse(served.search, f"the model {served.name}")
     except ConfigError as error:
         raise RequestError(400, f"glossary, ban: {error}") from None
-    if assistance.forces and served.search != "beam":
-        message = f"glossary: the model {served.name} uses the search {served.search}, "
-        raise RequestError(400, message + "which cannot force terms; remove the field")
     return DirectionAssistance(assistance, served.requested)

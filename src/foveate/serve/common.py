@@ -76,15 +76,6 @@ class RequestError(UserError):
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
 
 
-def named_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of keys and values. Raises `RequestError` (400) for a duplicate key."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        name = Counter(name for name, _ in pairs).most_common(1)[0][0][:40]
-        raise RequestError(400, f"invalid request: {name!r} occurs twice in an object")
-    return fields
-
-
 def not_found(what: str, name: object, names: Iterable[str]) -> RequestError:
     """Return the error (404) for an unknown name, with the known ones."""
     return RequestError(

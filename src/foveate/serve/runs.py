@@ -261,8 +261,7 @@ class TranslationOptions:
                 if not memory.pairs:
                     raise ConfigError(f"{path} has no pair from {source} to {to}")
             assistance = Assistance(terms, (), self.ban, memory, self.copy_unknown)
-            if assistance.forces:
-                assistance.refuse(run.search, run.name)
+            assistance.refuse(run.search, run.name)
             if assistance:
                 run.assistance[direction] = DirectionAssistance(assistance)
                 words = _words(assistance, glossaries.get(key), memories.get(key))

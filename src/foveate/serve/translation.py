@@ -65,7 +65,6 @@ class Metrics:
         items = histogram("foveate_batch_items", "items of a batch", ["run"], buckets=BATCH_SIZES)
         times = histogram("foveate_batch_seconds", "time of a batch", ["run"])
         self._queue = gauge("foveate_queue_characters", "that wait", ["run"])
-        self._loaded = gauge("foveate_loaded", "1 where it is in memory", ["run"])
         self._loads = gauge("foveate_loads", "how often it was loaded", ["run"])
         self._known = gauge("foveate_memory_hits", "sentences that the memory knew", ["run", "by"])
         self._terms = gauge("foveate_terms", "glossary terms requested", ["run", "state"])
@@ -76,7 +75,6 @@ class Metrics:
         """Return all figures in the text format of Prometheus."""
         for name, run in self._pool.runs.items():
             self._queue.labels(name).set(run.batcher.characters)
-            self._loaded.labels(name).set(run.run is not None)
             self._loads.labels(name).set(run.loads)
             counts = AssistanceCounts()
             for done in (run.requested, *(own.done for own in run.assistance.values())):

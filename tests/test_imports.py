@@ -50,7 +50,6 @@ NAMED = {  # other packages, and the only places that may import them
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli"},
     "rapidfuzz": {"tasks", "documents"},
-    "rouge_score": {"tasks"},
     "rich": {"cli", "data", "train", "look.draw", "run"},
     "matplotlib": {"look.draw"},
     "anywidget": {"look.draw"},

@@ -201,29 +201,7 @@ def per(outputs: Texts, references: References) -> tuple[float, str]:
     return 100 * edits / max(1, symbols), f"rapidfuzz:{rapidfuzz.__version__}"
 
 
-def rouge(name: str) -> Metric:
-    """ROUGE: mean F of n-grams ("rouge1", "rouge2") or of the longest common subsequence ("rougeL")
-    of stemmed words, by Google's ``rouge-score``; the best of several references (Lin, 2004).
-    """
-
-    def figure(outputs: Texts, references: References) -> tuple[float, str]:
-        from importlib.metadata import version
-
-        from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
-
-        scorer = RougeScorer([name], use_stemmer=True)
-        best = [
-            scorer.score_multi(list(_all(right)), output)[name].fmeasure
-            for output, right in zip(outputs, references, strict=True)
-        ]
-        return 100 * sum(best) / max(1, len(best)), f"rouge-score:{version('rouge-score')}|stem:yes"
-
-    return figure
-
-
-MetricName = Literal[
-    "bleu", "bleu_papers", "chrf", "ter", "exact_match", "wer", "per", "rouge1", "rouge2", "rougeL"
-]
+MetricName = Literal["bleu", "bleu_papers", "chrf", "ter", "exact_match", "wer", "per"]
 METRICS: dict[MetricName, Metric] = {
     "bleu": bleu,
     "bleu_papers": bleu_papers,
@@ -232,9 +210,6 @@ METRICS: dict[MetricName, Metric] = {
     "exact_match": exact_match,
     "wer": wer,
     "per": per,
-    "rouge1": rouge("rouge1"),
-    "rouge2": rouge("rouge2"),
-    "rougeL": rouge("rougeL"),
 }
 LOWER_IS_BETTER = {"ter", "wer", "per"}
 SLOW = {"ter"}  # left to `evaluate`; validations during training do without
@@ -376,9 +351,6 @@ def paired_texts(
     return figures
 
 
-MEANS = ("exact_match", "rouge1", "rouge2", "rougeL")  # figures that are means over examples
-
-
 def paired_figures(
     systems: Mapping[str, Texts],
     references: References,
@@ -399,7 +371,7 @@ def paired_figures(
             tokens = {system: _lowercase_tokens(texts, cut) for system, texts in systems.items()}
             right = [_lowercase_tokens(_all(r), cut) for r in references]
             results[name] = paired_texts(tokens, right, "bleu", "none")
-        elif name in MEANS:
+        elif name == "exact_match":
             values = [
                 np.array(
                     [METRICS[name]([o], [r])[0] for o, r in zip(texts, references, strict=True)]

@@ -27,7 +27,7 @@ export const pieced = (text: string, isFirst: boolean): string => (isFirst || /^
 
 /** Figures by the names that the field knows. */
 export const FIGURES: Readonly<Record<string, string>> = {
-  bleu: "BLEU", chrf: "chrF", ter: "TER", mse: "MSE", mae: "MAE", mase: "MASE", rouge1: "ROUGE-1", rouge2: "ROUGE-2", rougeL: "ROUGE-L",
+  bleu: "BLEU", chrf: "chrF", ter: "TER", mse: "MSE", mae: "MAE", mase: "MASE",
 };
 export const figureName = (name: string): string => FIGURES[name] ?? spoken(name);
 

@@ -195,7 +195,7 @@ TABLES = {  # of `foveate new auto`: what is found, or what is said that the dat
     "id,a\n1949,1\n1950,2\n": None,
     "date,a\n44927,1\n44928,2\n": "'44927', whose form is unknown",
     "text,label\nhello,1\nyou,2\n": None,
-    "date,$\n2020-01-01,$5\n2020-01-02,$6\n": None,
+    "date,$\n2020-01-01,$5\n2020-01-02,$6\n": ("date", None),
 }
 
 

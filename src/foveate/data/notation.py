@@ -20,6 +20,7 @@ MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?")
 PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 MINUS = "\u2212"  # the sign, which is not a hyphen
 GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)")
+UNITS = "$€£¥₹% "
 NUMBER = {
     mark: re.compile(
         rf"([+-]?(?:\d{{1,3}}(?:{re.escape(other)}\d{{3}})+|\d*))(?:{re.escape(mark)}(\d*))?"
@@ -68,6 +69,11 @@ def number_like(cell: str) -> bool:
     bare = _bare(cell)
     fits = any(form.fullmatch(bare) for form in NUMBER.values()) and re.search(r"\d", bare)
     return is_missing(cell) or bool(fits)
+
+
+def amount_like(cell: str) -> bool:
+    """Return whether a cell is a number, perhaps with a unit, which `number_of` refuses by name."""
+    return number_like(cell.strip(UNITS))
 
 
 def decimal_shown(bare: str) -> str | None:

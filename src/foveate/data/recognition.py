@@ -11,7 +11,7 @@ from pathlib import Path
 from foveate.config import Tree
 from foveate.data.bilingual import languages_of_tmx
 from foveate.data.catalogue import DataError, find
-from foveate.data.notation import number_like
+from foveate.data.notation import amount_like
 from foveate.data.report import are_labels
 from foveate.data.text import (
     BILINGUAL,
@@ -126,7 +126,7 @@ def _columns(file: Path, task: str, settings: Tree, ask: Ask) -> tuple[dict[str,
     named = keys or not (tabs or again or looks_like_data(header))
     named = bool(settings.get("header", named))
     columns = list(zip(*table[named:], strict=True))
-    if task == "auto" and not keys and all(all(map(number_like, column)) for column in columns):
+    if task == "auto" and not keys and all(all(map(amount_like, column)) for column in columns):
         raise DataError(f"{file} contains only numbers, without a column of dates: name a task")
 
     def of(names: str) -> int | None:

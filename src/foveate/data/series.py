@@ -18,12 +18,12 @@ from foveate.data.notation import (
     TIME,
     WHEN,
     Notation,
+    amount_like,
     ascends,
     disorder,
     forms_of,
     has_offset,
     is_date,
-    number_like,
     number_of,
     parse_date,
 )
@@ -249,7 +249,7 @@ def date_column(file: Path, data: SeriesData | None = None) -> tuple[str, str | 
     if len(header) < 2 or len(body) < 2:
         return None
     columns = list(zip(*body, strict=True))
-    numbers = [i for i, column in enumerate(columns) if all(map(number_like, column[:5]))]
+    numbers = [i for i, column in enumerate(columns) if all(map(amount_like, column[:5]))]
     reason = ""
     for place, name in enumerate(header):
         others = [i for i in range(len(header)) if i not in (place, *numbers)]

@@ -26,12 +26,11 @@ TEXTS = {
 }
 TEXTS |= {
     "vtt": "WEBVTT\n\nNOTE x\n\n1\n00:01.000 --> 00:02.000 line:0\n<i>A dog.</i>\n- A cat.\n\n",
-    "xliff": '<xliff xmlns="urn:x" version="1.2"><file><body><trans-unit id="1"><source>A <g id="1">'
-    'dog</g> <x id="2"/>sleeps.</source></trans-unit></body></file></xliff>',
-    "pdf": "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Count 1/Kids"
-    "[3 0 R]>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</Font<</F 5 0 R>>"
-    ">>>>endobj\n4 0 obj<</Length 36>>stream\nBT /F 9 Tf 9 9 Td (A dog.) Tj ET\nendstream endobj\n"
-    "5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Times>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF",
+    "pdf": "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    "2 0 obj<</Type/Pages/Count 1/Kids[3 0 R]>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R"
+    "/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>endobj\n4 0 obj<</Length 34>>stream\n"
+    "BT /F 9 Tf 9 9 Td (A dog.) Tj ET\nendstream endobj\n5 0 obj<</Type/Font/Subtype/Type1"
+    "/BaseFont/Times-Roman>>endobj\ntrailer<</Root 1 0 R>>\nstartxref\n0\n%%EOF\n",
 }
 PPT = "http://schemas.openxmlformats.org/presentationml/2006/main"
 DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,6 @@ import foveate.documents.drafts as drafts
 import foveate.engine.packed as packed
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.documents.base import DocumentOptions
-from foveate.documents.formats import read_document
-from foveate.documents.spans import DocumentError
 from foveate.documents.trust import COVERAGE, RIDGE, Trust, mean_of, ridge, signals
 from foveate.tasks.metrics import sentence_scores
 
@@ -189,37 +185,3 @@ def test_what_is_too_large_is_refused_in_a_sentence(model: Path, tmp_path: Path)
     with pytest.raises(OSError, match="it has 1,073,741,824 bytes; at most 104,857,600 are read"):
         drafts.write_draft(packed.load(model, 1), "m", book, tmp_path / "out.txt")
     assert not (tmp_path / "out.txt").exists()
-
-
-def one_to_one(pairs: Sequence[tuple[str, str]]) -> list[list[tuple[int, int]]]:
-    return [[(n, n) for n in range(len(source.split()))] for source, _ in pairs]
-
-
-XLIFF = """<?xml version='1.0' encoding='utf-8'?>
-<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:own="urn:x" version="1.2"><file><body>
-<trans-unit id="1" own:note="a"><source>A <g id="1">black</g> dog<x id="2"/></source>
-<note>n</note></trans-unit>
-<trans-unit id="2"><source>One</source><target>Un</target></trans-unit>
-<trans-unit id="3" translate="no"><source>Three</source></trans-unit>
-</body></file></xliff>
-"""
-XLIFF2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en"><file>
-<unit id="1"><segment><source>A <pc id="1">dog</pc> runs</source></segment></unit></file></xliff>"""
-
-
-def test_xliff_units_without_a_target_get_a_draft() -> None:
-    def shouted(text: str, **options: bool) -> str:
-        document = read_document("xliff", text.encode(), DocumentOptions(**options), "a.xlf")
-        each = [p.joined([s.upper() for s in p.sentences], one_to_one) for p in document.passages]
-        return document.written(each).decode()
-
-    target = '<target state="needs-review-translation">A <g id="1">BLACK</g> DOG<x id="2"/>'
-    source = 'dog<x id="2"/></source>'
-    assert shouted(XLIFF) == XLIFF.replace(source, f"{source}\n{target}</target>")
-    assert shouted(XLIFF, draft=False).count("state=") == 0
-    assert "<target>ONE</target>" in shouted(XLIFF, draft=False, again=True)
-    second = shouted(XLIFF2)
-    assert '<segment state="initial"><source>A <pc id="1">dog</pc> runs</source><target>' in second
-    assert '<target>A <pc id="1">DOG</pc> RUNS</target>' in second
-    with pytest.raises(DocumentError, match=r"a\.xlf is not XLIFF: its root is <tmx>"):
-        shouted("<tmx/>")

@@ -133,7 +133,6 @@ def evaluate_links(
         typer.echo(f"{len(links_of):,} pairs, {counts.links:,} links")
         for name, value in figures.items():
             typer.echo(f"{name:<10} {100 * value:6.2f} %")
-    say(other_words(links, links_of, true))
 
 
 @align.command("symmetrize")
@@ -274,27 +273,6 @@ def by_run(
         renew(folder)
         messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
     return list(map(head.links, maps())), messages
-
-
-def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:
-    """Warn if many links are beyond the last gold link, as if words were split differently.
-
-    Annotators link nearly all last words (the full stops), so that few lines are such by chance.
-    """
-    beyond = [
-        number
-        for number, (links, true) in enumerate(zip(each, gold, strict=True), 1)
-        if links
-        and true.possible
-        and any(max(x[i] for x in links) > max(x[i] for x in true.possible) for i in (0, 1))
-    ]
-    if len(beyond) <= 0.05 * len(gold):
-        return []
-    return [
-        f"warning: {len(beyond):,} of {len(gold):,} lines of {path} have links beyond the last "
-        f"gold link, the first in line {beyond[0]}: were the words counted as in the gold links? "
-        "Tokenised texts are aligned with: foveate align … --pretokenised"
-    ]
 
 
 def known_method(method: str) -> Callable[[Links, Links], Links]:

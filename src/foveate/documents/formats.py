@@ -1,4 +1,4 @@
-"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX and XLIFF.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO and TMX.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is
@@ -339,9 +339,6 @@ def _spread(text: str, count: int) -> list[str]:
     return lines
 
 
-AROUND = ("hi", "g", "pc", "mrk")  # elements around words in TMX and XLIFF
-
-
 @document_format("tmx", ".tmx")
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a translation memory: units without text in ``options.to`` get one.
@@ -375,42 +372,6 @@ def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
     return Document(passages, written, f", {left:,} units left")
 
 
-@document_format("xliff", ".xlf", ".xliff")
-def read_xliff(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read XLIFF 1.2 or 2: units without a target get one, with a state that marks it as a draft.
-
-    Raises ``DocumentError`` for another XML file.
-    """
-    root = parsed_xml(data, where, "XLIFF")
-    space, name = root.tag[: root.tag.rfind("}") + 1], root.tag.rpartition("}")[2]
-    if name != "xliff":
-        raise DocumentError(f"{where} is not XLIFF: its root is <{name}>")
-    sources: list[tuple[Element, Element]] = []
-    units = [unit for tag in ("trans-unit", "segment") for unit in root.iter(f"{space}{tag}")]
-    for unit in units:
-        source, target = unit.find(f"{space}source"), unit.find(f"{space}target")
-        done = target is not None and "".join(target.itertext()).strip() and not options.again
-        if source is not None and not done and unit.get("translate") != "no":
-            sources.append((unit, source))
-    passages = [_segment(source, options) for _, source in sources]
-
-    def written(texts: Sequence[str]) -> bytes:
-        from lxml import etree
-
-        for (unit, source), text in zip(sources, texts, strict=True):
-            for old in unit.findall(f"{space}target"):
-                unit.remove(old)
-            target = etree.fromstring(f'<target xmlns="{space[1:-1]}">{text}</target>')
-            target.tail = source.tail
-            unit.insert(list(unit).index(source) + 1, target)
-            first = unit.tag == f"{space}trans-unit"  # XLIFF 1.2
-            state = "needs-review-translation" if first else "initial"
-            (target if first else unit).attrib.update({"state": state} if options.draft else {})
-        return etree.tostring(root.getroottree(), encoding="utf-8", xml_declaration=True) + b"\n"
-
-    return Document(passages, written, f", {len(units) - len(sources):,} units left")
-
-
 def variants_in(unit: Element, language: str) -> list[Element]:
     """Return the variants of a unit in a language, or in one of its regions."""
     variants = unit.findall("tuv")
@@ -435,7 +396,7 @@ def _segment_of(unit: Element, source: str, options: DocumentOptions) -> Element
 
 
 def _segment(segment: Element, options: DocumentOptions) -> Passage:
-    """Return a segment as a passage: `AROUND` surround words, codes such as ``ph`` act as words."""
+    """Return a segment as a passage: ``hi`` surrounds words, codes such as ``ph`` act as words."""
     text = TextBuilder(options.rules, layout=True)
     _read_segment(segment, text)
     return Passage(tuple(text.parts()), options.rules, escaped)
@@ -447,10 +408,9 @@ def _read_segment(element: Element, text: TextBuilder) -> None:
     text.add_text(element.text or "")
     for child in element:
         tail, child.tail = child.tail, None
-        if str(child.tag).rpartition("}")[2] in AROUND:
-            bare = etree.tostring(etree.Element(child.tag, child.attrib, child.nsmap), encoding=str)
-            name = bare[1:].removesuffix("/>").partition(" ")[0]
-            text.add_open(f"{bare.removesuffix('/>')}>", f"</{name}>")
+        if child.tag == "hi":
+            bare = etree.tostring(etree.Element("hi", child.attrib), encoding=str)
+            text.add_open(f"{bare.removesuffix('/>')}>", "</hi>")
             _read_segment(child, text)
             text.add_close()
         else:

@@ -24,15 +24,13 @@ Matrix = NDArray[np.float64]
 def signals(model: Translator, answers: Sequence[TextAnswer]) -> list[Signals]:
     """Return the signals from which `Trust` predicts quality; () for answers without outputs."""
     counts = model.token_counts([answer.read or answer.source for answer in answers])
-    result: list[Signals] = []
-    for answer, count in zip(answers, counts, strict=True):
+    result: list[Signals] = [()] * len(answers)
+    for n, (answer, count) in enumerate(zip(answers, counts, strict=True)):
         if answer.outputs:
             best, words = answer.outputs[0], max(1, len(split_words(answer.source)))
             read, written = count + 1, len(best.ids) + 1
             mean = math.exp(best.log_probability / written)
-            result.append((mean, math.log(written / read), read / words))
-        else:
-            result.append(())
+            result[n] = mean, math.log(written / read), read / words
     return result
 
 

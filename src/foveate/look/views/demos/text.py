@@ -363,7 +363,7 @@ def bpe(
     times = [f"{word}, {' '.join(lines).split().count(word)} ×" for word in words]
     return TableDrawing(
         title="Byte pair encoding", columns=["merged", "times", *times], rows=rows,
-        caption="Brackets: the pair that was just merged; a rare word stays split.",
+        caption="Marked: the pair that was just merged; a rare word stays split.",
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
     put(`query ${t}`, `“${panel.rows[t]!}”: c =`, boxAt(0, 14, 290, 50), "heads", { form: "word" });
-    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", { form: "word" }));
+    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? { hue: 1, level: 0.25 } : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, shift = 24 * (h - (count - 1) / 2), from = x + each / 2;
       put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });

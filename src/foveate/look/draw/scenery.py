@@ -97,8 +97,7 @@ class _Scene(SceneMaker):
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        whole = TEXTS["whole"]
-        caption = whole.get(" ".join(part.name for part in sides), whole["encoder"])
+        caption = TEXTS["whole"].get(" ".join(p.name for p in sides), TEXTS["whole"]["encoder"])
         if recurs:
             fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
             caption = TEXTS["fed" if fed else "pair" if len(sides) > 1 else "same"]
@@ -186,10 +185,9 @@ class _Scene(SceneMaker):
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = [(memory, OUTPUT - 18 * k) for k in (0, 1)]
-            points += [(left - 30, OUTPUT - 18), (left - 30, OUTPUT + 54), (beside, OUTPUT + 54)]
-            ends = (beside, y + high / 2), (end, y + high / 2)
-            self.edge(f"{main.name} memory", *points, *ends, hue=0)
+            points = (memory, OUTPUT), (memory, OUTPUT - 18), (left - 30, OUTPUT - 18)
+            under = (left - 30, OUTPUT + 54), (beside, OUTPUT + 54), (beside, y + high / 2)
+            self.edge(f"{main.name} memory", *points, *under, (end, y + high / 2), hue=0)
             name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 62, 440, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
@@ -503,7 +501,7 @@ class _Scene(SceneMaker):
         spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words = [f"query {row}", "key"]
-        text = f"{heads} head{plural} of “{rows[row]}”: its largest α above, arcs from α = 0.1."
+        text = f"“{rows[row]}” in {heads} head{plural}: above, what each attends to most."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", *every])
         for k in range(heads if deep else 0):
@@ -610,8 +608,7 @@ class _Scene(SceneMaker):
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
-            lit = every[: len(first) + k]
-            self._enter(f"{part} cell numbers {stage}", text, every, lit, home)
+            self._enter(f"{part} cell numbers {stage}", text, every, every[: len(first) + k], home)
 
     def _named(self, part: str, count: int) -> list[str]:
         words = self.places.get(part, ())
@@ -631,8 +628,7 @@ class _Scene(SceneMaker):
             lit += self._arcs(cross[-1], t) if cross else []
             text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
-            for p in self.chances[k : k + 1] if k >= 0 else ():
-                text = f"{text}, p = {p:.2f}"
+            text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
             text += "." + (" Arcs: attention." if cells else " Blue: attention.") * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
@@ -644,8 +640,7 @@ class _Scene(SceneMaker):
         for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
             states = (n for n in names if n.startswith(frame.columns) and f"cell {s}" in n)
             if alpha >= FAINT:
-                read = next(states, f"{frame.columns} reads {s}")
-                u, v, w, tall = self.box_of(read)
+                u, v, w, tall = self.box_of(next(states, f"{frame.columns} reads {s}"))
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
                     fill = {"hue": 0, "level": alpha, "tag": f"step {t}"}

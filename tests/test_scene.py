@@ -171,6 +171,22 @@ def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> Non
         assert lit == [f"decoder reads {k}" for k in range(t + 1)]
 
 
+def test_numbers_at_residual_sums_add_up_as_printed(runs: dict[str, Run]) -> None:
+    made = find("scene").draw([runs["transformer"]], Question())
+    assert isinstance(made, SceneDrawing)
+    texts = {node.name: node.texts or [node.label] for node in made.nodes}
+    blocks = [f"decoder.layers.1.{b}" for b in ("self_attention", "cross_attention")]
+    after = [f"decoder.layers.1.{b} x" for b in ("cross_attention", "feed_forward")]
+    for block, then in zip(blocks, after, strict=True):
+        numbers = [
+            texts[f"{block} x"][1:],
+            texts[f"{block} adds"][0][2:-3].split(", "),
+            texts[then][1:],
+        ]
+        x, f, total = (np.array([float(n.replace("−", "-")) for n in some]) for some in numbers)
+        assert x + f == pytest.approx(total, abs=1e-6)
+
+
 def holds(made: SceneDrawing) -> None:
     """All names are drawn once and in the picture; stops show and light what there is."""
     drawn = [*made.nodes, *made.edges]

@@ -40,6 +40,13 @@ export function activeOf({ shape, ...rest }: Values, most: number): number[] {
   }), most);
 }
 
+/** The units of x, y and x + y, those first whose sums are exact as written at all positions. Pure. */
+export function exactOf([x, y, sum]: readonly Values[]): number[] {
+  const [, height = 1, width = 1] = sum!.shape, off = (unit: number) => Number(Array.from({ length: height }, (_, t) =>
+    Math.abs([x!, y!].reduce((left, each) => left - Number(rowOf(each, 0, Math.min(t, each.shape[1]! - 1))[unit]!.toFixed(2)), Number(rowOf(sum!, 0, t)[unit]!.toFixed(2)))) > 0.001).some(Boolean));
+  return Array.from({ length: width }, (_, unit) => unit).sort((a, b) => off(a) - off(b));
+}
+
 /** The nodes and edges inside an attention, on the canvas of its camera stop. Pure. */
 export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>, [left, top, wide]: Box): Inside {
   const nodes: Inner[] = [], edges: SceneEdge[] = [], unit = wide / WIDE, name = panel.node;
@@ -204,7 +211,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? (lone(stage) ? 1.5 : 2) : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const hidden = RECTIFIED.find((stage) => values.has(stage)), inner = hidden === undefined ? 0 : values.get(hidden)!.shape[2] ?? 1;
-    const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", second = panel.reads[sum]?.[1]; // E[id] + position
+    const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? [], adding = sum ? exactOf([first, second, sum].map((stage) => values.get(stage)!)) : []; // E[id] + position
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
@@ -212,7 +219,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = lone(stage) ? LINE : LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
-      const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
+      const units = [first, second, sum].includes(stage) && width > count ? adding.slice(0, count) : hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length || count === 1 ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;

@@ -130,7 +130,7 @@ class _Scene(SceneMaker):
         if len(words) > MOST:
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
-        written, side = self.produced if part == "decoder" else (), 8 if recurs else 2
+        written, side = self.produced if part == "decoder" else (), 10 if recurs else 2
         for kind, top, texts in (("reads", WORDS, words), ("writes", -10.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other

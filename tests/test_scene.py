@@ -161,14 +161,30 @@ def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> Non
     assert len(steps) == len(chances)
     assert all(f"p = {p:.2f}." in s.caption for s, p in zip(steps, chances, strict=True))
     maps = forced.maps()["decoder.layers.2.cross_attention"].mean(axis=0)
-    arcs = {edge.name: edge.weight for edge in made.edges if edge.weight is not None}
+    read = {n.name: n.level for n in made.nodes if n.tag.startswith("step")}
     for (t, s), weight in np.ndenumerate(maps):
         name = f"decoder.layers.2.cross_attention step {t} {s}"
-        assert weight < 0.02 or arcs.pop(name) == pytest.approx(weight, abs=1e-5)
-    assert not arcs
+        assert weight < 0.02 or read.pop(name) == pytest.approx(weight, abs=1e-5)
+    assert not read
     for t, stop in enumerate(steps):
         lit = [name for name in stop.lit if " reads " in name]
         assert lit == [f"decoder reads {k}" for k in range(t + 1)]
+
+
+def test_numbers_at_residual_sums_add_up_as_printed(runs: dict[str, Run]) -> None:
+    made = find("scene").draw([runs["transformer"]], Question())
+    assert isinstance(made, SceneDrawing)
+    texts = {node.name: node.texts or [node.label] for node in made.nodes}
+    blocks = [f"decoder.layers.1.{b}" for b in ("self_attention", "cross_attention")]
+    after = [f"decoder.layers.1.{b} x" for b in ("cross_attention", "feed_forward")]
+    for block, then in zip(blocks, after, strict=True):
+        numbers = [
+            texts[f"{block} x"][1:],
+            texts[f"{block} adds"][0][2:-3].split(", "),
+            texts[then][1:],
+        ]
+        x, f, total = (np.array([float(n.replace("−", "-")) for n in some]) for some in numbers)
+        assert x + f == pytest.approx(total, abs=1e-6)
 
 
 def holds(made: SceneDrawing) -> None:

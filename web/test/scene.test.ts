@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { insideOf, largestOf, levelsOf } from "../src/core/insides";
+import { exactOf, insideOf, largestOf, levelsOf } from "../src/core/insides";
 import { between, isLit, isShown, rowOf } from "../src/core/scene";
 import type { Values } from "../src/core/numbers";
 import type { ScenePanel } from "../src/core/types";
@@ -88,4 +88,10 @@ test("all scores are a matrix beside the queries and under the keys, within the 
     expect(nodes.filter(({ name }) => name.startsWith("a E e "))).toHaveLength(n * n);
     for (const { name, box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01, name).toBe(true);
   }
+});
+
+test("units whose sums are exact as written come first", () => {
+  const made = (numbers: number[]): Values => ({ shape: [1, 1, 3], raw: Float32Array.from(numbers), unit: 1 });
+  const x = [0.024, 0.1, 0.3], y = [0.154, 0.2, 0.004]; // 0.02 + 0.15 is written 0.18
+  expect(exactOf([x, y, x.map((value, k) => value + y[k]!)].map(made))).toEqual([1, 2, 0]);
 });

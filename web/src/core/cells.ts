@@ -159,11 +159,11 @@ export class Grid {
   }
 
   /** The words at the sides; beside low cells every k-th, and a dot for each that is left out. */
-  private write(lies: Place, { rows, columns, down, across, height, width }: Cells): SVGElement[] {
+  private write(lies: Place, { rows, columns, down, across, height, width, outlines = [] }: Cells): SVGElement[] {
     this.labels = [];
     const sides = [[rows, lies.down], [columns, lies.across]] as const;
     sides.forEach(([words, cell], side) => words.forEach((word, index) => {
-      const node = s("text", { ...this.at(lies, side as 0 | 1, index), ...(isSparse(words) ? { class: "fv-quiet fv-tick" } : {}) }, !isSparse(words) && index % everyWord(cell) ? "·" : fitted(word, lies.limit));
+      const node = s("text", { ...this.at(lies, side as 0 | 1, index), class: isSparse(words) ? "fv-quiet fv-tick" : outlines.length ? (outlines.some((frame) => frame[side]! <= index && index < frame[side]! + frame[side + 2]!) ? "fv-framed" : "fv-quiet") : "" }, !isSparse(words) && index % everyWord(cell) ? "·" : fitted(word, lies.limit));
       this.labels.push({ side: side as 0 | 1, index, node });
     }));
     const names = [];

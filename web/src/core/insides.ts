@@ -6,7 +6,7 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.1; // smaller weights are not drawn
-const LINE = 33, TALL = 96, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three in a box; stages whose zeros are white
+const LINE = 33, TALL = 96, PAIR = 2, LOW = 74, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three and of two in a box; stages whose zeros are white
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "update gate", "reset gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -40,6 +40,13 @@ export function activeOf({ shape, ...rest }: Values, most: number): number[] {
   }), most);
 }
 
+/** The units of x, y and x + y, those first whose sums are exact as written at all positions. Pure. */
+export function exactOf([x, y, sum]: readonly Values[]): number[] {
+  const [, height = 1, width = 1] = sum!.shape, off = (unit: number) => Number(Array.from({ length: height }, (_, t) =>
+    Math.abs([x!, y!].reduce((left, each) => left - Number(rowOf(each, 0, Math.min(t, each.shape[1]! - 1))[unit]!.toFixed(2)), Number(rowOf(sum!, 0, t)[unit]!.toFixed(2)))) > 0.001).some(Boolean));
+  return Array.from({ length: width }, (_, unit) => unit).sort((a, b) => off(a) - off(b));
+}
+
 /** The nodes and edges inside an attention, on the canvas of its camera stop. Pure. */
 export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>, [left, top, wide]: Box): Inside {
   const nodes: Inner[] = [], edges: SceneEdge[] = [], unit = wide / WIDE, name = panel.node;
@@ -62,7 +69,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
     put(`query ${t}`, `“${panel.rows[t]!}”: c =`, boxAt(0, 14, 290, 50), "heads", { form: "word" });
-    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", { form: "word" }));
+    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? { hue: 1, level: 0.25 } : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, shift = 24 * (h - (count - 1) / 2), from = x + each / 2;
       put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
@@ -79,48 +86,49 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const keys = largestOf(weights, KEYS), pitch = 980 / keys.length, wide = Math.min(116, pitch - 16), first = 256;
     const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
     const memory = values.has("memory") ? "memory" : "h", isRead = values.has("memory") || isOne, { letters } = panel;
-    const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, WRITTEN), written);
+    const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, PAIR), written);
     const cell = (key: string, x: number, y: number, texts: string[], stage: string, more: Partial<Inner> = {}) => {
-      const box = boxAt(x, y, x < first ? 124 : wide, texts.length > 1 ? TALL : 44);
+      const box = boxAt(x, y, x < first ? 124 : wide, texts.length > 1 ? LOW : 44);
       put(key, "", box, stage, { texts, ...more });
       return box;
     };
     const join = (key: string, from: Box, to: Box, stage: string, more: Partial<SceneEdge> = {}) =>
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
-    const rows: [string, number][] = [["v", 2], ["α", 126], ["e", 216], ["k", 272], ["h", 412]];
-    for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : TALL), stage, { form: "label" });
-    for (const [stage, y] of [["c", 2], ["q", 272], ["h", 412]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, TALL), stage, { form: "label" });
+    const rows: [string, number][] = [["v", 2], ["α", 132], ["e", 244], ["k", 318], ["h", 434]];
+    for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : LOW), stage, { form: "label" });
+    for (const [stage, y] of [["c", 2], ["q", 318], ["h", 434]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, LOW), stage, { form: "label" });
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
     put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 516, 204, 40) : boxAt(0, 516, 252, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
-    const size = values.get("key")!.shape[2] ?? 0, note = size > WRITTEN ? ["first 3 of", `${size} numbers`] : [];
-    put("h note", "", boxAt(0, 144, 200, 72), "h", { form: "label", texts: note });
-    put("c step", "2. mix", boxAt(70, 110, 124, 40), "c", { form: "label" });
-    put("e step", "1. compare", boxAt(20, 224, 178, 40), "e", { form: "label" });
-    const own = values.has("h") ? cell("h own", 70, 412, vector("h", row), "h") : undefined;
-    const query = cell("q own", 70, 272, vector("query", row, head), "q", { hue: 1, level: 0.25 });
+    const size = values.get("key")!.shape[2] ?? 0, note = size > PAIR ? [`first ${PAIR} of`, `${size} numbers`] : [];
+    put("h note", "", boxAt(0, 156, 200, 72), "h", { form: "label", texts: note });
+    put("c step", "2. mix", boxAt(70, 104, 124, 40), "c", { form: "label" });
+    put("e step", "1. compare", boxAt(20, 246, 164, 40), "e", { form: "label" });
+    const own = values.has("h") ? cell("h own", 70, 434, vector("h", row), "h") : undefined;
+    const query = cell("q own", 70, 318, vector("query", row, head), "q", { hue: 1, level: 0.25 });
     const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
     if (own) join("q from", own, query, "q");
-    put("α softmax", "softmax", boxAt(first, 178, 980 - pitch + wide, 30), "α", { hue: 5 });
+    put("α softmax", "softmax", boxAt(first, 196, 980 - pitch + wide, 30), "α", { hue: 5 });
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, end = x + wide + (pitch - wide) / 2;
       put(`h word ${k}`, panel.columns[k]!, boxAt(x, 516, wide, 40), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
-      const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 412, vector(memory, k), "h") : undefined;
-      const key = cell(`k ${k}`, x, 272, vector("key", k, head), "k", { hue: 0, level: 0.25 });
-      const score = cell(`e ${k}`, x, 216, [written(scores[k]!)], "e");
-      cell(`α ${k}`, x, 126, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
+      const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 434, vector(memory, k), "h") : undefined;
+      const key = cell(`k ${k}`, x, 318, vector("key", k, head), "k", { hue: 0, level: 0.25 });
+      const score = cell(`e ${k}`, x, 244, [written(scores[k]!)], "e");
+      cell(`α ${k}`, x, 132, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
       const value = cell(`v ${k}`, x, 2, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
-      if (h) line(`v from ${k}`, [at(x + wide, 460), at(end, 460), at(end, 50), at(x + wide, 50)], "v"); // beside the key
+      if (h) line(`v from ${k}`, [at(x + wide, 471), at(end, 471), at(end, 39), at(x + wide, 39)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
-      line(`α from ${k}`, [at(x + wide / 2, 178), at(x + wide / 2, 170)], "α");
-      const low = value[1] + value[3], bus = low + 14 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
+      line(`α from ${k}`, [at(x + wide / 2, 196), at(x + wide / 2, 176)], "α");
+      const low = value[1] + value[3], bus = low + 18 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
       line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
       if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
     });
     const aside = pitch - wide; // beside the keys
     for (const [stage, of, x, matrix, room] of [["q", "query", 136, "W_Q", 60], ["k", "key", first + wide / 2 + 4, "W_K", 60], ["v", "value", first + wide + aside / 2 + 2, "W_V", aside / 2]] as const)
-      if (panel.equations[of]?.includes(matrix) && room > 36) put(`${stage} matrix`, matrix, boxAt(x, 370, Math.min(60, room), 40), stage, { form: "label" });
-    line("e from query", [at(194, 320), at(first - 54, 320), at(first - 54, 238), at(first - 44, 238)], "e", { hue: 1 });
+      if (panel.equations[of]?.includes(matrix) && room > 36) put(`${stage} matrix`, matrix, boxAt(x, 393, Math.min(60, room), 40), stage, { form: "label" });
+    line("e from query", [at(132, 318), at(132, 286)], "e", { hue: 1 });
+    line("e from compare", [at(184, 266), at(first - 42, 266)], "e", { hue: 1 });
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
@@ -187,6 +195,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     grid("A", "c", "context", third, 84, each, high, [count, v], false, 3);
     if (row < count) frame("A", 130, 84, a * count, high);
     if (row < count) frame("A", third, 84, each * v, high);
+    put("A frame v", "", boxAt(second - 4, 80, each * v + 8, high * count + 8), "A", { form: "frame", hue: 2 });
     for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C = A V", third - 34, each * v + 34], ["times", "×", second - 40, 40], ["is", "=", third - 40, 40]] as const)
       label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 84 + (high * count) / 2 - 19 : 0, wide);
   }
@@ -202,7 +211,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? (lone(stage) ? 1.5 : 2) : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const hidden = RECTIFIED.find((stage) => values.has(stage)), inner = hidden === undefined ? 0 : values.get(hidden)!.shape[2] ?? 1;
-    const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", second = panel.reads[sum]?.[1]; // E[id] + position
+    const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? [], adding = sum ? exactOf([first, second, sum].map((stage) => values.get(stage)!)) : []; // E[id] + position
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
     words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
@@ -210,7 +219,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = lone(stage) ? LINE : LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
-      const units = hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
+      const units = [first, second, sum].includes(stage) && width > count ? adding.slice(0, count) : hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length || count === 1 ? "" : "first "}${count} of ${width}` : "";
       const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
       floor -= room;

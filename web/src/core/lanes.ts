@@ -55,11 +55,11 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
   const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)); // of its token
-  const told = (node: Node) => `${boxed(node)} ${p(node) < 0.005 ? "≈0" : p(node).toFixed(2).replace(/^0/, "")}`;
+  const told = (node: Node) => `${boxed(node).replace(/^\p{P}$/u, "“$&”")} ${p(node) < 0.005 ? "≈0" : p(node).toFixed(2).replace(/^0/, "")}`;
   const written = (node: Node, room: number) => (node.score <= 0 && widthOf(told(node)) <= room ? told(node) : boxedIn(node, room));
   const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(node.score <= 0 ? told(node) : boxed(node)) + 12)));
   const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
-  const down = Math.max(TIGHT, Math.min(DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
+  const down = Math.max(TIGHT, Math.min(isWhole ? 46 : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
   steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [START + t * across + 2, TOP + rank * down])));

@@ -136,18 +136,20 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   };
   /** Shows and lights what the stop says, with labels that fit their boxes. */
   const paint = () => {
-    const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE, rows = new Map<string, number>(); // size of the words of a row
+    const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE, shown = [...drawn.keys()].filter(({ tag }) => isShown(stop, tag)), rows = new Map<string, number>(); // size of the words of a row
     const roomOf = ({ box, form, texts }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : texts?.length ? 9 : 6);
     const sizeOf = (node: Inner, text: string) => {
       if (node.form === "plus") return 1;
       const own = Math.min(node.texts?.length ? 1 : grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));
       return Math.max(SHRUNK, node.form === "word" ? Math.min(own, rows.get(rowIn(node)) ?? own) : own);
     };
-    for (const node of drawn.keys()) if (node.form === "word" && isShown(stop, node.tag)) rows.set(rowIn(node), sizeOf(node, node.label));
+    const frames = shown.filter(({ form }) => form === "frame"), isNumber = ({ form, texts }: Inner) => form === "box" && !!texts?.length, isFramed = ({ box: [x, y, w, tall] }: Inner) => frames.some(({ box: [u, v, across, down] }) => Math.abs(2 * (u - x) + across - w) < across && Math.abs(2 * (v - y) + down - tall) < down), isMarked = shown.some((node) => isNumber(node) && isFramed(node));
+    for (const node of shown) if (node.form === "word") rows.set(rowIn(node), sizeOf(node, node.label));
     for (const [node, { group, texts }] of drawn) {
       const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
       const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit, tall / told.length);
       lighten(group, node);
+      if (isMarked && isNumber(node) && !isFramed(node)) group.classList.add("fv-dim"); // what decides is framed
       group.classList.toggle("fv-around", isAround);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));

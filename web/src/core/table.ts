@@ -33,7 +33,7 @@ export const table: Draw<TableDrawing> = ({ body, memory }, drawing) => {
     }));
     lines.replaceChildren(...rows.slice(0, shown).map((row) => h("tr", {}, ...columns.map((_, k) => {
       const value = row[k] ?? null;
-      return typeof value === "string" ? h("td", { class: "fv-words", dir: "auto" }, value) : h("td", { class: "fv-number" }, figure(value));
+      return typeof value === "string" ? h("td", { class: "fv-words", dir: "auto" }, ...value.split(/(?<=\])|(?=\[)/).map((part) => (part[0] === "[" ? h("mark", {}, part.slice(1, -1)) : part))) : h("td", { class: "fv-number" }, figure(value));
     }))));
     more.hidden = rows.length <= shown;
     more.textContent = `show more (${rows.length - shown} left)`;

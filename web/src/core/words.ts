@@ -64,7 +64,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
       const name = h("bdi", { class: "fv-other" }, other);
       const named = options.onforce
         ? h("button", { type: "button", title: "use this word and continue", click: () => options.onforce?.(index, k) }, name) : name;
-      return isProduct ? barred(named, p / word.alternatives[0]!.p, p, other === word.text, p.toFixed(3)) : barred(named, p, short(p), other === word.text);
+      return isProduct ? barred(named, p, p, other === word.text, p.toFixed(3)) : barred(named, p, short(p), other === word.text);
     });
     others.replaceChildren(h("p", {}, ...(isProduct && rows.length ? ["p( · | ", h("bdi", {}, texts.slice(0, index).join(" ")), " ): what may follow"] : [h("bdi", {}, `“${word.text}”`), said && ` ${said}`])), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
     text.setAttribute("aria-label", `${word.text}: ${said}`);

@@ -97,8 +97,7 @@ class _Scene(SceneMaker):
             else:
                 self._stack(part, rest, left, wide)
         recurs = any(block.steps for part in sides for block in part.blocks)
-        whole = TEXTS["whole"]
-        caption = whole.get(" ".join(part.name for part in sides), whole["encoder"])
+        caption = TEXTS["whole"].get(" ".join(p.name for p in sides), TEXTS["whole"]["encoder"])
         if recurs:
             fed = any(edge.name == "decoder 0 fed" for edge in self.edges)
             caption = TEXTS["fed" if fed else "pair" if len(sides) > 1 else "same"]
@@ -131,12 +130,12 @@ class _Scene(SceneMaker):
         if len(words) > MOST:
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
-        written = self.produced if part == "decoder" else ()
+        written, side = self.produced if part == "decoder" else (), 10 if recurs else 2
         for kind, top, texts in (("reads", WORDS, words), ("writes", -10.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
-                box = left + start + 2, top + 10, end - start - 4, 40.0
+                box = left + start + side, top + 10, end - start - 2 * side, 40.0
                 self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
                 x, up = left + (start + end) / 2, (OUTPUT, 36.0) if top < 0 else (502.0, STEM + 46)
                 if not self.train and (not recurs or kind == "writes"):
@@ -176,9 +175,7 @@ class _Scene(SceneMaker):
         label = "masked " * any(map(_looks_back, maps)) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
-        reads = {f.block: f.reads for f in self.film if f.name == "residual sum"}
-        read = (self.film[k].values[0, 0, :2] for k in reads.get(main.name, ()))
-        x_of, f_of = [[*map(_number, pair)] for pair in read] or [[], []]
+        x_of, f_of = self._summands(main.name) or [[], []]
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
         over, aside = (stream + 18, top - 21, x - stream - 20, 18), (left + 4, low - 22, 76, 44)
         more: dict[str, object] = {"form": "label", "tag": "layer"}
@@ -188,14 +185,22 @@ class _Scene(SceneMaker):
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 18), (beside, OUTPUT - 18)
-            ends = (beside, y + high / 2), (end, y + high / 2)
-            self.edge(f"{main.name} memory", *points, *ends, hue=0)
+            points = (memory, OUTPUT), (memory, OUTPUT - 18), (left - 30, OUTPUT - 18)
+            under = (left - 30, OUTPUT + 54), (beside, OUTPUT + 54), (beside, y + high / 2)
+            self.edge(f"{main.name} memory", *points, *under, (end, y + high / 2), hue=0)
             name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 62, 440, 42)
             self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 102, low - 17, 84, 34), tag="stream")
+
+    def _summands(self, block: str) -> list[list[str]]:
+        """Return two numbers of x and of f(x), whose sums are exact as printed where possible."""
+        sums = [f for f in self.film if f.name == "residual sum" and f.rows == block.split(".")[0]]
+        pairs = {f.block: np.stack([self.film[k].values[0, 0] for k in f.reads]) for f in sums}
+        wrong = [abs(p.round(2).sum(axis=0) - p.sum(axis=0).round(2)) for p in pairs.values()]
+        units = np.argsort(sum(wrong, np.zeros(1)).round(2), kind="stable")[:2]
+        return [[*map(_number, each[units])] for each in pairs.get(block, ())]
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -496,7 +501,7 @@ class _Scene(SceneMaker):
         spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
         words = [f"query {row}", "key"]
-        text = f"{heads} head{plural} of “{rows[row]}”: its largest α above, arcs from α = 0.1."
+        text = f"“{rows[row]}” in {heads} head{plural}: above, what each attends to most."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
         self._enter(spoken, text, shows, [*words, "chip", *every])
         for k in range(heads if deep else 0):
@@ -603,8 +608,7 @@ class _Scene(SceneMaker):
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."
             text = f"{stage.capitalize()}: {stages[stage].equation}." if k else text
-            lit = every[: len(first) + k]
-            self._enter(f"{part} cell numbers {stage}", text, every, lit, home)
+            self._enter(f"{part} cell numbers {stage}", text, every, every[: len(first) + k], home)
 
     def _named(self, part: str, count: int) -> list[str]:
         words = self.places.get(part, ())
@@ -619,29 +623,31 @@ class _Scene(SceneMaker):
         for t, word in enumerate(self.places["decoder"][:MOST]):
             lit = [f"decoder reads {k}" for k in range(t + 1)] + [f"decoder writes {t}"]
             lit += [f"{block} {k}" for block in cells for k in range(t + 1)]
+            for some in ([n for n in self.nodes if n.form != "group"], self.edges) * (not cells):
+                lit += [each.name for each in some if each.tag != "words"]
             lit += self._arcs(cross[-1], t) if cross else []
             text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
-            for p in self.chances[k : k + 1] if k >= 0 else ():
-                text = f"{text}, p = {p:.2f}"
-            text += "." + " Arcs: attention." * bool(cross)
+            text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
+            text += "." + (" Arcs: attention." if cells else " Blue: attention.") * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
         """Draw the weights of one step, the mean of all heads, to the words or states read."""
         names = [node.name for node in reversed(self.nodes)]
-        home = f"{frame.block} {t}" if f"{frame.block} {t}" in names else frame.block
-        x, y, _, h = self.box_of(home)
-        made = [home]
+        home = f"{frame.block} {t}"
+        made = [home] * (home in names)
         for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
             states = (n for n in names if n.startswith(frame.columns) and f"cell {s}" in n)
             if alpha >= FAINT:
-                u, v, w, _ = self.box_of(next(states, f"{frame.columns} reads {s}"))
-                start = (x, y + h / 2), (x - 160, y + h / 2)
-                if frame.columns == "decoder":  # from below
-                    start = (x + 180, y + h), (x + 180, y + h + 80)
-                points = *start, (u + w / 2, v - 160), (u + w / 2, v)
+                u, v, w, tall = self.box_of(next(states, f"{frame.columns} reads {s}"))
                 made.append(f"{frame.block} step {t} {s}")
+                if home not in names:  # of a stack: the words themselves
+                    fill = {"hue": 0, "level": alpha, "tag": f"step {t}"}
+                    self.node(made[-1], self.places[frame.columns][s], (u, v, w, tall), **fill)
+                    continue
+                x, y, _, h = self.box_of(home)
+                points = (x, y + h / 2), (x - 160, y + h / 2), (u + w / 2, v - 160), (u + w / 2, v)
                 self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")
         return made
 

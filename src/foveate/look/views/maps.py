@@ -113,13 +113,12 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             flows = shares[:, None] * flow.mixed(record.drawn(name))
             shares, some = flows.sum(axis=0), np.where(flows >= FEWEST, flows, 0)
             made.fan(f"hop {up}", middles, (top, top + CELL - step), some, hue=2)
-            label = f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48)
-            made.node(name, *label, form="label")
+            made.node(name, f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48), form="label")
         texts = [f"{share:.2f}" if share else "" for share in shares]
         made.cells(f"row {up}", middles, top, 84, texts, shares, hue=2)
     best = max({*range(len(words))} - {query}, key=shares.__getitem__, default=query)
     text = f"“{words[query]}” holds {shares[query]:.2f} of itself and {shares[best]:.2f} of "
-    text += f"“{words[best]}”, by one hop or more."
+    text += f"“{words[best]}”, summed over all paths."
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
 
 

@@ -234,7 +234,7 @@ def growing(
         right = f"{sum(in_order(output, expected)):.0f} of {len(expected)}"
         rows.append([name, bracketed(output, expected), right])
     return TableDrawing(
-        title=source, rows=rows, columns=["", "text; [ ]: not in the reference", "right"],
+        title=source, rows=rows, columns=["", "text, marked: not in the reference", "right"],
         caption="A word is right if it is in the reference, in its order.",
     )  # fmt: skip
 

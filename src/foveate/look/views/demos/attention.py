@@ -340,8 +340,8 @@ def heads(
         whole, board = torch.arange(1.0, 13).view(3, 4), Chalkboard()
         a, b = ((x, h) for h, x in enumerate(whole.split(2, dim=1)))
         text = "No number changes: each head takes d/h = 2 columns of the whole matrix."
-        board.line(text, ("n × d", *a), ("", *b), "→", ("n × h × d/h", *a), "", ("", *b))
-        board.line(text, ("h × n × d/h: head 0", *a), "", "", "", "", ("head 1", *b))
+        board.line(text, ("3 × 4", *a), ("", *b), "→", ("3 × 2 × 2", *a), "", ("", *b))
+        board.line(text, ("2 × 3 × 2: head 0", *a), "", "", "", "", ("head 1", *b))
         return board.drawing("A colour for each head", board.stops[::-1], text)
     query, keys, values = torch.full((1, 4), 6.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object

@@ -313,8 +313,7 @@ def alibi(
     bias = position.bias(torch.tensor([len(words) - 1]), torch.arange(len(words)))
     assert bias is not None
     middles = made.row("words", [""], words, HIGH - 4)
-    box = middles[-1] - 56, HIGH - 54, 112.0, 50.0
-    made.node("query", "", box, form="frame", hue=1)
+    made.node("query", "", (middles[-1] - 56, HIGH - 54, 112.0, 50.0), form="frame", hue=1)
     for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True)):
         top, values = band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
         title = [f"head {h + 1}:", f"m = 1/{1 / slope:.4g}"]

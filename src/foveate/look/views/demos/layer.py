@@ -56,7 +56,7 @@ class Chalkboard(SceneMaker):
         signs = sign * sum(isinstance(piece, str) for piece in pieces)
         wide = min(112.0, (WIDE - first - signs - 4) / columns)
         top, left = self.pitch * number + 44, first
-        for row, word in enumerate(self.words):
+        for row, word in enumerate(self.words * (len(pieces[0][1]) > 1)):
             box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
         for place, piece in enumerate(pieces):  # a sign has no columns
@@ -75,8 +75,7 @@ class Chalkboard(SceneMaker):
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
             left += across
-        lit = [f"line {k}" for k in range(number + 1)]
-        self.stop(f"line {number + 1}", caption, [], lit=lit)
+        self.stop(f"line {number + 1}", caption, [], lit=[f"line {k}" for k in range(number + 1)])
 
     def on(self, text: str, start: str, end: str) -> None:
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
@@ -199,13 +198,13 @@ def block(
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
     text = ""
-    for dim, name, y, hue, of in (
-        (1, "Layer norm", layer, ROWS, "by word (row)"),
-        (0, "Batch norm", batch, COLUMNS, "by feature (column)"),
+    for dim, name, y, hue, of, head in (
+        (1, "Layer norm", layer, ROWS, "by word (row)", "μ, σ²"),
+        (0, "Batch norm", batch, COLUMNS, "by feature (column)", "μ above σ²"),
     ):
         both = torch.cat((x.mean(dim, True), x.var(dim, False, keepdim=True)), dim=dim)
         text += f"{name}: μ, σ² {of}. "
-        made.line(text[:-1], ("x", x, hue), "→", ("μ, σ²", both, hue), "→", (name.lower(), y, hue))
+        made.line(text[:-1], ("x", x, hue), "→", (head, both, hue), "→", (name.lower(), y, hue))
 
 
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:

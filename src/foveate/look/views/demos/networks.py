@@ -268,8 +268,7 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
             box = 4 + unit * start, y + 46, unit * size, pitch - 66
             text = f"{size:.1f}" if box[2] > 60 else ""
             if size >= 0.1:
-                own = f"{name}: {labels[k]}"
-                made.node(own, "", box, texts=[text], hue=LOOKS[k], level=0.5)
+                made.node(f"{name}: {labels[k]}", "", box, texts=[text], hue=LOOKS[k], level=0.5)
     caption = "Parameters in millions; each bar is as long as its model is large."
     return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)
 
@@ -298,8 +297,7 @@ def memory(
             state = DecoderState()
             model(ids(count), None, state)
             stored.append(state.numbers)
-        written = name.replace("a constant state", f"always {stored[-1]:,}")
-        curves[written] = np.array(stored)
+        curves[name.replace("a constant state", f"always {stored[-1]:,}")] = np.array(stored)
     return line_chart(
         lengths, curves, "tokens read, n", "numbers stored",
         f"Size of the state; D = {hidden_size}, {layers} layer{'s' * (layers > 1)}",
@@ -358,7 +356,8 @@ def rnn(
     captions = {  # of the rows that are new
         f"Any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
             ["y_t"] * (head is not None),
-        "Each layer has its own W, U; layer 2 reads the states of layer 1.": states * (len(w) > 1),
+        "Each layer has its own W, U; layer 2 reads the states of layer 1.":
+            ["x_t", *states] * (len(w) > 1),
         f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
             ["o_t"] * (output != "linear"),
         f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":

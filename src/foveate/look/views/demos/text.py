@@ -323,7 +323,7 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
             made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
             made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
         read[3 * (number == 0)] *= 1 + 19 * (number == 0)
-        made.fan(f"reads {number}", middles, (low, top + CELL), read, hue=1)
+        made.fan(f"reads {number}", middles, (low, top + CELL), read, hue=None if number else 1)
 
 
 def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
@@ -358,12 +358,11 @@ def bpe(
         split = ["·".join(f"[{learnt.name(i)}]" if count and i == size - 1 else learnt.name(i)
                           for i in learnt.encode(word).ids) for word in words]  # fmt: skip
         seen = sum(learnt.encode(line).ids.count(size - 1) for line in lines) if count else None
-        name = learnt.name(size - 1) if count else "letters"
-        rows.append([name, seen, *split])
+        rows.append([learnt.name(size - 1) if count else "letters", seen, *split])
     times = [f"{word}, {' '.join(lines).split().count(word)} ×" for word in words]
     return TableDrawing(
         title="Byte pair encoding", columns=["merged", "times", *times], rows=rows,
-        caption="Brackets: the pair that was just merged; a rare word stays split.",
+        caption="Marked: the pair that was just merged; a rare word stays split.",
     )  # fmt: skip
 
 

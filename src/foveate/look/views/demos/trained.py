@@ -289,7 +289,7 @@ def coreference(anew: Anew = False) -> SceneDrawing:
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
             made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    text = "Head 1 looks at what decides: “tired”, or the street. Framed: the answer."
+    text = "Head 1 of “it”: “tired” above, “street” below. Framed: the answer."
     made.stop("it", text, [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
@@ -334,8 +334,7 @@ def sampling(
     rows[last] = model.predict(mixed, memory).argmax(-1)
     rows["true y_t"] = true
     words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
-    made = _mixed(words, shown[0, :-1].tolist())
-    return made.drawing("Scheduled sampling", caption=text)
+    return _mixed(words, shown[0, :-1].tolist()).drawing("Scheduled sampling", caption=text)
 
 
 def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:

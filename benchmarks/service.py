@@ -228,7 +228,7 @@ def main(
     out: Path | None = None,
 ) -> None:
     """Pack, serve, measure."""
-    data = {split: run.pairs(split) for split in ("train", "valid", "test")}
+    data = {split: pairs_of(run, split) for split in ("train", "valid", "test")}
     seen = {source for split in data.values() for source, _ in split}
     held_out = further(pairs, seen, most) if pairs is not None else data["test"]
     with TemporaryDirectory() as name:

@@ -16,13 +16,15 @@ import random
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors.numpy import save
 
-from everyday import Pair, bare, folded, lines, tatoeba, tidy
+from everyday import Pair, bare, folded, lines, spaced, tatoeba, tidy, words
+from foveate.align.ibm import Model1, Symmetrized
 from foveate.engine import packed
 from foveate.files import replace_file
 from foveate.measure.machine import describe
@@ -33,11 +35,13 @@ from foveate.tasks.metrics import bleu, chrf
 ROOT = Path(__file__).parent.parent
 PAIRS = ("en-fr", "fr-en")
 DOCS = "python-docs-en-fr"
+OPEN = ("adobe", "django", "gnome", "guides", "laws", "php", "react", "tldr")
 CONFIGS, FILES = ROOT / "configs" / "translation", ROOT / "models/src/foveate_models/files"
 EVALUATION = {"flores-dev": "flores-200-dev/dev", "newstest2014": "newstest2014-en-fr/newstest2014"}
 BESIDE = "newstest2014-en-fr/newstest2014.bergamot-tiny.fr"
 LONGEST = 600  # characters of a side
-BARE, JOINED, NOISY = 0.08, 0.08, 0.4  # shares of the pairs that are changed as below
+BARE, JOINED, UPPER, NOISY = 0.08, 0.08, 0.03, 0.4  # shares of the pairs that are changed as below
+SURE, SEEN = 0.3, 8  # of a word's translation: its share among all, both ways, and how often
 
 
 def documentation(split: str) -> list[Pair]:
@@ -46,10 +50,38 @@ def documentation(split: str) -> list[Pair]:
     return [(a, b) for a, b in zip(*sides, strict=True) if a != b and max(len(a), len(b)) < LONGEST]
 
 
+def manuals() -> list[Pair]:
+    """The pairs of laws and manuals under open licences, neither side very long."""
+    rows = (line.split("\t") for name in OPEN for line in lines(f"open-en-fr/{name}.tsv.gz"))
+    pairs = [(tidy(english), spaced(tidy(french))) for english, french in rows]
+    return [pair for pair in pairs if max(map(len, pair)) < LONGEST]
+
+
+def single_words(pairs: Sequence[Pair]) -> list[Pair]:
+    """Words that are mostly translated by each other, as links between the words of pairs say."""
+    texts = [(words(english), words(french)) for english, french in pairs]
+    texts = [pair for pair in texts if 1 <= min(map(len, pair)) and max(map(len, pair)) <= 20]
+    aligner = Symmetrized.Config(aligner=Model1.Config(), method="intersection").build()
+    aligner.train(texts)
+    both, english, french = Counter[Pair](), Counter[str](), Counter[str]()
+    for (source, target), links in zip(texts, aligner.align(texts), strict=True):
+        for i, j in links:
+            both[source[i], target[j]] += 1
+            english[source[i]] += 1
+            french[target[j]] += 1
+    return [
+        (a, b)
+        for (a, b), n in sorted(both.items())
+        if n >= SEEN and n >= SURE * max(english[a], french[b]) and (a + b).isalpha()
+    ]
+
+
 def texts() -> dict[str, list[Pair]]:
     """All pairs by split: nothing that is evaluated on has a side equal to one of training."""
     splits = tatoeba()
-    train = splits["train"] + documentation("train")
+    train = splits["train"] + documentation("train") + manuals()
+    for pair in single_words(train):
+        train += [pair, (pair[0].capitalize(), pair[1].capitalize())]
     held: tuple[set[str], set[str]] = (set(), set())
     for split in ("valid", "test"):
         for pair in splits[split] + documentation(split):
@@ -77,10 +109,12 @@ def typed(text: str, draw: random.Random) -> str:
 
 
 def changed(pairs: Sequence[Pair], draw: random.Random) -> Iterator[Pair]:
-    """The pairs, and behind them bare ones and several that are joined."""
+    """The pairs, and behind them bare ones, ones in capitals, and several that are joined."""
     yield from pairs
     for english, french in draw.sample(pairs, int(BARE * len(pairs))):
         yield bare(english), bare(french)
+    for english, french in draw.sample(pairs, int(UPPER * len(pairs))):
+        yield english.upper(), french.upper()
     for _ in range(int(JOINED * len(pairs))):
         chosen = draw.choices(pairs, k=draw.choice((2, 2, 3, 4)))
         if max(sum(map(len, side)) for side in zip(*chosen, strict=True)) < LONGEST:

@@ -115,7 +115,8 @@ def test_no_sentence_of_a_test_set_is_trained_on(monkeypatch: pytest.MonkeyPatch
         "newstest2014-en-fr/newstest2014.fr": ["« Nouvelles »"],
     }
     for module in (models, sys.modules["everyday"]):
-        monkeypatch.setattr(module, "lines", lambda name: sides.get(name, [f"text of {name}"]))
+        both = lambda name: f"text of {name}" + "\tits French" * name.endswith(".gz")  # noqa: E731
+        monkeypatch.setattr(module, "lines", lambda name: sides.get(name, [both(name)]))
     splits = models.texts()
     assert splits["valid"] and splits["test"] and len(splits["train"]) > 300
     for side in (0, 1):

@@ -114,9 +114,12 @@ def test_no_sentence_of_a_test_set_is_trained_on(monkeypatch: pytest.MonkeyPatch
         "newstest2014-en-fr/newstest2014.en": ["news"],
         "newstest2014-en-fr/newstest2014.fr": ["« Nouvelles »"],
     }
+
+    def lines(name: str) -> list[str]:
+        return sides.get(name, [f"text of {name}" + "\tits French" * name.endswith(".gz")])
+
     for module in (models, sys.modules["everyday"]):
-        both = lambda name: f"text of {name}" + "\tits French" * name.endswith(".gz")  # noqa: E731
-        monkeypatch.setattr(module, "lines", lambda name: sides.get(name, [both(name)]))
+        monkeypatch.setattr(module, "lines", lines)
     splits = models.texts()
     assert splits["valid"] and splits["test"] and len(splits["train"]) > 300
     for side in (0, 1):

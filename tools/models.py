@@ -60,7 +60,7 @@ def manuals() -> list[Pair]:
 def single_words(pairs: Sequence[Pair]) -> list[Pair]:
     """Words that are mostly translated by each other, as links between the words of pairs say."""
     texts = [(words(english), words(french)) for english, french in pairs]
-    texts = [pair for pair in texts if 1 <= min(map(len, pair)) and max(map(len, pair)) <= 20]
+    texts = [pair for pair in texts if min(map(len, pair)) >= 1 and max(map(len, pair)) <= 20]
     aligner = Symmetrized.Config(aligner=Model1.Config(), method="intersection").build()
     aligner.train(texts)
     both, english, french = Counter[Pair](), Counter[str](), Counter[str]()

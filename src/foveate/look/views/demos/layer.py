@@ -48,7 +48,7 @@ class Chalkboard(SceneMaker):
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
 
-        The first rows are words. What is 0 or −∞ is white.
+        The first rows are words. What is 0 is white, −∞ grey.
         """
         first, sign, number = 78.0, 40.0, len(self.stops)
         high = min(60.0, (self.pitch - 10) / 4)
@@ -69,8 +69,8 @@ class Chalkboard(SceneMaker):
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
                 hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
-                level = 0.25 * bool(np.isfinite(value) and value)
-                fill = {"hue": hues.get(hue or 0, hue), "level": level}
+                own_hue = None if np.isinf(value) else hues.get(hue or 0, hue)
+                fill = {"hue": own_hue, "level": 0.3 * bool(value)}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
@@ -245,7 +245,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         return
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
-    made.line(text, ("E", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
+    made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     text = "exp(−∞) = 0: later words get weight 0, and each row of α still sums to 1."
     power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
     weights = "α_ij", hidden.softmax(dim=-1), 5

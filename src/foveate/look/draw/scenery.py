@@ -185,7 +185,7 @@ class _Scene(SceneMaker):
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 18), (left - 30, OUTPUT - 18)
+            points = (memory, OUTPUT), (memory, OUTPUT - 11), (left - 30, OUTPUT - 11)
             under = (left - 30, OUTPUT + 54), (beside, OUTPUT + 54), (beside, y + high / 2)
             self.edge(f"{main.name} memory", *points, *under, (end, y + high / 2), hue=0)
             name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 62, 440, 42)

@@ -104,7 +104,7 @@ def total_of(logs: Sequence[float]) -> str:
     digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     p = f"{np.exp(log_p):.2f}" if log_p > -3 else f"{digits} · 10{raised}"
-    terms = f"{terms} =" if len(terms) < 46 else ""  # else too long for a line
+    terms = f"{terms} =" if len(terms) < 48 else ""  # else too long for a line
     return f"= {p}; Σ log p ={terms} {log_p:.{places}f}".replace("-", "−")
 
 

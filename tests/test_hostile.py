@@ -225,17 +225,6 @@ def test_an_index_of_weights_names_files_beside_it(name: str, tmp_path: Path) ->
         from_huggingface(tmp_path)
 
 
-def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_path: Path) -> None:
-    from foveate.exchange.base import CheckSample, export
-
-    (tmp_path / "secret").write_text("private", "utf-8")
-    (run / "notes.txt").symlink_to(tmp_path / "secret")
-    loaded = load(run)
-    sample = CheckSample(["the dog runs"])
-    refused(lambda: export(loaded, tmp_path / "out", "safetensors", sample), "notes.txt")
-    assert not (tmp_path / "out").exists()
-
-
 # ------------------------------------------------------------------------------ what a run is not
 def test_a_run_has_no_base_no_imports_and_no_pipe(run: Path, tmp_path: Path, monkeypatch) -> None:
     config, sign = run / "config.toml", tmp_path / "executed"

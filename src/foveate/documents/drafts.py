@@ -53,7 +53,7 @@ def trust_file(model: Path) -> Path:
     return model.with_suffix(".trust.json")
 
 
-def weights_of(model: Translator) -> str:
+def digest_of(model: Translator) -> str:
     """Return the sha256 of the weights of a run, or of the run of which a packed file was made."""
     if isinstance(model, PackedModel):
         return model.header.made_of.get("sha256", "")
@@ -79,7 +79,7 @@ def calibrate(
         raise ConfigError(f"{len(rows)} held-out lines are too few: give {LEAST}, better 500")
     texts, right = [str(answers[n]) for n in rows], [references[n] for n in rows]
     chrf, each = sentence_scores("chrf", texts, right), signals(model, [answers[n] for n in rows])
-    trust, file = Trust.fit(each, chrf.tolist(), weights_of(model)), trust_file(model.path)
+    trust, file = Trust.fit(each, chrf.tolist(), digest_of(model)), trust_file(model.path)
     replace_file(file, trust.model_dump_json(indent=1) + "\n")
     wide = sum(own.high - own.low for own in map(trust.estimate, each)) / len(rows)
     return (
@@ -95,7 +95,7 @@ def trust_of(model: Translator, name: str) -> Trust:
     """
     file = trust_file(model.path)
     trust = from_json(file, Trust.parse) if file.is_file() else None
-    if trust is None or trust.weights != weights_of(model):
+    if trust is None or trust.weights != digest_of(model):
         raise ConfigError(
             f"{name} has no calibration for its weights: make it from held-out lines with their "
             f"translations, foveate draft {name} --calibrate valid.src valid.tgt"
@@ -199,7 +199,7 @@ def _new_words(model: Translator) -> Callable[[str], list[str]]:
     try:
         from foveate.run import read_run
         from foveate.run.answering import unknown_words, words_without_piece
-    except ModuleNotFoundError:  # without PyTorch there is no run with training data
+    except ModuleNotFoundError:  # training data are read with PyTorch
         return lambda text: []
     with suppress(ConfigError, DataError, OSError):
         config = read_run(folder)

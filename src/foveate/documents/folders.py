@@ -176,7 +176,7 @@ def translated(
     return packed(text, {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)})
 
 
-GROWING = ("log.jsonl", "best.json")  # files of a run that do not change its answers
+GROWING = ("log.jsonl", "best.json", "trust.json")  # files of a run that do not change its answers
 
 
 def weights_of(*names: str) -> str:

@@ -105,7 +105,7 @@ class Ranks:
         return do()
 
     def doing(self, what: str) -> None:
-        """Name what begins now, for the report of a hang."""
+        """Name what begins now, for the message about lost ranks."""
 
     def same(self, what: str, value: str) -> None:
         """Raise `TrainError` where a rank has another value than rank 0."""
@@ -173,9 +173,11 @@ class RankGroup(Ranks):
                 raise
             self._store.set(key, json.dumps({"results": [result]}))
             return result
+        before, self._doing = self._doing, f"{self._doing}, waiting for rank 0: {what}"
         while not self._store.check([key]):
             time.sleep(pause)
             pause = min(0.5, 1.5 * pause)
+        self._doing = before
         message = json.loads(self._store.get(key))
         if "failed" in message:
             raise SystemExit(2)  # rank 0 has printed why
@@ -195,9 +197,8 @@ class RankGroup(Ranks):
         try:
             yield
         except RuntimeError as error:
-            if not (
-                isinstance(error, dist.DistError) or re.search("gloo|pair closure", str(error))
-            ):
+            known = isinstance(error, dist.DistError) or re.search("gloo|pair closure", str(error))
+            if not known:
                 raise
             reason = str(error).strip().splitlines()[0]
             raise TrainError(

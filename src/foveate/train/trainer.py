@@ -87,7 +87,7 @@ class Trainer:
         self.saved = self.state.step  # the step of the newest checkpoint
         self.agree()
         self._earlier, self._begun = self.state.seconds, self._now
-        self._last_save, self._last_log = self._now, self.state.step
+        self._last_save = self._now
         self._in_flight = deque[feed.StepNumbers]()
         self._failed: Tensor | None = None  # `StepNumbers.failed` of the newest step in flight
         self._times: list[float] | None = []  # of the first steps, until their pace is known
@@ -250,7 +250,6 @@ class Trainer:
         if step.number % self.config.log_every:
             return
         window, state.window = state.window, {}
-        self._last_log = step.number
         targets, spent = window.pop("count"), window.pop("time")
         self.journal.write(
             "train",

@@ -1,10 +1,12 @@
 """Students of one teacher: from references, from its outputs, with more text, with noise.
 
-    python benchmarks/student.py WORK [--minutes 30] [--sentences N] [--words N] [--teacher RUN]
+    python benchmarks/student.py WORK [--minutes 30] [--teacher-minutes 60] [--sentences N]
+        [--words N] [--teacher RUN]
 
 Of Tatoeba's English sentences two in a hundred are the test; of the others every second one has its
 references (A), the rest is monolingual text (B). Without --teacher a larger model is trained on A
-for --minutes. Figures are of packed files in int8, also on upper-cased and mistyped test sentences.
+for --teacher-minutes (else as long as a student). Figures are of packed files in int8, also on
+upper-cased and mistyped test sentences.
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ def made(out: Path, teacher: Path, *words: object) -> Path:
 def main(
     work: Path,
     minutes: float = 30.0,
+    teacher_minutes: float | None = None,
     sentences: int = 60_000,
     words: int = 100,
     batch_tokens: int = 3072,
@@ -85,11 +88,12 @@ def main(
     work.mkdir(parents=True, exist_ok=True)
     sets = test_sets(split(work, sentences, words))
     a, b = ["--source", work / "A.en"], ["--source", work / "B.en"]
-    time = ["--minutes", minutes, f"train.batch_tokens={batch_tokens}"]
-    small = [*time, *SMALL]
+    size = f"train.batch_tokens={batch_tokens}"
+    small = ["--minutes", minutes, size, *SMALL]
     files = {}
     if teacher is None:
-        files["teacher"] = made(work / "teacher", work / "A.fr", *a, *time)
+        longer = ["--minutes", teacher_minutes or minutes, size]
+        files["teacher"] = made(work / "teacher", work / "A.fr", *a, *longer)
         teacher = work / "teacher" / "run"
     elif teacher.is_file():
         files["teacher"] = teacher
@@ -105,7 +109,8 @@ def main(
             figures = measured(file, [x for x, _ in rows], [y for _, y in rows])
             results[name][test] = {key: round(value, 2) for key, value in figures.items()}
             print(name, test, results[name][test], flush=True)
-    settings = {"minutes": minutes, "sentences": sentences, "words": words, "lines": LINES}
+    settings = {"minutes": minutes, "teacher_minutes": teacher_minutes or minutes}
+    settings |= {"sentences": sentences, "words": words, "lines": LINES}
     what = f"a teacher and its students after {minutes:g} minutes of training each, on a processor"
     harness.write("student", {"what": what, "settings": settings, "students": results}, json)
 

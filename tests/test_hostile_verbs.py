@@ -45,6 +45,7 @@ NUMBERS = ("-1", "nan", "1" + "0" * 23, "inf", "", "1e308", "0", "x", "-inf")
 TEXTS = ("", "FOLDER", "BINARY", "MISSING", "FILE/x", "\udcff", "EMPTY", "x" * 5000, "a.b=c", "0")
 SECONDS = 0.5  # after which a command that takes long by its nature is taken to run
 LONGEST = 60.0  # within which any other command ends, the first of which imports PyTorch
+AGAIN = 10.0  # seconds after which it is stopped again: Python drops what is raised in a destructor
 LONG = "train", "compare", "student", "bench", "quickstart", "publish", "serve", "studio"
 
 
@@ -132,7 +133,7 @@ def answered(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         for name in ("stdin", "stdout", "stderr"):
             stream = io.TextIOWrapper(io.BytesIO(b"the dog runs\n" * (name == "stdin")))
             monkeypatch.setattr(sys, name, stream)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
         try:
             cli.main()
         except SystemExit as end:

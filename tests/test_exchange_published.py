@@ -16,7 +16,7 @@ from foveate.data.tokenizer import Tokenizer
 from foveate.errors import UserError
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.importing import import_from, opened
-from foveate.exchange.marian import FAMILY, read_marian
+from foveate.exchange.marian import read_marian
 from piece_models import TEXT, hostile, trained, wrapped
 
 spm = pytest.importorskip("sentencepiece")
@@ -241,4 +241,3 @@ def test_an_option_of_marian_that_is_not_supported_is_named(tmp_path: Path) -> N
     np.savez(tmp_path / "model.npz", **{"special:model.yml": np.array([{}], dtype=object)})
     with pytest.raises(ExchangeError, match="not a model that Marian wrote"):
         opened(tmp_path)
-    assert FAMILY.name == "marian"

@@ -271,11 +271,16 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
     return config.parse(value, where)
 
 
+def marian_files(folder: Path) -> list[Path]:
+    """Return the models in a folder that Marian wrote: its own files, or those of Firefox."""
+    return sorted((*folder.glob("*.npz"), *folder.glob("*.intgemm*.bin")))
+
+
 def published(path: Path) -> bool:
     """Return whether a path is a folder with a model of another library, as it was published."""
     if not path.is_dir() or (path / "config.toml").is_file():
         return False
-    return (path / "config.json").is_file() or any(path.glob("*.npz"))
+    return (path / "config.json").is_file() or bool(marian_files(path))
 
 
 def check_run(path: Path) -> None:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from foveate.config import marian_files
 from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Symbol, Tokenizer, bounded, is_failure
 from foveate.decode.search import Greedy, Search
 from foveate.exchange import published
@@ -23,7 +24,7 @@ from foveate.exchange.huggingface import (
 )
 from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
 from foveate.exchange.m2m100 import is_m2m100
-from foveate.exchange.marian import FAMILY, marian_search, options_of, read_marian
+from foveate.exchange.marian import FIREFOX, marian_search, options_of, read_marian
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -113,7 +114,7 @@ def cached_run(folder: Path) -> Path:
 
 def opened(source: Path) -> Opened:
     """Return the model in a folder, its vocabulary in our order, and its search."""
-    if not (source / CONFIG).is_file() and (models := sorted(source.glob("*.npz"))):
+    if not (source / CONFIG).is_file() and (models := marian_files(source)):
         return _marian(models, source)
     _check_memory(source)
     model = from_huggingface(source)
@@ -159,15 +160,23 @@ def _check_memory(source: Path) -> None:
 
 
 def _marian(models: Sequence[Path], source: Path) -> Opened:
-    """Return what `opened` does of Marian's own files: a model, vocab.spm and decoder.yml."""
+    """Return what `opened` does of Marian's own files: a model, its vocabulary and decoder.yml.
+
+    Firefox' shortlist (lex.50.50.ENFR.s2t.bin) is not read: every piece may be written.
+    """
     if len(models) > 1:
-        raise ExchangeError(f"{source} has {len(models)} models; keep one .npz of them in a folder")
-    settings, tensors = read_marian(models[0])
-    model = model_of(FAMILY, settings, tensors, models[0], models[0])
+        raise ExchangeError(f"{source} has {len(models)} models; keep one of them in a folder")
+    vocabularies = sorted(source.glob("*vocab*.spm")) or [source / "vocab.spm"]
+    if len(vocabularies) > 1:
+        names = ", ".join(path.name for path in vocabularies)
+        raise ExchangeError(f"{source} has {names}: only a vocabulary of both sides is supported")
+    family, settings, tensors = read_marian(models[0])
+    model = model_of(family, settings, tensors, models[0], models[0])
     assert isinstance(model, EncoderDecoder)
-    own = published.piece_vocabulary(source / "vocab.spm", settings)
+    own = published.piece_vocabulary(vocabularies[0], settings)
     decoder = source / "decoder.yml"
-    options = options_of(decoder.read_text("utf-8")) if decoder.is_file() else {}
+    options = FIREFOX if models[0].suffix == ".bin" else {}
+    options = options_of(decoder.read_text("utf-8")) if decoder.is_file() else options
     never = (PAD,) if options.get("allow-unk") == "true" else (UNK, PAD)
     return published.renumbered(model, own.order, never), own, marian_search(options)
 

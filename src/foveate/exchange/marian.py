@@ -1,4 +1,8 @@
-"""Marian's own files: model.npz with its options inside, decoder.yml and vocab.spm."""
+"""Marian's own files: a model with its options inside, decoder.yml and vocab.spm.
+
+The model is a model.npz, or a binary file as Firefox ships its translators, whose decoders have an
+SSRU in place of self-attention.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError
-from foveate.exchange.huggingface_families import MARIAN, both
-from foveate.exchange.huggingface_rules import Family, Key, Settings
+from foveate.exchange.huggingface_families import MARIAN, MARIAN_PARTS, both
+from foveate.exchange.huggingface_rules import Family, Key, Settings, rules
+from foveate.exchange.marian_binary import Array, read_binary
 from foveate.exchange.published import greedy_or_beam
+from foveate.models.mamba import SSRUDecoder
 
 # What transformers computes otherwise than Marian in spite of the same weights: ε of norms, and the
 # waves of positions, of which the longest has a period of 2π · 10,000 only in Marian.
@@ -23,6 +28,13 @@ OWN = (
     Key("wave_base", 10_000.0, both("position.base")),
 )
 FAMILY: Family = replace(MARIAN, keys=(*MARIAN.keys, *OWN))
+_SSRU = {"unit.{forget,value}": "rnn.{forget,value}"}
+WITH_SSRU: Family = replace(
+    FAMILY,
+    config=FAMILY.config.model_copy(update={"decoder": SSRUDecoder.Config(**MARIAN_PARTS)}),
+    rules=(*FAMILY.rules, *rules(_SSRU, "decoder.layers.*.", "model.decoder.layers.*.")),
+)
+FIREFOX = {"beam-size": "1", "max-length-factor": "2"}  # how Firefox translates
 OPTIONS = "special:model.yml"  # the tensor that holds the options, as text that ends with a NUL
 ONLY = {  # the options for which we support a single value, and what files without them mean
     "type": "transformer",
@@ -33,14 +45,20 @@ ONLY = {  # the options for which we support a single value, and what files with
     "transformer-train-position-embeddings": "false",
     "transformer-depth-scaling": "false",
     "transformer-ffn-depth": "2",
+    "transformer-decoder-dim-ffn": "0",
+    "transformer-decoder-ffn-depth": "0",
     "transformer-no-projection": "false",
+    "transformer-rnn-projection": "false",
     "tied-embeddings-all": "true",
     "skip": "false",
     "lemma-dim-emb": "0",
     "right-left": "false",
 }
+RECURRENT = ONLY | {"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru"}
+UNIT = {"W": "value.weight", "Wf": "forget.weight", "bf": "forget.bias"}  # tensors of an SSRU
 SUBLAYERS = {  # theirs and those of transformers; Wo_ln and ffn_ffn_ln are norms behind them
     "self": "self_attn",
+    "rnn": "self_attn",
     "context": "encoder_attn",
     "ffn": "final",
 }
@@ -52,16 +70,17 @@ def options_of(text: str) -> dict[str, str]:
     return {name: value.strip("\"'") for name, value in lines}
 
 
-def read_marian(path: Path) -> tuple[Settings, dict[str, Tensor]]:
-    """Return config.json and tensors as transformers would have them, from a ``.npz`` of Marian.
+def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:
+    """Return the family, config.json and tensors as transformers would have them of a model.
 
     There, padding is one piece more, whose zeros also start the decoder. Nothing in the file is
     unpickled. Raises `ExchangeError` with the first option that is not supported.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays: dict[str, NDArray[np.float32]] = {name: file[name] for name in file.files}
+        arrays = read_binary(path) if path.suffix == ".bin" else _of_numpy(path)
         options = options_of(bytes(arrays.pop(OPTIONS)).decode().rstrip("\0"))
+        recurrent = options.get("transformer-decoder-autoreg") == "rnn"
+        _check(path, options, RECURRENT if recurrent else ONLY)
         table = arrays["Wemb"]
         vocabulary, size = table.shape
         settings: Settings = {
@@ -81,25 +100,36 @@ def read_marian(path: Path) -> tuple[Settings, dict[str, Tensor]]:
             "eos_token_id": 0,
         }
         tensors = dict(_renamed(arrays))
+    except ExchangeError:
+        raise
     except (ValueError, LookupError, OSError, TypeError) as error:
         raise ExchangeError(f"{path}: not a model that Marian wrote ({error!r})") from None
-    for name, expected in ONLY.items():
+    bias = arrays.get("decoder_ff_logit_out_b", np.zeros((1, vocabulary), np.float32))
+    tensors["model.shared.weight"] = torch.from_numpy(np.pad(table, ((0, 1), (0, 0))))
+    tensors["final_logits_bias"] = torch.from_numpy(np.pad(bias, ((0, 0), (0, 1))))
+    return WITH_SSRU if recurrent else FAMILY, settings, tensors
+
+
+def _of_numpy(path: Path) -> dict[str, Array]:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _check(path: Path, options: Mapping[str, str], only: Mapping[str, str]) -> None:
+    """Raise `ExchangeError` for an option with another value than the supported one."""
+    for name, expected in only.items():
         if (value := options.get(name, expected)) != expected:
             raise ExchangeError(
                 f"{path}: {name}: {value!r} is not supported; supported: {expected!r}"
             )
-    bias = arrays.get("decoder_ff_logit_out_b", np.zeros((1, vocabulary), np.float32))
-    tensors["model.shared.weight"] = torch.from_numpy(np.pad(table, ((0, 1), (0, 0))))
-    tensors["final_logits_bias"] = torch.from_numpy(np.pad(bias, ((0, 0), (0, 1))))
-    return settings, tensors
 
 
-def _renamed(arrays: dict[str, NDArray[np.float32]]) -> Iterator[tuple[str, Tensor]]:
+def _renamed(arrays: Mapping[str, Array]) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of all layers under the names of transformers."""
     for name, array in arrays.items():
         if name in ("Wemb", "decoder_ff_logit_out_b"):
             continue
-        match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn)_(\w+)", name)
+        match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn|rnn)_(\w+)", name)
         if match is None:
             raise ValueError(f"a tensor {name} that no supported model has")
         side, layer, part, own = match.groups()
@@ -109,6 +139,8 @@ def _renamed(arrays: dict[str, NDArray[np.float32]]) -> Iterator[tuple[str, Tens
         if norm is not None:
             kind = "weight" if norm[1] == "scale" else "bias"
             yield f"{inside}.{SUBLAYERS[part]}_layer_norm.{kind}", torch.from_numpy(array[0])
+        elif part == "rnn" and own in UNIT:
+            yield f"{inside}.rnn.{UNIT[own]}", torch.from_numpy(array.T.squeeze())
         elif matrix is not None:
             kind, which = ("weight" if matrix[1] == "W" else "bias"), matrix[2]
             called = {"o": "out_proj", "1": "fc1", "2": "fc2"}.get(which, f"{which}_proj")

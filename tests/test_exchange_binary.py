@@ -1,0 +1,104 @@
+"""Marian's binary files, written here in their documented layout."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foveate.exchange.base import ExchangeError
+from foveate.exchange.marian import read_marian
+from foveate.exchange.marian_binary import read_binary
+
+OPTIONS = (
+    "type: transformer\nenc-depth: 1\ndec-depth: 1\ntransformer-heads: 2\ndec-cell: ssru\n"
+    "transformer-dim-ffn: 16\ntransformer-ffn-activation: relu\ntied-embeddings-all: true\n"
+    "transformer-decoder-autoreg: rnn\n\0"
+)
+
+
+def part(kind: int, shape: tuple[int, ...], data: bytes) -> tuple[int, tuple[int, ...], bytes]:
+    return kind, shape, data + bytes(-len(data) % 256)
+
+
+def binary(parts: dict[str, tuple[int, tuple[int, ...], bytes]]) -> bytes:
+    names = [name.encode() + b"\0" for name in parts]
+    head = struct.pack("<2Q", 1, len(parts))
+    for name, (kind, shape, data) in zip(names, parts.values(), strict=True):
+        head += struct.pack("<4Q", len(name), kind, len(shape), len(data))
+    head += b"".join(names)
+    head += b"".join(struct.pack(f"<{len(shape)}i", *shape) for _, shape, _ in parts.values())
+    gap = -(len(head) + 8) % 256
+    data = b"".join(data for _, _, data in parts.values())
+    return head + struct.pack("<Q", gap) + bytes(gap) + data
+
+
+def quantised(name: str, matrix: np.ndarray) -> tuple[int, tuple[int, ...], bytes]:
+    scale = np.float32(127 / np.abs(matrix).max())
+    numbers = np.rint(matrix * scale).astype(np.int8)
+    numbers = numbers if name == "Wemb" else numbers.T
+    return part(0x10001, matrix.shape, numbers.tobytes() + scale.tobytes())
+
+
+def model() -> bytes:
+    draw = np.random.default_rng(3)
+    parts = {"special:model.yml": part(0x101, (len(OPTIONS),), OPTIONS.encode())}
+    for name, shape in (("Wemb", (11, 8)), ("decoder_l1_rnn_W", (8, 8)),
+                        ("decoder_l1_rnn_Wf", (8, 8)), ("decoder_l1_ffn_W1", (8, 16))):  # fmt: skip
+        matrix = draw.normal(size=shape).astype(np.float32)
+        parts[name] = quantised(name, matrix)
+        parts[f"{name}_QuantMultA"] = part(0x404, (1, 1), np.float32(9).tobytes())
+    bias = np.arange(8, dtype=np.float32)
+    parts["decoder_l1_rnn_bf"] = part(0x404, (1, 8), bias.tobytes())
+    return binary(parts)
+
+
+def test_an_ssru_is_read_from_int8_matrices(tmp_path: Path) -> None:
+    path = tmp_path / "model.enfr.intgemm.alphas.bin"
+    path.write_bytes(model())
+    family, settings, tensors = read_marian(path)
+    assert family.config.decoder.kind == "ssru"
+    assert settings["vocab_size"] == 12
+    draw = np.random.default_rng(3)
+    table, value, forget, inner = (
+        draw.normal(size=shape) for shape in ((11, 8), (8, 8), (8, 8), (8, 16))
+    )
+    inside = "model.decoder.layers.0"
+    for name, right in (
+        ("model.shared.weight", np.pad(table, ((0, 1), (0, 0)))),
+        (f"{inside}.rnn.value.weight", value.T),
+        (f"{inside}.rnn.forget.weight", forget.T),
+        (f"{inside}.fc1.weight", inner.T),
+    ):
+        step = np.abs(right).max() / 127
+        assert np.abs(tensors[name].numpy() - right).max() <= step / 2 + 1e-6
+    assert tensors[f"{inside}.rnn.forget.bias"].tolist() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda file: file[:-300], "it ends before"),
+        (lambda file: file[:40], "it ends before"),
+        (lambda file: struct.pack("<Q", 7) + file[8:], "it begins with 7"),
+        (lambda file: file[:8] + struct.pack("<Q", 2**60) + file[16:], "it ends before"),
+        (lambda file: file[:24] + struct.pack("<Q", 0x4400) + file[32:], "has the type 0x4400"),
+        (lambda file: file.replace(struct.pack("<2i", 11, 8), struct.pack("<2i", 99, 8), 1),
+         "has the shape"),
+        (lambda file: b"", "not a model that Marian wrote"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_named(tmp_path: Path, change, says: str) -> None:
+    path = tmp_path / "model.intgemm.bin"
+    path.write_bytes(change(model()))
+    with pytest.raises(ExchangeError, match=says):
+        read_marian(path)
+
+
+def test_an_unknown_type_names_the_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "model.intgemm.bin"
+    path.write_bytes(binary({"Wemb": part(0x10002, (2, 2), bytes(12))}))
+    with pytest.raises(ExchangeError, match="Wemb has the type 0x10002"):
+        read_binary(path)

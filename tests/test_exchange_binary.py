@@ -35,29 +35,30 @@ def binary(parts: dict[str, tuple[int, tuple[int, ...], bytes]]) -> bytes:
     return head + struct.pack("<Q", gap) + bytes(gap) + data
 
 
-def quantised(name: str, matrix: np.ndarray) -> tuple[int, tuple[int, ...], bytes]:
+def quantised(name: str, matrix: np.ndarray, kind: int) -> tuple[int, tuple[int, ...], bytes]:
     scale = np.float32(127 / np.abs(matrix).max())
     numbers = np.rint(matrix * scale).astype(np.int8)
     numbers = numbers if name == "Wemb" else numbers.T
-    return part(0x10001, matrix.shape, numbers.tobytes() + scale.tobytes())
+    return part(kind, matrix.shape, numbers.tobytes() + scale.tobytes())
 
 
-def model() -> bytes:
+def model(kind: int = 0x4101) -> bytes:
     draw = np.random.default_rng(3)
     parts = {"special:model.yml": part(0x101, (len(OPTIONS),), OPTIONS.encode())}
     for name, shape in (("Wemb", (11, 8)), ("decoder_l1_rnn_W", (8, 8)),
                         ("decoder_l1_rnn_Wf", (8, 8)), ("decoder_l1_ffn_W1", (8, 16))):  # fmt: skip
         matrix = draw.normal(size=shape).astype(np.float32)
-        parts[name] = quantised(name, matrix)
+        parts[name] = quantised(name, matrix, kind)
         parts[f"{name}_QuantMultA"] = part(0x404, (1, 1), np.float32(9).tobytes())
     bias = np.arange(8, dtype=np.float32)
     parts["decoder_l1_rnn_bf"] = part(0x404, (1, 8), bias.tobytes())
     return binary(parts)
 
 
-def test_an_ssru_is_read_from_int8_matrices(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [0x4101, 0x10001])  # Firefox, Marian
+def test_an_ssru_is_read_from_int8_matrices(tmp_path: Path, kind: int) -> None:
     path = tmp_path / "model.enfr.intgemm.alphas.bin"
-    path.write_bytes(model())
+    path.write_bytes(model(kind))
     family, settings, tensors = read_marian(path)
     assert family.config.decoder.kind == "ssru"
     assert settings["vocab_size"] == 12

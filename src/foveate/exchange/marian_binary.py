@@ -22,8 +22,9 @@ from foveate.exchange.base import ExchangeError
 
 Array = NDArray[np.float32] | NDArray[np.int8]
 TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")  # int8 as they are, other matrices transposed
-FLOAT32, INT8, INTGEMM8 = 0x404, 0x101, 0x10001
-WIDTHS = {FLOAT32: 4, INT8: 1, INTGEMM8: 1}  # types, and the bytes of a number
+FLOAT32, INT8 = 0x404, 0x101
+INTGEMM8 = 0x10001, 0x4101  # of Marian, and of the fork that Firefox has
+WIDTHS = {FLOAT32: 4, INT8: 1, **dict.fromkeys(INTGEMM8, 1)}  # types, and the bytes of a number
 SCALES = "_QuantMultA"  # what Firefox multiplies inputs of int8 products with; fp32 needs none
 
 
@@ -86,7 +87,7 @@ def read_binary(path: Path) -> dict[str, Array]:
 def _array(name: str, shape: list[int], kind: int, data: bytes) -> Array:
     """Return a tensor from its data, of which the end may be unused."""
     size = prod(shape)
-    needed = size * WIDTHS[kind] + 4 * (kind == INTGEMM8)
+    needed = size * WIDTHS[kind] + 4 * (kind in INTGEMM8)
     if min(shape, default=0) < 1 or needed > len(data):
         raise ValueError(f"{name} has the shape {shape}, but {len(data):,} bytes")
     if kind == FLOAT32:

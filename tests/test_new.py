@@ -246,9 +246,9 @@ SERIES = "month,n\n" + "".join(f"{2000 + n // 12}-{n % 12 + 1:02d},{n % 12}\n" f
 @pytest.mark.parametrize(
     ("override", "path", "value"),
     [
-        ("objective=absolute_error", "objective.kind", "absolute_error"),  # a kind for a table
+        ("objective=quantile", "objective.kind", "quantile"),  # a kind for a table
         ('objective={kind="quantile"}', "objective.kind", "quantile"),
-        ("objective.kind=absolute_error", "objective.kind", "absolute_error"),
+        ("objective.kind=quantile", "objective.kind", "quantile"),
         ("train.optimizer=sgd", "train.optimizer.kind", "sgd"),  # without AdamW's fields
         ("train.max_minutes=none", "train.max_minutes", None),  # a word
         ("seed=3", "seed", 3),

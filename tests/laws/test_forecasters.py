@@ -18,7 +18,7 @@ from foveate.models.forecaster import (
 )
 from foveate.models.mamba import MambaEncoder
 from foveate.models.recurrent import RecurrentEncoder
-from foveate.nn.embedding import SeriesPatches, SeriesSteps
+from foveate.nn.embedding import SeriesPatches
 from foveate.nn.spec import Series
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.teacher_forcing import LinearDecay, OwnOutput, Predictions, Scheduled
@@ -43,7 +43,7 @@ def _forecasters() -> dict[str, Forecaster.Config]:
     patch = result["patch_forecaster"]
     for name, encoder in (("mamba", MambaEncoder), ("recurrent", RecurrentEncoder)):
         result[f"patches {name}"] = changed(patch, encoder=shrink(encoder.Config(stem=PATCHES)))
-    steps = changed(patch.encoder, stem=SeriesSteps.Config())
+    steps = changed(patch.encoder, stem=SeriesPatches.Config(size=1, stride=1))
     result["steps"] = changed(patch, encoder=steps)
     result["trend"] = LinearForecaster.Config(trend_window=5)
     for name, cell in defaults("cell").items():

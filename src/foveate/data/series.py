@@ -462,10 +462,10 @@ def calendar(dates: Dates, names: tuple[str, ...]) -> NDArray[np.float32]:
 
 
 class Scaling(Configurable):
-    """z = (x − shift) / scale, both of each channel; a constant channel has scale 1."""
+    """z = (x − μ) / σ of each channel, over the training rows; a constant channel has σ = 1."""
 
-    class Config(BaseConfig, family="scaling"):
-        """The kind of scaling."""
+    class Config(BaseConfig, family="scaling", kind="standard"):
+        """The kind of scaling; another one has its own `fit`."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -474,12 +474,8 @@ class Scaling(Configurable):
 
     def fit(self, values: Numbers) -> None:
         """Take shift and scale from the training rows (N, C)."""
-        self.shift, scale = self.of(values)
+        self.shift, scale = values.mean(axis=0), values.std(axis=0)
         self.scale = np.where(scale > 0, scale, 1.0)
-
-    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
-        """Return shift and scale of each channel of (N, C)."""
-        raise NotImplementedError
 
     def enter(self, values: Numbers) -> NDArray[np.float32]:
         """Return scaled values (…, C)."""
@@ -488,20 +484,6 @@ class Scaling(Configurable):
     def leave(self, values: NDArray[np.float32]) -> Numbers:
         """Return values (…, C) in their own units."""
         return values.astype(np.float64) * self.scale + self.shift
-
-
-class Standard(Scaling, kind="standard"):
-    """Mean 0 and standard deviation 1 over the training rows."""
-
-    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
-        return values.mean(axis=0), values.std(axis=0)
-
-
-class Unscaled(Scaling, kind="none"):
-    """Values as they are."""
-
-    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
-        return np.zeros(values.shape[1]), np.ones(values.shape[1])
 
 
 Floats = NDArray[np.float32]

@@ -160,23 +160,21 @@ def _check_memory(source: Path) -> None:
 
 
 def _marian(models: Sequence[Path], source: Path) -> Opened:
-    """Return what `opened` does of Marian's own files: a model, its vocabulary and decoder.yml.
-
-    Firefox' shortlist (lex.50.50.ENFR.s2t.bin) is not read: every piece may be written.
-    """
+    """Return what `opened` does of Marian's own files: a model, its vocabulary and decoder.yml."""
     if len(models) > 1:
         raise ExchangeError(f"{source} has {len(models)} models; keep one of them in a folder")
-    vocabularies = sorted(source.glob("*vocab*.spm")) or [source / "vocab.spm"]
-    if len(vocabularies) > 1:
-        names = ", ".join(path.name for path in vocabularies)
-        raise ExchangeError(f"{source} has {names}: only a vocabulary of both sides is supported")
+    vocabulary, *others = sorted(source.glob("*vocab*.spm")) or [source / "vocab.spm"]
+    if others:
+        raise ExchangeError(
+            f"{source}: a vocabulary for each side is not supported, only a common one"
+        )
     family, settings, tensors = read_marian(models[0])
     model = model_of(family, settings, tensors, models[0], models[0])
     assert isinstance(model, EncoderDecoder)
-    own = published.piece_vocabulary(vocabularies[0], settings)
+    own = published.piece_vocabulary(vocabulary, settings)
     decoder = source / "decoder.yml"
-    options = FIREFOX if models[0].suffix == ".bin" else {}
-    options = options_of(decoder.read_text("utf-8")) if decoder.is_file() else options
+    usual = FIREFOX if models[0].suffix == ".bin" else {}
+    options = options_of(decoder.read_text("utf-8")) if decoder.is_file() else usual
     never = (PAD,) if options.get("allow-unk") == "true" else (UNK, PAD)
     return published.renumbered(model, own.order, never), own, marian_search(options)
 

@@ -77,10 +77,15 @@ def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:
     unpickled. Raises `ExchangeError` with the first option that is not supported.
     """
     try:
-        arrays = read_binary(path) if path.suffix == ".bin" else _of_numpy(path)
+        binary = path.suffix == ".bin"
+        arrays = read_binary(path) if binary else dict(np.load(path, allow_pickle=False))
         options = options_of(bytes(arrays.pop(OPTIONS)).decode().rstrip("\0"))
         recurrent = options.get("transformer-decoder-autoreg") == "rnn"
-        _check(path, options, RECURRENT if recurrent else ONLY)
+        for name, expected in (RECURRENT if recurrent else ONLY).items():
+            if (value := options.get(name, expected)) != expected:
+                raise ExchangeError(
+                    f"{path}: {name}: {value!r} is not supported; supported: {expected!r}"
+                )
         table = arrays["Wemb"]
         vocabulary, size = table.shape
         settings: Settings = {
@@ -108,20 +113,6 @@ def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:
     tensors["model.shared.weight"] = torch.from_numpy(np.pad(table, ((0, 1), (0, 0))))
     tensors["final_logits_bias"] = torch.from_numpy(np.pad(bias, ((0, 0), (0, 1))))
     return WITH_SSRU if recurrent else FAMILY, settings, tensors
-
-
-def _of_numpy(path: Path) -> dict[str, Array]:
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
-
-
-def _check(path: Path, options: Mapping[str, str], only: Mapping[str, str]) -> None:
-    """Raise `ExchangeError` for an option with another value than the supported one."""
-    for name, expected in only.items():
-        if (value := options.get(name, expected)) != expected:
-            raise ExchangeError(
-                f"{path}: {name}: {value!r} is not supported; supported: {expected!r}"
-            )
 
 
 def _renamed(arrays: Mapping[str, Array]) -> Iterator[tuple[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""The comparison as one offline page, one JSON file and one Markdown file."""
+"""The comparison as one offline page and one JSON file."""
 
 import json
 from collections.abc import Sequence
@@ -11,18 +11,17 @@ import torch
 from foveate.config import ConfigError
 from foveate.data.text import Corpus
 from foveate.files import replace_file
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart
+from foveate.look.draw.charts import bar_chart
 from foveate.look.draw.drawings import Drawing, finite
 from foveate.look.draw.maps import attention
 from foveate.look.draw.page import chapters
-from foveate.look.draw.parts import Cell, listed, visible
+from foveate.look.draw.parts import Cell, visible
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.examples import crosses
 from foveate.look.views.text import forced, token_name
 from foveate.measure.budget import Budget, ComparisonPlan, Contender, Say, contenders
 from foveate.measure.machine import describe
 from foveate.measure.quality import (
-    LossChart,
     Quality,
     lengths_of_texts,
     losses,
@@ -52,7 +51,7 @@ class Comparison:
             title: [each for drawing in drawings for each in drawing.drawings()]
             for title, drawings in self.chapters.items()
         }
-        rows: list[list[Cell]] = [[name, text] for name, text in self.terms.items()]
+        rows = [*map(list[Cell], self.terms.items())]
         table = TableDrawing(title="Terms", columns=["what", "holds"], rows=rows)
         first = next(iter(groups))
         groups[first] = [table, *groups[first]]
@@ -75,64 +74,12 @@ class Comparison:
         }
         return json.dumps(tree, ensure_ascii=False, indent=1)
 
-    def markdown(self) -> str:
-        """Return the tables, with lines and bars as tables; maps are only on the page."""
-        lines = [
-            f"# Comparison of {', '.join(self.names)}",
-            "",
-            *(f"- {name}: {text}" for name, text in self.terms.items()),
-        ]
-        for title, drawings in self.chapters.items():
-            lines += ["", f"## {title}"]
-            for drawing in drawings:
-                if (table := as_table(drawing)) is not None:
-                    rule, rows = ["---"] * len(table.columns), table.rows
-                    cells = [table.columns, rule, *(map(_written, row) for row in rows)]
-                    lines += ["", f"**{table.title}**", ""]
-                    lines += [f"| {' | '.join(row)} |" for row in cells]
-                    lines += ["", table.caption] if table.caption else []
-        return "\n".join(lines) + "\n"
-
     def save(self, out: Path) -> list[Path]:
-        """Write the page, and JSON and Markdown beside it; return the paths."""
-        texts = {".html": self.html, ".json": self.json, ".md": self.markdown}
-        paths = [out.with_suffix(ending) for ending in texts]
-        for path, text in zip(paths, texts.values(), strict=True):
-            replace_file(path, text().encode("utf-8", "backslashreplace"))
-        return paths
-
-
-def as_table(drawing: Drawing) -> TableDrawing | None:
-    """Return a drawing as rows: a table as it is, lines with at most 12 positions, else None."""
-    if isinstance(drawing, TableDrawing):
-        return drawing
-    if isinstance(drawing, BarsDrawing):
-        columns = [drawing.up, *(series.name for series in drawing.series)]
-        values = zip(*(series.values for series in drawing.series), strict=True)
-        rows: list[list[Cell]] = [[n, *r] for n, r in zip(drawing.labels, values, strict=True)]
-    elif isinstance(drawing, LinesDrawing):
-        columns = [drawing.across, *(curve.name for curve in drawing.curves)]
-        places, count = drawing.labels or drawing.x.tolist(), len(drawing.x)
-        shown = np.unique(np.linspace(0, count - 1, min(12, count)).astype(int))
-        rows = [[places[i], *listed(c.y[i] for c in drawing.curves)] for i in shown]
-    else:
-        return None
-    title, caption = drawing.title or drawing.up, drawing.caption
-    if isinstance(drawing, LossChart):
-        for row, i in zip(rows, shown, strict=True):
-            for column, curve in enumerate(drawing.curves, 1):
-                if _written(row[column]) and not drawing.measured[curve.name][i]:
-                    row[column] = f"≈ {_written(row[column])}"
-        caption = " · ".join(filter(None, [caption, "≈: interpolated between two measurements"]))
-    return TableDrawing(title=title, columns=columns, rows=rows, caption=caption)
-
-
-def _written(cell: Cell) -> str:
-    if cell is None or cell != cell:
-        return ""
-    if isinstance(cell, str):
-        return visible(cell).replace("|", "\\|") if cell else ""
-    return f"{cell:,.0f}" if float(cell).is_integer() or abs(cell) >= 1e4 else f"{cell:.4g}"
+        """Write the page, and JSON beside it; return the paths."""
+        page, figures = out.with_suffix(".html"), out.with_suffix(".json")
+        replace_file(page, self.html().encode("utf-8", "backslashreplace"))
+        replace_file(figures, self.json().encode("utf-8", "backslashreplace"))
+        return [page, figures]
 
 
 def compare(

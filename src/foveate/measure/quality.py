@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from foveate.data.text import Corpus
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.parts import Arrays, Cell
+from foveate.look.draw.parts import Cell
 from foveate.look.draw.texts import TableDrawing
 from foveate.look.views.examples import evaluated_split
 from foveate.look.views.text import by_length
@@ -371,18 +370,4 @@ def loss_chart(
         points[each.name] = x, factor * (y if event == "valid" else smoothed(y))
     places = common_places([x for x, _ in points.values()])
     drawn = {name: at(places, x, y) for name, (x, y) in points.items()}
-    chart = line_chart(places, drawn, across, title, f"{title} against {across}")
-    measured = {n: np.isin(places, x[np.isfinite(y)]) for n, (x, y) in points.items()}
-    return LossChart(**dict(chart), measured=measured)
-
-
-class LossChart(LinesDrawing):
-    """Losses of several models at common positions; ``measured`` marks those taken from the log.
-
-    The others are interpolated linearly between two measurements.
-    """
-
-    measured: dict[str, NDArray[np.bool_]] = Field(exclude=True)
-
-    def arrays(self) -> Arrays:
-        return super().arrays() | {f"{n}, measured": own for n, own in self.measured.items()}
+    return line_chart(places, drawn, across, title, f"{title} against {across}")

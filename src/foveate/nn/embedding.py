@@ -205,22 +205,6 @@ class SeriesPatches(SeriesStem):
         return self.project(patches.flatten(2))
 
 
-class SeriesSteps(SeriesStem, kind="series_steps"):
-    """Each row of a series by itself, projected: x_t = W r_t + b."""
-
-    def __init__(self, config: Stem.Config, source: Input, size: int) -> None:
-        super().__init__(config, source, size)
-        assert isinstance(source, Series)
-        self.places = source.length
-        self.project = nn.Linear(source.channels, size)
-
-    def starts(self) -> list[int]:
-        return list(range(self.places))
-
-    def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:
-        return self.project(inputs)
-
-
 def output_projection(
     hidden_size: int, vocab_size: int, bias: bool = False, cap: float | None = None
 ) -> nn.Linear:

@@ -25,7 +25,6 @@ from foveate.data.series import (
     Scaling,
     SeriesData,
     SeriesTable,
-    Standard,
     Windows,
     calendar,
     divide,
@@ -203,15 +202,8 @@ class SquaredError(ForecastObjective, kind="squared_error"):
         return (predicted[..., 0] - target).square().sum()
 
 
-class AbsoluteError(ForecastObjective, kind="absolute_error"):
-    """Σ |ŷ − y|; its best forecast is the median."""
-
-    def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
-        return (predicted[..., 0] - target).abs().sum()
-
-
 class QuantileError(ForecastObjective, kind="quantile"):
-    """Σ mean_q max(q (y − ŷ_q), (q − 1)(y − ŷ_q)): the pinball loss (Koenker & Bassett, 1978)."""
+    """Σ mean_q max(q (y − ŷ_q), (q − 1)(y − ŷ_q)), q = ½: |y − ŷ| / 2 (Koenker & Bassett, 1978)."""
 
     many_levels = True
 
@@ -242,7 +234,7 @@ def not_about_numbers(kind: str | None) -> ConfigError:
     """The error for an objective of another family."""
     return ConfigError(
         f"{kind!r} does not apply to numbers: set objective.kind to "
-        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
+        '"squared_error" or "quantile", or leave out [objective]',
         ("objective", "kind"),
     )
 
@@ -256,7 +248,7 @@ class Forecasting(Task[SeriesBatch]):
         series: SeriesData  # the CSV, its columns and how it is divided
         look_back: int = Field(96, gt=0)  # steps that the model reads
         horizon: int = Field(24, gt=0)  # steps that it forecasts
-        scaling: Scaling.Config = Standard.Config()  # how values are scaled before they are read
+        scaling: Scaling.Config = Scaling.Config()  # how values are scaled before they are read
         calendar: tuple[str, ...] = ()  # features of the date: hour, weekday, day, month, year
         quantiles: tuple[float, ...] = ()  # an odd number of levels, 0.5 in the middle
         season: int = Field(1, gt=0)  # steps; of the naive forecast that MASE compares with

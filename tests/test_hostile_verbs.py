@@ -20,10 +20,11 @@ import uvicorn
 
 from foveate import cli
 from foveate.engine.links import write_pharaoh
+from foveate.exchange.base import CheckSample, export
 from foveate.look.views import VIEWS
 from small_runs import Once, made
 from test_docs_names import PAGES, commands
-from variants import at_scale
+from variants import at_scale, transformer, translator
 
 VERBS: dict[str, Any] = {}
 
@@ -65,6 +66,8 @@ def make(folder: Path) -> None:
     (folder / "FILE").write_text("the dog runs\na cat sleeps\n", "utf-8")
     (folder / "links").write_text(2 * (write_pharaoh([(0, 0)]) + "\n"), "utf-8")
     (folder / "keys").write_text('{"keys": []}', "utf-8")
+    translates = transformer(translator(folder, "bpe"))
+    export(translates, folder / "published", "huggingface", CheckSample([]))
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +168,28 @@ def test_any_command_line_is_answered_or_refused(verb, part, answered) -> None:
     for words in ([*chain(*right(verb).values())], *lines(verb, part)):
         seconds = SECONDS if BUSY in codes else LONGEST
         assert answered([*verb.split(), *words], seconds) in codes, words
+
+
+RUNS = ("run", "runs", "model", "models", "ensemble", "teacher", "second")  # names of parameters
+TAKE_RUNS = [
+    (verb, parameter.name)
+    for verb, command in VERBS.items()
+    for parameter in command.params
+    if parameter.name in RUNS
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("verb", "name"), TAKE_RUNS)
+def test_what_takes_a_run_takes_a_published_folder(verb, name, answered, place) -> None:
+    """It may refuse what the folder lacks, such as data or a log, but not that it is one."""
+    parameter = next(each for each in VERBS[verb].params if each.name == name)
+    argument = parameter.param_type_name == "argument"
+    words = ["published"] if argument else [parameter.opts[0], "published"]
+    typed = [*chain(*(right(verb) | {name: words}).values())]
+    answered([*verb.split(), *typed], SECONDS if verb.startswith(LONG) else LONGEST)
+    printed = sys.stderr.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert not re.search("not a run|contains none|another library|no such file", printed), printed
 
 
 # ------------------------------ Every view as the guides type it, and of every kind of run

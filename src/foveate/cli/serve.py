@@ -11,7 +11,7 @@ import typer
 
 import foveate.cli.options as options
 from foveate.cli.engines import RunSpec
-from foveate.cli.options import DefaultGroup, VerbGroup, chosen, flat, named
+from foveate.cli.options import DefaultGroup, VerbGroup, as_run, chosen, flat, named
 from foveate.system import processors
 
 if TYPE_CHECKING:
@@ -220,14 +220,16 @@ def studio(
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and exit")] = False,
 ) -> None:
     """Open runs in the browser, or those that come with foveate."""
-    from foveate.config import check_run, shipped
+    from foveate.config import check_run, published, shipped
     from foveate.serve.launch import extra_packages, studio_document
 
-    for folder in (run for run in runs or [] if not shipped(run).is_dir()):
-        check_run(folder)  # a folder may hold runs
+    folders = [as_run(run) if published(run) else shipped(run) for run in runs or []]
+    for folder in folders:
+        if not folder.is_dir():  # a folder may hold runs
+            check_run(folder)
     if openapi:
         typer.echo(studio_document(), nl=False)
         return
     with extra_packages("the studio", "studio"):
         from foveate.studio.api import serve
-    serve(list(map(shipped, runs or [])), port, host, token, browser, lectures)
+    serve(folders, port, host, token, browser, lectures)

@@ -234,6 +234,19 @@ def test_links_and_configs_that_are_named_exist(page: Path) -> None:
         assert (ROOT / config).is_file(), config
 
 
+ALL = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_to_a_heading_has_one(page: Path) -> None:
+    """GitHub makes the anchor of a heading from its letters, digits, hyphens and spaces."""
+    for link, anchor in re.findall(r"\]\(([^)#:]*)#([\w-]+)\)", page.read_text("utf-8")):
+        target = page.parent / link if link else page
+        headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+        assert anchor in anchors, f"{link}#{anchor}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_shows_pictures_that_exist(page: Path) -> None:
     shown = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8"))

@@ -1,7 +1,5 @@
 """``foveate new`` on real data: the guess, a config that trains, and refusals."""
 
-import os
-import pty
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.cli.data import new
 from foveate.config import ConfigError, read
+from foveate.data.catalogue import DataError
 from foveate.run import RunConfig
 from foveate.run.training import train
 from foveate.train.checkpoint import steps
@@ -125,17 +124,19 @@ def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -
     train(out, [*TINY[:2], "train.save.every=1", "train.validation.every=1"], tmp_path / "run")
 
 
-ASKED = {
-    "a.csv": (table("a,b,c", "{i},{text},y {i}"), "c\nb\nTranslation\ntranslation\n"),
-    "b.tsv": (table("", "{label}\t{text}").replace('"', ""), "\n\n"),
-    "c.jsonl": ('{"a": "x y", "b": "z w v"}\n{"a": "y", "b": "w v"}\n' * 20, "a\n\n"),
-    "d.tmx": (TMX, "fr\n\n\n"),
+GUESSED = {
+    "b.tsv": (
+        table("", "{label}\t{text}").replace('"', ""),
+        ("columns = [2, 1]", 'kind = "classification"'),
+    ),
+    "c.jsonl": (
+        '{"a": "x y", "b": "z w v"}\n{"a": "y", "b": "w v"}\n' * 20,
+        ('keys = ["b", "a"]', 'kind = "classification"'),
+    ),
+    "d.tmx": (TMX, ('kind = "translation"', 'languages = ["en", "fr"]')),
 }
-CHOSEN = {
-    "a.csv": ['columns = ["b", "c"]', 'kind = "translation"'],
-    "b.tsv": ["columns = [2, 1]", 'kind = "classification"'],
-    "c.jsonl": ['keys = ["b", "a"]', 'kind = "classification"'],
-    "d.tmx": ['kind = "translation"', 'languages = ["fr", "en"]'],
+UNCLEAR = {
+    "a.csv": (table("a,b,c", "{i},{text},y {i}"), "name a task, and set data.columns"),
 }
 
 
@@ -167,18 +168,21 @@ def test_exports_of_public_data_are_read_by_what_they_hold(name: str, tmp_path: 
     assert "40 lines" in result.output and "odd: empty" not in result.output
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_what_files_do_not_show_is_asked_on_a_terminal(name, tmp_path, monkeypatch) -> None:
-    content, typed = ASKED[name]
+@pytest.mark.parametrize("name", GUESSED)
+def test_what_files_do_not_name_is_guessed_by_what_they_hold(name: str, tmp_path: Path) -> None:
+    content, expected = GUESSED[name]
     (tmp_path / name).write_text(content, encoding="utf-8")
-    terminal, process = pty.openpty()
-    os.write(terminal, typed.encode())
-    with os.fdopen(process) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        new("auto", [tmp_path / name], tmp_path / "c.toml", 1.0)
-    os.close(terminal)
+    new("auto", [tmp_path / name], tmp_path / "c.toml", 1.0)
     text = (tmp_path / "c.toml").read_text(encoding="utf-8")
-    assert [part for part in CHOSEN[name] if part not in text] == []
+    assert [part for part in expected if part not in text] == []
+
+
+@pytest.mark.parametrize("name", UNCLEAR)
+def test_what_cannot_be_guessed_names_the_setting(name: str, tmp_path: Path) -> None:
+    content, expected = UNCLEAR[name]
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=expected):
+        new("auto", [tmp_path / name], tmp_path / "c.toml", 1.0)
 
 
 def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:

@@ -87,6 +87,24 @@ def test_a_pair_of_unusual_lengths_is_an_example_with_its_line() -> None:
     assert split.findings[0].examples == [(42, "short and wrong", "x" * 120)]
 
 
+def test_message_keys_in_place_of_texts_are_counted() -> None:
+    rows = [("label_title", "Judul"), ("Save as", "Simpan"), ("a_b-c", "x"), ("help", "bantuan")]
+    title = "key in place of a text, such as help_text"
+    assert counted(*rows) == {title: 1}
+    labelled = report({"train": corpus_of(("text_one", "very_good"))}, TextData(), kind="labelled")
+    assert title not in findings(labelled.splits["train"])
+
+
+def test_an_example_in_a_folder_names_its_file(tmp_path: Path) -> None:
+    """A table beside the catalogues is read too."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.po").write_text('msgid "Save"\nmsgstr "Simpan"\n')
+    (tmp_path / "verses.tsv").write_text("In the beginning\tPada mulanya\nhelp_one\tbantuan\n")
+    split = report_files([tmp_path], TextData()).splits["train"]
+    assert split.pairs == 3
+    assert split.findings[0].examples == [("verses.tsv:2", "help_one", "bantuan")]
+
+
 @pytest.mark.parametrize("shift", [-2, 1, 5])
 def test_a_shift_from_some_line_on_is_found_where_it_begins(shift: int) -> None:
     rows = sentences(3000)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import tomllib
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
@@ -114,7 +112,6 @@ def new(
     """Write a config for your own data."""
     from foveate.config import assigned, merge, parse_tree, with_overrides
     from foveate.data.catalogue import DataError
-    from foveate.data.recognition import guessed
     from foveate.files import replace_file
     from foveate.kinds import load_kinds
     from foveate.run import RunConfig
@@ -131,7 +128,7 @@ def new(
         )
     load_kinds()
     over: Tree = reduce(merge, map(assigned, overrides), {})
-    plan = planned(task, files, minutes, over, _ask if sys.stdin.isatty() else guessed)
+    plan = planned(task, files, minutes, over)
     plan.override(with_overrides(RunConfig, tomllib.loads(plan.text()), overrides))
     text = plan.text()
     parse_tree(RunConfig, tomllib.loads(text))
@@ -143,17 +140,3 @@ def new(
     messages.append(f"train             foveate train {config} --run {run}")
     messages.append(f"use it            {TASKS[plan.task].verb.format(run=run)}")
     typer.echo("\n".join(messages))
-
-
-def _ask(question: str, guess: str, answers: Sequence[str]) -> str:
-    """Ask somebody at the terminal to choose one of the answers."""
-
-    def known(answer: str) -> str:
-        if answer not in answers:
-            raise typer.BadParameter(f"one of {', '.join(answers)}")
-        return answer
-
-    if len(answers) < 2:
-        return guess
-    question += f" ({', '.join(answers)})"
-    return str(typer.prompt(question, guess, value_proc=known, err=True))

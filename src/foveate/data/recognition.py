@@ -4,7 +4,7 @@ They are recognised by their names, else by what they hold; what neither shows m
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from foveate.data.text import (
     looks_like_data,
 )
 
-Ask = Callable[[str, str, Sequence[str]], str]  # of a question, a guess, and the possible answers
 SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
 SAMPLE = 2000  # lines that tell the columns
 LABELS = r"label|category|class|intent|topic|sentiment|tag|genre|stars|rating"
@@ -37,28 +36,21 @@ NAMES += f"|{LANGUAGES}|english|french|german|spanish|translation"
 PAIRS = (r"source|src|input|question|en(glish)?", r"target|tgt|trg|output|translation|answer")
 
 
-def guessed(question: str, guess: str, answers: Sequence[str]) -> str:
-    """Return the guess: an `Ask` where nobody is there to be asked."""
-    return guess
-
-
-def layout_for(
-    file: Path, task: str, settings: Tree, ask: Ask = guessed
-) -> tuple[dict[str, object], bool]:
+def layout_for(file: Path, task: str, settings: Tree) -> tuple[dict[str, object], bool]:
     """Return fields of [data] for the layout of a file, if not the default; is it labelled?
 
     ``settings`` are what the user names. Raises `DataError` for a table under another ending.
     """
     ending = ending_of(file)
     if ending in BILINGUAL:
-        return _languages(file, settings, ask) if ending == ".tmx" else {}, False
+        return _languages(file, settings) if ending == ".tmx" else {}, False
     if "format" in settings:
         return {}, settings["format"] == "fasttext"
     if layout := layout_of(file):
         return layout, layout["format"] == "fasttext"
     if is_table(file):  # ours, or of a user's reader
         ours = ending in (".tsv", CSV, *JSON)
-        return _columns(file, task, settings, ask) if ours else ({}, False)
+        return _columns(file, task, settings) if ours else ({}, False)
     lines = [line for line, _ in islice(decoded_lines(file), SAMPLE) if line.strip()]
     tabs = {line.count("\t") for line in lines[:20]}
     if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:
@@ -66,14 +58,10 @@ def layout_for(
     return {}, False
 
 
-def _languages(file: Path, settings: Tree, ask: Ask) -> dict[str, object]:
-    """The languages of a TMX, that of its header first."""
+def _languages(file: Path, settings: Tree) -> dict[str, object]:
+    """The languages of a TMX that has two, that of its header first."""
     known = languages_of_tmx(file)
-    if "languages" not in settings and len(known) > 1 and (len(known) == 2 or ask is not guessed):
-        source = ask("the source language", known[0], known)
-        others = [name for name in known if name != source]
-        return {"languages": [source, ask("the target language", others[0], others)]}
-    return {}
+    return {"languages": known} if "languages" not in settings and len(known) == 2 else {}
 
 
 def _table(file: Path, settings: Tree) -> tuple[list[list[str]], bool]:
@@ -108,7 +96,7 @@ def _table(file: Path, settings: Tree) -> tuple[list[list[str]], bool]:
     return whole, named
 
 
-def _columns(file: Path, task: str, settings: Tree, ask: Ask) -> tuple[dict[str, object], bool]:
+def _columns(file: Path, task: str, settings: Tree) -> tuple[dict[str, object], bool]:
     """The columns of text and label, or of both sides, by their names, else by what they hold."""
     table, keys = _table(file, settings)
     tabs, width = ending_of(file) == ".tsv", len(table[0])
@@ -133,7 +121,6 @@ def _columns(file: Path, task: str, settings: Tree, ask: Ask) -> tuple[dict[str,
         return next((i for i in titled if re.fullmatch(names, header[i], re.I)), None)
 
     titled = range(width) if named else range(0)
-    names = header if named else [str(i + 1) for i in range(width)]
     labels = task in ("auto", "classification")
     first, second, label = of(PAIRS[0]), of(PAIRS[1]), of(LABELS) if labels else None
     languages = [i for i in titled if re.fullmatch(LANGUAGES, header[i], re.I)]
@@ -144,19 +131,16 @@ def _columns(file: Path, task: str, settings: Tree, ask: Ask) -> tuple[dict[str,
         short = [i for i in several if labels and are_labels(columns[i])]
         few = min(short, key=lambda i: (len(set(columns[i])), i), default=None)
         second = label if label is not None else 1 if few is None else few
-        if label is None and few is None and width > 2 and not tabs and ask is guessed:
+        if label is None and few is None and width > 2 and not tabs:
             raise DataError(
                 f"{file} has the columns {', '.join(header)}; none is recognised as a label, "
                 f"and none has dates beside numbers: name a task, and set "
                 + ('data.keys=["text","label"]' if keys else "data.columns=[1,2]")
             )
-        if label is None:
-            answer = ask("the column of the label, or of the target", names[second], names)
-            label, second = few, names.index(answer)
+        label = few if label is None else label
         rest = [i for i in range(width) if i != second]
         longest = max(rest, key=lambda i: sum(map(len, columns[i])))
-        guess = names[longest if second == label else rest[0]]
-        first = names.index(ask("the column of the text", guess, [names[i] for i in rest]))
+        first = longest if second == label else rest[0]
     if keys:
         return {"keys": [header[first], header[second]]}, second == label
     layout: dict[str, object] = {} if named or tabs else {"header": False}

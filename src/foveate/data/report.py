@@ -45,13 +45,15 @@ CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u200b\u2028-\u202e\u2060\
 
 # Tests of a pair by their names in reports; the index of each is its bit in `Traits.odd`.
 SAME = "both sides the same, or both empty"
+KEY = "key in place of a text, such as help_text"
+_KEY = re.compile(r"\w*[^\W_]_[^\W_]\w*")
 _CHARACTERS: dict[str, Callable[[str], object]] = {  # true if either side has it
     "U+FFFD: not UTF-8 (convert by iconv), or lost before": lambda text: "\ufffd" in text,
     "wrong charset, such as Ã© for é": _MOJIBAKE.search,
     "control or invisible character": CONTROL.search,
     "not in Unicode form NFC": lambda text: not unicodedata.is_normalized("NFC", text),
 }
-_PLACES = {name: bit for bit, name in enumerate(("empty side", SAME, *_CHARACTERS))}
+_PLACES = {name: bit for bit, name in enumerate(("empty side", SAME, KEY, *_CHARACTERS))}
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
     odd = np.zeros(len(pairs), np.uint8)
     for row, (source, target) in enumerate(pairs):
         s, t = source.strip(), target.strip()
-        tests = (not s or not t, s == t, *(f(source) or f(target) for f in _CHARACTERS.values()))
+        tests: list[object] = [not s or not t, s == t, _KEY.fullmatch(s)]
+        tests += [f(source) or f(target) for f in _CHARACTERS.values()]
         odd[row] = sum(1 << bit for bit, holds in enumerate(tests) if holds)
     words = [(count_words(s), count_words(t)) for s, t in pairs]
     characters = [(len(s), len(t)) for s, t in pairs]
@@ -170,11 +173,14 @@ MARGIN = 0.45  # of the agreement (usually about 1) of matching sides: 7 standar
 
 @dataclass(frozen=True)
 class Finding:
-    """An anomaly: how many pairs show it, and the line and both sides of a few of them."""
+    """An anomaly: how many pairs show it, and the place and both sides of a few of them.
+
+    A place is a line, or FILE:LINE where there are several files.
+    """
 
     name: str
     count: int
-    examples: list[tuple[int, str, str]]
+    examples: list[tuple[int | str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -351,8 +357,13 @@ def _are_tables(paths: Sequence[str | Path]) -> bool:
 
 def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> Corpus:
     """Read pairs from two files or from tables; for plain text each line is paired with itself."""
+    names = paths
+    if kind != "text" and len(paths) == 1 and config.format is None:
+        folder = find(paths[0], folders=True)
+        paths = files_of(folder)
+        names = [path.relative_to(folder) for path in paths]
     if kind != "text" and len(paths) > 1 and _are_tables(paths):
-        return joined([read_pairs(path, None, config) for path in paths])
+        return joined([read_pairs(path, None, config) for path in paths], list(map(str, names)))
     if kind != "text":
         return read_pairs(paths[0], paths[1] if len(paths) == 2 else None, config)
     if len(paths) == 2:
@@ -491,8 +502,11 @@ def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> 
 def _finding(title: str, odd: Mask | list[bool], corpus: Corpus) -> list[Finding]:
     """Return the finding of odd pairs, none without any."""
     few = corpus.take(np.flatnonzero(odd)[:EXAMPLES])
-    sides = zip(few.lines, few.sources, few.targets, strict=True)
-    finding = Finding(title, int(np.sum(odd)), [(int(n), s[:120], t[:120]) for n, s, t in sides])
+    places: list[int | str] = [int(line) for line in few.lines]
+    if few.parts is not None and few.names:
+        places = [f"{few.names[part]}:{n}" for part, n in zip(few.parts, places, strict=True)]
+    sides = zip(places, few.sources, few.targets, strict=True)
+    finding = Finding(title, int(np.sum(odd)), [(n, s[:120], t[:120]) for n, s, t in sides])
     return [finding] if finding.count else []
 
 
@@ -549,6 +563,7 @@ def _overlaps(train: Traits) -> dict[str, Check]:
 _CHECKS: dict[str, Check] = {
     "empty side": lambda traits: traits.test("empty side"),
     "identical sides": lambda traits: traits.test(SAME) & ~traits.test("empty side"),
+    KEY: partial(Traits.test, name=KEY),
     "duplicate of an earlier pair": lambda traits: ~_first(traits.keys[:, 1]),
     "source with several targets": _ambiguous,
     "unusual ratio of lengths": _outliers,
@@ -613,9 +628,12 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
         yield labelled
     odd = Table("to look at, dropped or skipped", _UNITS[split.kind], "line", "examples")
     for f in split.findings:
-        lines = "\n\n".join(str(line) for line, _, _ in f.examples)
-        pairs = "\n".join(CONTROL.sub("·", text) for _, *pair in f.examples for text in pair)
-        odd.add_row(f.name, f"{f.count:,}", lines, Text(pairs, no_wrap=True, overflow="ellipsis"))
+        lines = "\n\n".join(str(line) for line, _, _ in f.examples if type(line) is int)
+        cells = [str(cell) for example in f.examples for cell in example[1 if lines else 0 :]]
+        pairs = Text("\n".join(CONTROL.sub("·", cell) for cell in cells), overflow="fold")
+        if lines:  # each beside its pair
+            pairs.no_wrap, pairs.overflow = True, "ellipsis"
+        odd.add_row(f.name, f"{f.count:,}", lines, pairs)
     for reason, number in split.dropped.items():
         odd.add_row(f"dropped: {reason}", f"{number:,}")
     if split.skipped:

@@ -225,7 +225,7 @@ def rows(
 ) -> Iterator[tuple[int, PairRow]]:
     """Yield each row with its line from 1: its two sides, its bad lines, or why it is left out.
 
-    A folder gives the rows of all its files in the formats of `BILINGUAL`.
+    A folder gives the rows of all its tables, which hold both sides of their pairs.
     """
     whole = target is None and config.format is None
     for file in files_of(source) if whole else (source,):
@@ -241,9 +241,10 @@ def files_of(source: Path) -> list[Path]:
     if not source.is_dir():
         return [source]
     inside = (path for path in sorted(source.rglob("*")) if path.is_file())
-    files = [path for path in inside if ending_of(path) in BILINGUAL and path.name[:1] != "."]
+    files = [path for path in inside if is_table(path) and path.name[:1] != "."]
     if not files:
-        raise DataError(f"{source} is a folder without a file that ends in {', '.join(BILINGUAL)}")
+        endings = ", ".join((*BILINGUAL, *READERS))
+        raise DataError(f"{source} is a folder without a file that ends in {endings}")
     return files
 
 
@@ -752,8 +753,8 @@ class Corpus:
     ``skipped`` are the lines that could not be read, ``dropped`` counts pairs by the reason for
     which `clean` left them out. ``alternatives[i]`` are all correct targets of source i, beginning
     with its target; None if each source has one. ``parts[i]`` is the number, from 0, of the corpus
-    of pair i, if several were joined. ``folder`` has the files that the sides are mapped from, if
-    any.
+    of pair i, if several were joined, ``names`` those of the parts. ``folder`` has the files that
+    the sides are mapped from, if any.
     """
 
     sources: Sequence[str]
@@ -764,6 +765,7 @@ class Corpus:
     alternatives: Sequence[tuple[str, ...]] | None = None
     parts: NDArray[np.integer] | None = None
     folder: Path | None = None
+    names: Sequence[str] = ()
 
     @property
     def references(self) -> Sequence[str | tuple[str, ...]]:
@@ -786,6 +788,7 @@ class Corpus:
             dropped=self.dropped | dict(dropped or {}),
             alternatives=None if several is None else taken(several, chosen),
             parts=None if self.parts is None else self.parts[np.asarray(chosen, dtype=np.int64)],
+            names=self.names,
         )
 
     def gathered(self) -> "Corpus":
@@ -798,8 +801,8 @@ class Corpus:
         return once
 
 
-def joined(corpora: Sequence[Corpus]) -> Corpus:
-    """Join corpora into one, in order."""
+def joined(corpora: Sequence[Corpus], names: Sequence[str] = ()) -> Corpus:
+    """Join corpora into one, in order, with the ``names`` of these parts."""
     if len(corpora) == 1:
         return corpora[0]
     dropped = sum((Counter(corpus.dropped) for corpus in corpora), Counter[str]())
@@ -816,6 +819,8 @@ def joined(corpora: Sequence[Corpus]) -> Corpus:
         list(chain.from_iterable(corpus.skipped for corpus in corpora)),
         dict(dropped),
         alternatives if several else None,
+        np.repeat(range(len(corpora)), [len(corpus) for corpus in corpora]) if names else None,
+        names=names,
     )
 
 

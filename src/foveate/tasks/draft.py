@@ -11,7 +11,7 @@ from typing import NamedTuple
 from foveate.config import ConfigError, Tree, toml_line
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
-from foveate.data.recognition import SPLITS, Ask, guessed, layout_for, patterns_of
+from foveate.data.recognition import SPLITS, layout_for, patterns_of
 from foveate.data.report import Kind, SplitReport, dated, report_files
 from foveate.data.series import SeriesData, date_column
 from foveate.data.text import (
@@ -87,9 +87,7 @@ class ConfigPlan:
         return f"{head} explains each field.\n{top}\n\n" + "\n\n".join(tables) + "\n"
 
 
-def planned(
-    task: str, files: Sequence[Path], minutes: float, over: Tree, ask: Ask = guessed
-) -> ConfigPlan:
+def planned(task: str, files: Sequence[Path], minutes: float, over: Tree) -> ConfigPlan:
     """The config for the files, which are read as ``over`` says.
 
     Raises `DataError` where no task fits, or they hold too little.
@@ -105,12 +103,12 @@ def planned(
             )
         plan = _pictures(task, files)
     else:
-        plan = _text_or_series(task, files, over, ask)
+        plan = _text_or_series(task, files, over)
     _train(plan, minutes, over)
     return plan
 
 
-def _text_or_series(task: str, files: Sequence[Path], over: Tree, ask: Ask) -> ConfigPlan:
+def _text_or_series(task: str, files: Sequence[Path], over: Tree) -> ConfigPlan:
     paths = [find(file, folders=True) for file in files]
     if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise DataError(f"{files[0]} is named twice; name a different file for each side")
@@ -131,7 +129,7 @@ def _text_or_series(task: str, files: Sequence[Path], over: Tree, ask: Ask) -> C
         raise ConfigError(
             f"needs a table, not {settings!r}: write data.format={settings}", ("data",)
         )
-    layout, labelled = layout_for(files_of(paths[0])[0], task, settings, ask)
+    layout, labelled = layout_for(files_of(paths[0])[0], task, settings)
     config = TextData.parse(layout | settings, ("data",))
     if task in ("language", "masked") and len(files) > 1:
         raise DataError(f"{task} reads one text file, not {len(files)}; name one")
@@ -145,9 +143,7 @@ def _text_or_series(task: str, files: Sequence[Path], over: Tree, ask: Ask) -> C
     if task == "auto":
         short = max(side.median for side in train.lengths["words"]) <= 1 or "format" in layout
         pairs = "transduction" if short else "translation"
-        guess = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)
-        known = labelled or guess == "language"  # a label has its name, or has been asked for
-        task = guess if known else ask("the task", guess, tuple(TASKS)[:3])
+        task = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)
     words = sum(side.total for side in train.lengths["words"])
     few = task == "classification" and len(train.labels) < 10
     facts = f"{train.pairs:,} lines, {words:,} words"

@@ -114,10 +114,9 @@ class Config(pydantic.BaseModel):
             if isinstance(own := first.get("ctx", {}).get("error"), ConfigError):
                 raise own from None  # by a validator
             place = (*where, *(str(part) for part in first["loc"] if isinstance(part, str)))
-            value = (
-                "" if first["type"] == "missing" else f" (given: {reprlib.repr(first['input'])})"
-            )
-            raise ConfigError(first["msg"] + value, place) from None
+            of_a_field = first["loc"] and first["type"] != "missing"
+            value = f" (given: {reprlib.repr(first['input'])})" if of_a_field else ""
+            raise ConfigError(f"{own or first['msg']}{value}", place) from None
 
     @classmethod
     def accepts(cls, key: str, value: object) -> bool:

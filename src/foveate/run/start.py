@@ -172,9 +172,9 @@ def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:
     with torch.no_grad():
         for name in needed:
             own[name].copy_(earlier[name])
-    size = sum(own[name].numel() for name in needed)
+    copied = {own[name].data_ptr(): own[name].numel() for name in needed}  # tied ones once
     parts = ", ".join(start.parts) or "everything"
-    return f"started from {start.run}: {parts}, {size:,} weights in {len(needed)} tensors"
+    return f"started from {start.run}: {parts}, {sum(copied.values()):,} weights"
 
 
 def _other_settings(start: Start, earlier: nn.Module, model: nn.Module) -> str:

@@ -32,9 +32,12 @@ def test_the_named_parts_are_taken_and_no_others() -> None:
         expected = inputs.state_dict() if name.startswith("encoder.") else before
         assert torch.equal(tensor, expected[name]), name
     assert "runs/a" in output
-    assert f"{6 * 3 + 3 * 4 + 4} weights in 3 tensors" in output
+    assert f"{6 * 3 + 3 * 4 + 4} weights" in output
     item = copy_parts(Start(run="r", parts=("output.bias",)), own.state_dict(), model(labels=5))
-    assert "5 weights in 1 tensors" in item
+    assert ", 5 weights" in item
+    own.tied = own.output  # the same weights under two names
+    item = copy_parts(Start(run="r", parts=("output", "tied")), own.state_dict(), own)
+    assert ", 25 weights" in item
 
 
 def test_without_parts_everything_is_taken() -> None:

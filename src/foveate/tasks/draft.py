@@ -235,6 +235,7 @@ def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int, several: bool)
     else:
         size, _ = size_for(count)
         why = f"{size:,} pieces (BPE) for {count:,} pairs"
+        why += "; a glossary and a memory may help more than a model" if count < 2000 else ""
         plan.put("task", f'tokenizer = {{ kind = "bpe", vocab_size = {size} }}', why=why)
     _, model = size_for(count)
     plan.put("model", f'kind = "{model}"', why=f"{model}: the size for {count:,} pairs")

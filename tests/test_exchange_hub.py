@@ -565,6 +565,6 @@ def test_a_training_that_starts_from_a_folder_has_its_openings(
 
 def test_a_studio_says_that_an_opened_model_has_no_data(family: tuple[Family, Path]) -> None:
     run = foveate.load(family[1])
-    assert "foveate evaluate FOLDER --data FILE" in examples(run, 4).note
-    with pytest.raises(RequestError, match="no data of its own"):
+    assert "its folder holds no data" in examples(run, 4).note
+    with pytest.raises(RequestError, match=r"no test data .*foveate evaluate .* --data FILE"):
         evaluate(run, "opened", "test", 4, lambda event: None)

@@ -7,7 +7,7 @@ import { EMPTY, read, written, type Place } from "../src/studio/place";
 import { bins, byLength, drawing, interval, sorted } from "../src/studio/scores";
 import { chartsOf, drawn, grown, resampled } from "../src/studio/series";
 import { indexed } from "../src/core/text";
-import { against, percent, pieced, short } from "../src/studio/words";
+import { against, changes, percent, pieced, short } from "../src/studio/words";
 
 describe("addresses", () => {
   const place: Place = {
@@ -127,6 +127,11 @@ describe("scores", () => {
 describe("words", () => {
   it("that both texts have in order are the same", () =>
     expect(against("un homme fait du cheval", "un homme monte un cheval").filter(({ same }) => same).map(({ text }) => text)).toEqual(["un", "homme", "cheval"]));
+  it("that are missing are told with nothing in their place", () => {
+    const told = (text: string, other: string) => changes(text, other).map(({ text: word, kind }) => ({ same: word, new: `+${word}`, lost: `-${word}` })[kind]).join(" ");
+    expect(told("un homme dort", "un vieux homme dort ici")).toBe("un -vieux homme dort -ici");
+    expect(told("une casquette bleue", "un chapeau bleue")).toBe("+une +casquette bleue");
+  });
   it("of figures are short", () => {
     expect([percent(0.9712), percent(0.0312), percent(0.0004), percent(0)]).toEqual(["97 %", "3.1 %", "0.04 %", "0 %"]);
     expect([short(1_837_568), short(205_962), short(12)]).toEqual(["1.84 M", "206 k", "12"]);

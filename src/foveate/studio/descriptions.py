@@ -88,7 +88,7 @@ class RunDetail(RunInfo):
 
     can: list[str]
     languages: list[str] = Field(default_factory=list)
-    layers: int | None = None
+    layers: list[int] = Field(default_factory=list)
     heads: int | None = None
     hidden_size: int | None = None
     vocabulary: dict[str, int] = Field(default_factory=dict)
@@ -99,6 +99,7 @@ class RunDetail(RunInfo):
     views: list[ViewInfo]
     device: str
     checkpoint: str
+    folder: str
 
 
 class RunList(StudioResponse):
@@ -159,12 +160,15 @@ def _last(log: Sequence[Line], event: str) -> Line:
 
 def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
     """Describe a run with its model, its task, its search and its views."""
-    task = run.task
+    task, numbers = run.task, [*_numbers(run.config.model.tree())]
+    sizes = dict(reversed(numbers))  # the first of each name counts
     return RunDetail(
         **dict(info(stored)),
         can=abilities(run),
         languages=task.sides.languages if isinstance(task, TextToText) else [],
-        **shape(run),
+        layers=[number for key, number in numbers if key == "num_layers"],
+        heads=sizes.get("num_heads"),
+        hidden_size=sizes.get("hidden_size"),
         vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},
         labels=list(task.label_names) if isinstance(task, Classifies) else [],
         channels=list(task.names) if isinstance(task, Forecasting) else [],
@@ -173,6 +177,7 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
         views=[view_info(run, entry) for entry in [*VIEWS.values()]],
         device=device(),
         checkpoint=run.checkpoint,
+        folder=str(run.path),
     )
 
 
@@ -183,21 +188,11 @@ def abilities(run: Run) -> list[str]:
     return [*CAN[run.task.gives], *attention, *gates, "evaluate"]
 
 
-def shape(run: Run) -> dict[str, int | None]:
-    """Return layers, heads and the hidden size, if the config has them anywhere."""
-    numbers = [
-        (key, value) for key, value in _fields(run.config.model.tree()) if type(value) is int
-    ]
-    sizes = dict(reversed(numbers))  # the first of each name counts
-    names = {"layers": "num_layers", "heads": "num_heads", "hidden_size": "hidden_size"}
-    return {key: sizes.get(name) for key, name in names.items()}
-
-
-def _fields(tree: dict[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield the fields of a table, then those of the tables in it."""
-    yield from tree.items()
+def _numbers(tree: dict[str, object]) -> Iterator[tuple[str, int]]:
+    """Yield the integers of a table, then those of the tables in it."""
+    yield from ((key, value) for key, value in tree.items() if type(value) is int)
     for value in tree.values():
-        yield from _fields(value) if isinstance(value, dict) else ()
+        yield from _numbers(value) if isinstance(value, dict) else ()
 
 
 def searches(run: Run) -> SearchInfo:

@@ -35,7 +35,7 @@ from foveate.train.journal import last_samples
 EVERY = 16  # examples between two progress events
 THUMBNAIL = 56  # minimum size of a thumbnail in pixels
 PROMPT = 300  # characters in a prompt
-OPENED = "this model has no data of its own: measure it with foveate evaluate FOLDER --data FILE"
+OPENED = "this model was not trained here: its folder holds no data"
 
 
 class Example(StudioResponse):
@@ -268,10 +268,9 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
     """
     try:
         by = scoring(run, split)
-    except MissingData:
-        if is_imported(run.path):
-            raise RequestError(422, OPENED) from None
-        raise
+    except MissingData as error:
+        why = f"no {split} data ({error.reason.rstrip(' .:;')})"
+        raise RequestError(422, f"{why}: foveate evaluate {run.path} --data FILE") from None
     if by is None:
         message = f"this run has the task {run.config.task.kind}: use foveate evaluate {name}"
         raise RequestError(422, message)

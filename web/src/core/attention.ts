@@ -27,9 +27,9 @@ const rowsOf: Record<Block["rowMeans"], string> = { producing: "writes", at: "re
 const MOST_LISTED = 20_000; // cells in the table; above, each row says its strongest
 
 /** Which map this is, in words. */
-export function described({ name, layers, hasHeads }: Block, layer: number, head: number | null, isProduct = false): string {
+export function described({ name, layers, hasHeads }: Block, layer: number, head: number | null, isProduct = false, isCounted = false): string {
   const parts = [spoken(name)];
-  if (layers.length > 1) parts.push(isProduct && layer ? `layers 0 to ${layer}` : `layer ${layer}`);
+  if (layers.length > 1) parts.push(isProduct && layer ? `layers 0 to ${layer}` : `layer ${layer}${isCounted && layer === layers.length - 1 ? " (the last; counted from 0)" : ""}`);
   if (!hasHeads || (layers[layer]?.shape[0] ?? 1) > 1) parts.push(head === null ? "mean of the heads" : `head ${head}`);
   return parts.join(", ");
 }
@@ -100,7 +100,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
     fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
       "”: weight ", h("b", {}, value.toFixed(4)));
-    fill(others, silence(layer, head), `${name} · strongest: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
+    fill(others, silence(layer, head), `${described(block, layer, head, isProduct, true)} · strongest: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : "", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
   }

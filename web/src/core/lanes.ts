@@ -66,9 +66,19 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  const keys = [...(steps.flat().some(({ score }) => score > 0) ? [] : ["number: p"]), "blue: the answer", [...greedy].every((id) => best.has(id)) ? "greedy: the same" : "orange: greedy", ...(isBare ? [] : ["dashed: dropped"]), "round: finished"];
-  body.append(reading, box, h("p", { class: "fv-quiet" }, isWhole ? keys.join(" · ") : `${steps.flat().some(({ score }) => score > 0) ? "" : "number: p of the token · "}each step keeps the ${kept} best open prefixes (round: finished) · blue: the answer · ${[...greedy].every((id) => best.has(id)) ? "greedy search takes the same path" : "orange: greedy"}${isBare ? "" : " · dashed: dropped"}${drawing.scored ? ` · score: ${drawing.scored}` : ""}`), h("p", { class: "fv-keys", "data-unsaved": true },
+  const isProduct = steps.flat().some(({ score }) => score > 0);
+  const keys = [ // in the colours of the page
+    ...(isProduct ? [] : [[isWhole ? "number: p" : "number: p of the token"]]),
+    [isWhole ? "round: finished" : `each step keeps the ${kept} best open prefixes (round: finished)`],
+    [h("b", {}, "■ "), "the answer"],
+    [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", {}, "■ "), "greedy search"],
+    ...(isBare ? [] : [["dashed: dropped"]]),
+    ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),
+  ];
+  body.append(reading, box, h("p", { class: "fv-quiet" }, ...keys.flatMap((key, k) => (k ? [" · ", ...key] : key))), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
+  const cue = () => box.classList.toggle("fv-more", box.scrollWidth - box.scrollLeft > box.clientWidth + 4); // columns to the right
+  box.addEventListener("scroll", cue, { passive: true });
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
   const kind = (node: Node) => `fv-${node.state}${best.has(node.id) ? " fv-best" : greedy.has(node.id) ? " fv-greedy" : ""}`;
@@ -114,8 +124,10 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     boxes.get(node?.id ?? -1)?.scrollIntoView({ block: "nearest", inline: "nearest" });
     return true;
   };
+  cue();
   return {
     destroy: quiet,
+    resize: cue,
     key: (event) => {
       const moves: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
       const move = event.target === box ? moves[event.key] : undefined;

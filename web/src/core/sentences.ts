@@ -44,9 +44,11 @@ export function sentences(point: (side: Side, place: number) => void): Sentences
     }
     const box = element.getBoundingClientRect(), zoom = zoomOf(element), start = from.words.children[place]?.getBoundingClientRect();
     if (!start) return links.replaceChildren();
-    links.replaceChildren(...strongest(weights, MOST, LEAST).map((k) => {
+    const over = columns.words.lastElementChild!.getBoundingClientRect(), under = rows.words.firstElementChild!.getBoundingClientRect();
+    links.replaceChildren(...strongest(weights, MOST, LEAST).flatMap((k) => {
       const end = to.words.children[k]!.getBoundingClientRect();
       const [upper, lower] = side === "column" ? [start, end] : [end, start];
+      if (upper.bottom < over.top || lower.top > under.bottom) return []; // it would pass behind another line of words
       const x1 = (upper.x + upper.width / 2 - box.x) / zoom, y1 = (upper.bottom - box.y) / zoom + 3;
       const x2 = (lower.x + lower.width / 2 - box.x) / zoom, y2 = (lower.top - box.y) / zoom - 3, middle = (y1 + y2) / 2;
       return s("path", { d: `M${x1} ${y1} C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,

@@ -49,7 +49,8 @@ export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
     scale.style.setProperty("--wide", `${Math.max(LEAST_SCALE, Number(across) * width)}px`);
   };
   const paint = (made: Values) => {
-    if (!values && !selection.placeOf(rows)) { // the last of the largest numbers is told of first
+    if (!values && !rows.length && !columns.length) cell = [height >> 1, height === width ? width >> 1 : Math.min(10, width >> 1)]; // without words: inside, not at an edge where nothing changes
+    else if (!values && !selection.placeOf(rows)) { // the last of the largest numbers is told of first
       const best = floats(made).reduce((top, value, k, all) => (value >= (all[top] ?? NaN) || Number.isNaN(all[top]) ? k : top), 0);
       cell = [Math.floor(best / width), best % width];
     }

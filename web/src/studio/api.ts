@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 0dd2bfdbd85e19cc.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 3c4b88484297d5b2.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -541,7 +541,7 @@ export interface RunDetail {
   };
   can: string[];
   languages: string[];
-  layers: number | null;
+  layers: number[];
   heads: number | null;
   hiddenSize: number | null;
   vocabulary: {
@@ -554,6 +554,7 @@ export interface RunDetail {
   views: ViewInfo[];
   device: string;
   checkpoint: string;
+  folder: string;
 }
 /**
  * The run's own search, the other kinds of search, and their fields.

@@ -2,20 +2,43 @@
 
 export interface Piece { text: string; same: boolean }
 
-/** The words of a text; those that the other has in the same order are the same (longest common). */
-export function against(text: string, other: string): Piece[] {
-  const a = text.split(/\s+/).filter(Boolean), b = other.split(/\s+/).filter(Boolean), wide = b.length + 1;
-  const table = new Uint16Array((a.length + 1) * wide);
+/** Where two lists of words are the same, in order (the longest common subsequence): places in both. */
+function common(a: readonly string[], b: readonly string[]): [number, number][] {
+  const wide = b.length + 1, table = new Uint16Array((a.length + 1) * wide), pairs: [number, number][] = [];
   for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--)
     table[i * wide + j] = a[i] === b[j] ? 1 + table[(i + 1) * wide + j + 1]! : Math.max(table[(i + 1) * wide + j]!, table[i * wide + j + 1]!);
-  const same = new Set<number>();
   for (let i = 0, j = 0; i < a.length && j < b.length;) {
-    if (a[i] === b[j]) { same.add(i); i++; j++; }
+    if (a[i] === b[j]) pairs.push([i++, j++]);
     else if (table[(i + 1) * wide + j]! >= table[i * wide + j + 1]!) i++;
     else j++;
   }
-  return a.map((word, i) => ({ text: word, same: same.has(i) }));
+  return pairs;
 }
+const wordsOf = (text: string): string[] => text.split(/\s+/).filter(Boolean);
+
+/** The words of a text; those that the other has in the same order are the same. */
+export function against(text: string, other: string): Piece[] {
+  const words = wordsOf(text), same = new Set(common(words, wordsOf(other)).map(([i]) => i));
+  return words.map((word, i) => ({ text: word, same: same.has(i) }));
+}
+
+export interface Change { text: string; kind: "same" | "new" | "lost" }
+
+/** The words of a text, and those of another that are missing in it with nothing in their place. */
+export function changes(text: string, other: string): Change[] {
+  const a = wordsOf(text), b = wordsOf(other), made: Change[] = [];
+  let from = 0, before = 0;
+  for (const [i, j] of [...common(a, b), [a.length, b.length] as const]) {
+    const added = a.slice(from, i), lost = b.slice(before, j);
+    made.push(...(added.length ? added : lost).map((word) => ({ text: word, kind: added.length ? "new" as const : "lost" as const })));
+    if (i < a.length) made.push({ text: a[i]!, kind: "same" });
+    [from, before] = [i + 1, j + 1];
+  }
+  return made;
+}
+
+/** A number with so many digits after the point, and a minus that is as long as a plus. */
+export const fixed = (value: number, digits: number): string => value.toFixed(digits).replace("-", "−");
 
 export const spoken = (name: string): string => name.replaceAll("_", " ");
 

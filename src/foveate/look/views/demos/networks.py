@@ -178,7 +178,7 @@ def reach(
         if family not in CHAINED or family == "attention":
             weights = np.zeros((len(middles), count))
             weights[list(middles).index(x)] = shares / 5
-            made.fan(f"{family} direct", middles, (top, y + 50), weights, hue=0)
+            made.fan(f"{family} direct", middles, (top, y + 50), weights, 0.6, hue=0)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
     caption = f"Framed: the gradient of y_{at + 1} at “{words[least]}”, {' or '.join(numbers)}"
     caption += "; the largest is 1."

@@ -9,6 +9,7 @@ import torch
 
 from foveate.config import PACKAGED, ConfigError
 from foveate.look.draw.blocks import blocks_of, equation_of
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, ScenePanel
 from foveate.look.draw.scenery import scene
 from foveate.look.forward import frames
@@ -288,3 +289,19 @@ def test_no_line_of_a_lecture_is_behind_a_box(command: str) -> None:
     scenes = [each for each in drawn.drawings() if isinstance(each, SceneDrawing)]
     stops = [(each, stop) for each in scenes for stop in each.stops if stop.panel is None]
     assert [pair for each, stop in stops for pair in squeezed(each, stop)] == []
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("name", WITH_WORDS)
+def test_a_colour_of_a_model_has_one_role(name: str, train: bool) -> None:
+    made, roles = scene(TOYS[name](), train=train), dict[int, set[str]]()
+    for part in (*made.nodes, *made.edges):
+        if part.hue is not None:
+            roles.setdefault(part.hue, set()).add(part.name)
+    gradients = {n for n in roles.get(Hue.GRADIENT, ()) if "back" in n or n.endswith(" loss")}
+    assert gradients == roles.get(Hue.GRADIENT, set()), "orange is the query's, or the gradient's"
+    assert all("attention" in n for n in roles.get(Hue.WEIGHT, ()))
+    assert all("memory" in n for n in roles.get(Hue.KEY, ()))
+    assert all("feed_forward" in n for n in roles.get(Hue.LAYER, ()))
+    inputs = ("embedding", "stem", "vector", "fed", "position")
+    assert all(any(i in n for i in inputs) for n in roles.get(Hue.INPUT, ()))

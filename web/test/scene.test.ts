@@ -58,6 +58,8 @@ test("inside an attention no line is behind a box or close to one, and the decid
       const way = points.slice(1).flatMap(([x, y], k) => Array.from({ length: 100 }, (_, t) => [points[k]![0] + ((x - points[k]![0]) * t) / 99, points[k]![1] + ((y - points[k]![1]) * t) / 99]));
       expect(Math.min(...way.map((point) => far(point, place))), `${n}: ${name} near ${box}`).toBeGreaterThanOrEqual(9);
     }
+    const hues = { q: 1, k: 0, v: 2, "α": 5, c: 3 } as Record<string, number>; // as in colors.py
+    for (const { name, tag, hue } of boxes) if (hue !== null && !name.startsWith("a h ")) expect(hue, name).toBe(hues[tag.slice(2)]);
     const label = (name: string) => nodes.find((node) => node.name === `a ${name} work`)!.label, last = (n - 1).toFixed(2), sum = (total / Math.exp(n - 1)).toFixed(2);
     expect(label("e")).toMatch(new RegExp(`^“w${n - 1}”: e = .* \\+ …\\) / √4 = ${(2 * (n - 1)).toFixed(2)} / √4 = ${last}$`));
     expect(label("α")).toBe(`α = e^{${last} − ${last}} / Σ = 1.00 / ${sum} = ${(Math.exp(n - 1) / total).toFixed(2)}`);

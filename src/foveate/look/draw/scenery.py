@@ -14,6 +14,7 @@ import numpy as np
 
 from foveate.config import ConfigError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing, SceneMaker, ScenePanel
 from foveate.look.forward import GRADIENT, Array, ForwardFrame, frames, places_of, produced_of
@@ -169,8 +170,8 @@ class _Scene(SceneMaker):
             head = left + STREAM + 116, LAYERS + 3, wide - STREAM - 122, 34.0
             label = f"{layers} ×" if wide == ALONE else f"{name}, {layers} ×"
             self.node(f"{name} head", label, head, form="label", tag="stream")
-        self._row(name, before, (left, STEM, wide, 44), " + ", 5)
-        self._row(name, after, (left, OUTPUT, wide, 44), " → ", 3)
+        self._row(name, before, (left, STEM, wide, 44), " + ")
+        self._row(name, after, (left, OUTPUT, wide, 44), " → ")
         self.edge(f"{name} stream", (stream, STEM), (stream, OUTPUT + 44 * bool(after)))
         groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
         branches = [group for group in groups if group[0].branch is not None]
@@ -217,7 +218,7 @@ class _Scene(SceneMaker):
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             start, gap, end = left + wide + 60, left + wide + 30, (x + wide - 210, y + high / 2)
             points = (start, OUTPUT + 22), (gap, OUTPUT + 22), (gap, end[1]), end
-            self.edge(f"{main.name} memory", *points, hue=0)
+            self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
             name, box = f"{main.name} memory label", (left + wide + 20, OUTPUT - 44, 410, 42)
             if not self.train:
                 self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
@@ -246,8 +247,8 @@ class _Scene(SceneMaker):
         stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
         feeds = lone and letter == "s" and not self.train  # a written word is read next
-        self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", 3, count if feeds else 0)
-        more: dict[str, object] = {"hue": 3} if letter == "s" else {}
+        self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", count if feeds else 0)
+        more: dict[str, object] = {"hue": Hue.OUTPUT} if letter == "s" else {}
         alone = len(cells) == 1 and len(self.places) == 1 and count < MOST
         first, tall = (204.0, 104.0) if alone else (first, CELL)
         top = first - PITCH * (len(cells) - 1)
@@ -288,7 +289,7 @@ class _Scene(SceneMaker):
             if feeds and k + 1 < count:
                 right, low = left + pitch * (k + 1), self.words + 30
                 back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
-                self.edge(f"decoder {k} fed", *back, hue=1)
+                self.edge(f"decoder {k} fed", *back, hue=Hue.INPUT)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -304,7 +305,8 @@ class _Scene(SceneMaker):
         stages = {f.name: f.values[0] for f in self.film if f.block == cell}
         read, state = ([_number(x) for x in stages[n][k, :2]] for n in ("input", "state"))
         texts, middle = [f"x_{k + 1}", *read], box[0] + box[2] / 2
-        self.node(f"{part} reads {k} vector", "", box, texts=texts, hue=5, tag="stream")
+        name = f"{part} reads {k} vector"
+        self.node(name, "", box, texts=texts, hue=Hue.INPUT, tag="stream")
         self.edge(f"{cell} {k} embed", (middle, WORDS), (middle, box[1] + box[3]))
         return {"texts": [f"{letter}_{k + 1}", *state]}
 
@@ -327,12 +329,13 @@ class _Scene(SceneMaker):
             start = (x + w / 2, y) if number else (x + w, y + CELL / 2)
             high, into = y - 24 if number else y + CELL / 2, v + CELL / 2
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
-            self.edge(f"bridge {number}", *points, hue=0)
+            self.edge(f"bridge {number}", *points, hue=Hue.OUTPUT)
         attends = any(b.family == "attention" for b in sides[1].blocks)
         box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
         if not attends:
             box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
-            self.node("bridge c", "c", (u - 76, v, 58, CELL), hue=0, level=0.6, tag="stream")
+            fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.6, "tag": "stream"}
+            self.node("bridge c", "c", (u - 76, v, 58, CELL), **fill)
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
@@ -340,11 +343,12 @@ class _Scene(SceneMaker):
         lit = ["bridge", *ends, begin, f"{part} reads", "decoder writes"]
         self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
-    def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str, hue: int,
+    def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str,
              steps: int = 0) -> None:  # fmt: skip
         """Draw blocks that follow one another as one box, if there are any; or one at each step."""
         label, detail = join.join(map(_name, blocks)), [block.equation for block in blocks]
         self.homes |= {block.name: f"{part} {label}" for block in blocks}
+        hue = Hue.INPUT if join == " + " else Hue.OUTPUT
         fields: dict[str, object] = {"hue": hue, "tag": "whole", "detail": detail}
         left, y, wide, high = box
         if blocks and not steps:
@@ -483,18 +487,19 @@ class _Scene(SceneMaker):
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, _), name = word.box, f"{word.name} loss"
-            fill = {"form": "box", "hue": 1, "level": 0.25} if loss > log(2) else {"form": "label"}
+            framed = {"form": "box", "hue": Hue.GRADIENT, "level": 0.25}
+            fill = framed if loss > log(2) else {"form": "label"}
             self.node(name, f"{loss:.2f}", (x + w / 2 - 38, y + 33, 76, 34), tag="back", **fill)
         for part in self.parts:
             for (x, *_), *_ in [e.points for e in self.edges if e.name == f"{part.name} stream"]:
                 beside = x + 26 * (-1 if x < WIDE / 2 else 1)
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
-                self.edge(f"{part.name} back", *ends, hue=1, tag="back")
+                self.edge(f"{part.name} back", *ends, hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             self.node("losses", "−log p", (x - 130, 33, 120, 34), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             self.edges.remove(edge)
-            self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
+            self.edge(f"{edge.name} back", *edge.points[::-1], hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         text += " (framed: p < ½)" * bool(words)
@@ -669,7 +674,7 @@ class _Scene(SceneMaker):
             text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text += "." + (" Arcs: attention." if cells else " Blue: attention.") * bool(cross)
+            text += "." + (" Arcs: attention." if cells else " Yellow: attention.") * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -683,13 +688,13 @@ class _Scene(SceneMaker):
                 u, v, w, tall = self.box_of(next(states, f"{frame.columns} reads {s}"))
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
-                    fill = {"hue": 0, "level": alpha, "tag": f"step {t}"}
+                    fill = {"hue": Hue.WEIGHT, "level": alpha, "tag": f"step {t}"}
                     self.node(made[-1], self.places[frame.columns][s], (u, v, w, tall), **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
                 middle, end = x + across / 2, u + w / 2
                 points = (middle, y), (middle, y - 40), (end, 84), (end, v)
-                self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")
+                self.edge(made[-1], *points, weight=alpha, hue=Hue.WEIGHT, tag=f"step {t}")
         return made
 
 

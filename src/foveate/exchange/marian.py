@@ -1,6 +1,7 @@
 """Marian's own files: model.npz with its options inside, decoder.yml and vocab.spm."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,21 +25,7 @@ OWN = (
 )
 FAMILY: Family = replace(MARIAN, keys=(*MARIAN.keys, *OWN))
 OPTIONS = "special:model.yml"  # the tensor that holds the options, as text that ends with a NUL
-ONLY = {  # the options for which we support a single value, and what files without them mean
-    "type": "transformer",
-    "transformer-preprocess": "",
-    "transformer-postprocess": "dan",
-    "transformer-postprocess-top": "",
-    "transformer-decoder-autoreg": "self-attention",
-    "transformer-train-position-embeddings": "false",
-    "transformer-depth-scaling": "false",
-    "transformer-ffn-depth": "2",
-    "transformer-no-projection": "false",
-    "tied-embeddings-all": "true",
-    "skip": "false",
-    "lemma-dim-emb": "0",
-    "right-left": "false",
-}
+ONLY: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 SUBLAYERS = {  # theirs and those of transformers; Wo_ln and ffn_ffn_ln are norms behind them
     "self": "self_attn",
     "context": "encoder_attn",

@@ -137,9 +137,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     line("e from compare", [at(184, 235), at(first - 42, 235)], "e", { hue: 1 });
     const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!), is = panel.equations.score ?? ""; // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
-    const product = is.includes(" / √d") ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : is.includes("tanh(q + k") ? `vᵀ tanh(${pairs("+", ", ")})` : "";
-    if (product) label("e", "e work", `“${panel.columns[best]!}”: e = ${product} = ${score}`, 65, 500, 1110, 30);
-    if (isSoft) label("α", "α work", `α = e^{${score} − ${factor(score)}} / Σ = 1.00 / ${written(1 / top)} = ${written(top)}`, 0, 530, 590, 30);
+    const product = is.includes("· k_i /") ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : is.includes("tanh(q +") ? `vᵀ tanh(${pairs("+", ", ")})` : "";
+    label("e", "e work", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`, 65, 500, 1110, 30);
+    if (isSoft) label("α", "α work", `α = e^{${score} − ${factor(score)}} / Σ = 1 / ${written(1 / top)} = ${written(top)}`, 0, 530, 590, 30);
     const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(vector("value", n, head)[0]!)}`);
     label("c", "c own work", `c = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${vector("context", row, head)[0]!}`, 600, 530, 640, 30);
     joined();

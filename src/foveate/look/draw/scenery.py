@@ -570,10 +570,10 @@ class _Scene(SceneMaker):
         facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
         size = values["query"].shape[-1]
-        facts["few"] = f"Q, K: 3 of {size} numbers." if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         weights = values["weights"].array[panel.head, row]
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
+        facts |= self._worked(size)
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         query, build = TEXTS["query"] + few * (len(columns) > SHOWN), TEXTS["build"]
@@ -594,6 +594,20 @@ class _Scene(SceneMaker):
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
             )
+
+    def _worked(self, size: int) -> dict[str, str]:
+        """Return the largest score of a panel's query, and its first mean, with their summands."""
+        p, row, made = self.panels[-1], self.panels[-1].row, dict[str, Array]()
+        made |= {n: v.array[p.head % len(v.array)] for n, v in p.values.items()}
+        best = int(made["weights"][row].argmax())
+        pairs = (made["query"][row], made["key"][best]), (made["weights"][row], made["value"][:, 0])
+        products = (zip(map(_number, a[:2]), map(_number, b[:2]), strict=True) for a, b in pairs)
+        dot, mean = (" + ".join(f"{x} · {y}" for x, y in pair) for pair in products)
+        score, total = (made["score"][row, best] * x for x in (1, size**0.5))
+        text = f"({dot} + …) / √{size} = {_number(total)} / √{size} = {_number(score)}"
+        scores = f"the scores of “{p.rows[row]}”"
+        worked = text if "q · k_i / √d" in p.equations["score"] else scores
+        return {"worked": worked, "mean": mean, "first": _number(made["context"][row, 0])}
 
     def _letters(
         self, stages: Mapping[str, ForwardFrame], itself: bool, part: str
@@ -619,6 +633,8 @@ class _Scene(SceneMaker):
         **more: object,
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
+        if {"rotated query", "normed query"} & {*equations}:
+            equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
         letters |= {"weights": "α_i", "softmax": "p = softmax(y)"} if "context" in stages else {}
         letters |= {"position": "PE(t)"} if "PE(t)" in equations.get("position", "") else {}

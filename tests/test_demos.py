@@ -455,9 +455,9 @@ def test_masks_hide_the_future() -> None:
     every = {(t, s) for t in range(5) for s in range(5)}
     assert lines["encoder 2"] == every
     assert lines["decoder 0"] == {(t, s) for t, s in every if s <= t and s < 2}  # x and y are
-    assert lines["decoder 1"] == {(t, s) for t, s in every if 2 <= s <= t}  # one sequence
+    assert lines["decoder 3"] == {(t, s) for t, s in every if 2 <= s <= t}  # one sequence
     assert lines["encoder-decoder 2"] == {(t, s) for t, s in every if max(t, s) < 2}
-    assert lines["encoder-decoder 1"] == {(t, s) for t, s in every if 2 <= s <= t}
+    assert lines["encoder-decoder 3"] == {(t, s) for t, s in every if 2 <= s <= t}
     assert lines["encoder-decoder cross"] == {(s, t) for t, s in every if s < 2 <= t}
     assert texts_of(drawn, "encoder-decoder ") == ["h_1", "h_2", "s_1", "s_2", "s_3"]
     free, causal = (arcs("leak", name) for name in ("without a mask", "with a causal mask"))

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.config import ConfigError
+from foveate.config import PACKAGED, ConfigError
 from foveate.look.draw.blocks import blocks_of, equation_of
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, ScenePanel
 from foveate.look.draw.scenery import scene
 from foveate.look.forward import frames
 from foveate.look.views import find
+from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
-from foveate.run import Run
+from foveate.run import Run, load
+from foveate.studio.lectures import lectures, parsed, present
+from routes import squeezed
 from test_draw_blocks import TOYS
 
 NAMES = [
@@ -28,6 +32,7 @@ NAMES = [
     "forecaster",
     "rnn_forecaster",
 ]
+COMMANDS = sorted({step.command for each in lectures().lectures for step in each.steps})
 WITH_WORDS = ["transformer", "recurrent", "mamba", "language", "recurrent language"]
 BLOCK = "encoder.layers.2.self_attention"
 
@@ -147,10 +152,11 @@ def test_a_cell_inside_is_what_numpy_computes_from_the_weights() -> None:
 def test_what_is_read_goes_on_in_the_order_of_computation() -> None:
     made = scene(TOYS["recurrent"]())
     stops = {stop.name: stop.lit for stop in made.stops}
+    parts = "encoder below", "decoder below"  # their names are always lit
     forwards, backwards = (f"encoder.stack.layers.0.{k}.cell" for k in (0, 1))
-    assert stops["reading 1"] == [f"{forwards} 0", f"{backwards} 3", "encoder reads 0"]
+    assert stops["reading 1"] == [f"{forwards} 0", f"{backwards} 3", "encoder reads 0", *parts]
     ends = [f"{forwards} 3", f"{backwards} 0", "decoder.cells.0 0"]
-    assert stops["bridge"] == ["bridge", *ends, "encoder reads", "decoder writes"]
+    assert stops["bridge"] == ["bridge", *ends, "encoder reads", "decoder writes", *parts]
 
 
 def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> None:
@@ -262,3 +268,40 @@ def test_a_scene_is_written_in_all_formats(run: Run, tmp_path: Path) -> None:
     arrays = json.loads(made.save(tmp_path / "scene.json").read_text())
     weights = next(v for n, v in arrays.items() if n.endswith("cross_attention: weights"))
     np.testing.assert_allclose(np.sum(weights, axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("name", WITH_WORDS)
+def test_no_line_of_a_model_is_behind_a_box(name: str, train: bool) -> None:
+    made = scene(TOYS[name](), train=train)
+    stops = [stop for stop in made.stops if stop.panel is None]
+    assert [pair for stop in stops for pair in squeezed(made, stop)] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_line_of_a_lecture_is_behind_a_box(command: str) -> None:
+    name, runs, options = parsed(command)
+    if runs:
+        shipped = present(runs, lambda run: (PACKAGED / run).is_dir())
+        drawn = find(name).draw([load(f"packaged/{run}") for run in shipped], options)
+    else:
+        drawn = DEMOS[name].draw(options.model_dump(exclude_unset=True))
+    scenes = [each for each in drawn.drawings() if isinstance(each, SceneDrawing)]
+    stops = [(each, stop) for each in scenes for stop in each.stops if stop.panel is None]
+    assert [pair for each, stop in stops for pair in squeezed(each, stop)] == []
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("name", WITH_WORDS)
+def test_a_colour_of_a_model_has_one_role(name: str, train: bool) -> None:
+    made, roles = scene(TOYS[name](), train=train), dict[int, set[str]]()
+    for part in (*made.nodes, *made.edges):
+        if part.hue is not None:
+            roles.setdefault(part.hue, set()).add(part.name)
+    gradients = {n for n in roles.get(Hue.GRADIENT, ()) if "back" in n or n.endswith(" loss")}
+    assert gradients == roles.get(Hue.GRADIENT, set()), "orange is the query's, or the gradient's"
+    assert all("attention" in n for n in roles.get(Hue.WEIGHT, ()))
+    assert all("memory" in n for n in roles.get(Hue.KEY, ()))
+    assert all("feed_forward" in n for n in roles.get(Hue.LAYER, ()))
+    inputs = ("embedding", "stem", "vector", "fed", "position")
+    assert all(any(i in n for i in inputs) for n in roles.get(Hue.INPUT, ()))

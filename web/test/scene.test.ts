@@ -45,6 +45,27 @@ test("inside an attention each weight is an arc and each number stands in its bo
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
 });
 
+test("inside an attention no line is behind a box or close to one, and the deciding key is worked out", () => {
+  const made = (shape: number[], number: (k: number) => number): Values => ({ shape, raw: Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, k) => number(k)), unit: 1 });
+  for (const n of [2, 5, 7, 9]) for (const isOne of [true, false]) {
+    const vectors = made([1, n, 4], (k) => (k % 5) - 2), words = Array.from({ length: n }, (_, k) => `w${k}`), total = Array.from({ length: n }, (_, k) => Math.exp(k)).reduce((a, b) => a + b);
+    const values = new Map(Object.entries({ weights: made([1, n, n], (k) => Math.exp(k % n) / total), score: made([1, n, n], (k) => k % n), query: vectors, key: vectors, value: vectors, context: vectors, output: vectors, h: vectors, memory: vectors }));
+    const panel: ScenePanel = { node: "a", rows: isOne ? words : [...words].reverse(), columns: words, values: {}, equations: { score: "e_i = q · k_i / √d_k", weights: "α_i = exp(e_i) / Σ_j exp(e_j)" }, letters: {}, reads: {}, tokens: {}, head: 0, row: 0 };
+    const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]), isStage = ({ tag }: { tag: string }) => /^a [hqkeαvc]$/.test(tag);
+    const boxes = nodes.filter((node) => isStage(node) && node.form === "box"), far = ([x, y]: readonly number[], [u, v, w, tall]: readonly number[]) => Math.hypot(Math.max(u! - x!, 0, x! - u! - w!), Math.max(v! - y!, 0, y! - v! - tall!));
+    for (const { name, points } of edges.filter(isStage)) for (const { name: box, box: place } of boxes) {
+      if (Math.min(far(points[0]!, place), far(points.at(-1)!, place)) < 4) continue; // its ends
+      const way = points.slice(1).flatMap(([x, y], k) => Array.from({ length: 100 }, (_, t) => [points[k]![0] + ((x - points[k]![0]) * t) / 99, points[k]![1] + ((y - points[k]![1]) * t) / 99]));
+      expect(Math.min(...way.map((point) => far(point, place))), `${n}: ${name} near ${box}`).toBeGreaterThanOrEqual(9);
+    }
+    const hues = { q: 1, k: 0, v: 2, "α": 5, c: 3 } as Record<string, number>; // as in colors.py
+    for (const { name, tag, hue } of boxes) if (hue !== null && !name.startsWith("a h ")) expect(hue, name).toBe(hues[tag.slice(2)]);
+    const label = (name: string) => nodes.find((node) => node.name === `a ${name} work`)!.label, last = (n - 1).toFixed(2), sum = (total / Math.exp(n - 1)).toFixed(2);
+    expect(label("e")).toMatch(new RegExp(`^“w${n - 1}”: e = .* \\+ …\\) / √4 = ${(2 * (n - 1)).toFixed(2)} / √4 = ${last}$`));
+    expect(label("α")).toBe(`α = e^{${last} − ${last}} / Σ = 1 / ${sum} = ${(Math.exp(n - 1) / total).toFixed(2)}`);
+  }
+});
+
 test("over each word stand the numbers of a layer, straight up, and zeros of a ReLU are white", () => {
   const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
   const values = new Map(Object.entries({ x: made([1, 2, 2], [1, 2, 3, 4]), activation: made([1, 2, 2], [0, 5, 6, 0]), softmax: made([1, 2, 1], [0.75, 0.5]) }));

@@ -6,8 +6,10 @@ says which function of PyTorch made it of which frames.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -28,28 +30,9 @@ Describe = Callable[[nn.Module], str]  # returns the equation of a module
 GRADIENT = "gradient of "  # prefix of the frames of a backward pass; the last one's name below
 OF_WEIGHTS = f"{GRADIENT}weights"
 LEFT_OUT = {"tanh layer", "unit query", "unit key", "query W"}  # stages of some scores alone
-STAGE_READS = {  # inputs of a stage of attention, where that is not the stage before
-    "query": (),
-    "key": (),
-    "value": (),
-    "normed query": ("query",),
-    "normed key": ("key",),
-    "rotated query": ("normed query", "query"),
-    "rotated key": ("normed key", "key"),
-    "score": ("rotated query", "normed query", "query", "rotated key", "normed key", "key"),
-    "bias": (),
-    "mask": (),
-    "masked score": ("score", "bias", "mask"),
-    "weights": ("masked score", "score"),
-    "context": ("weights", "value"),
-}
-CELL_READS = {  # the same for cells; gates and sums read the stages before
-    "candidate": ("input", "fed", "before", "reset gate"),
-    "kept": ("update gate", "before"),
-    "added": ("input gate", "update gate", "candidate"),
-    "cell": ("kept", "added"),
-    "state": ("output gate", "cell"),
-}
+_READS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+STAGE_READS: Mapping[str, list[str]] = _READS["attention"]
+CELL_READS: Mapping[str, list[str]] = _READS["cell"]
 
 
 def by_rows(equation: str) -> str:

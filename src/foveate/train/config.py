@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,50 +191,9 @@ class TrainConfig(Config):
 
 
 CONFIG = "config.toml"  # its name in a run
-# What may change when a run resumes, and what it changes; of keys that fit, the longest counts.
-CHANGEABLE: Mapping[str, str] = {
-    "decode": "changes how the run decodes, not its weights",
-    "train.max_steps": "changes where training ends",
-    "train.max_epochs": "changes where training ends",
-    "train.max_minutes": "changes where training and a schedule that follows time end",
-    "train.max_tokens": "changes where training ends",
-    "train.optimizer": "changes the updates from the next step on",
-    "train.schedule": "changes the learning rates from the next step on",
-    "train.clip_norm": "changes the bound on the gradients from the next step on",
-    "train.accumulate": "changes the number of batches per step",
-    "train.recompute": "changes memory and time, not the weights",
-    "train.compile": "changes time, and the rounding of sums",
-    "train.save": "changes which checkpoints are kept",
-    "train.save.best": "changes which score selects the best checkpoint, from now on",
-    "train.validation": "changes when the model is validated",
-    "train.validation.patience": "changes where training ends",
-    "train.precision": "changes the rounding from the next step on",
-    "train.log_every": "changes what is logged",
-    "train.health_every": "changes what is logged",
-    "train.snapshots": "changes what is logged",
-    "train.tensorboard": "changes what is logged",
-    "train.threads": "changes time, and the rounding of sums",
-    "train.average": "changes which weights are tried at the end",
-    "train.ema": "changes the moving mean, which starts from the current weights if new",
-    "train.parallel": "changes how the ranks share the work",
-    "train.hang_minutes": "changes when a rank counts as hung",
-}
-FIXED: Mapping[str, str] = {
-    "seed": "the order of the data and the first weights depend on it",
-    "imports": "the kinds of the run come from it",
-    "task": "the tokenizers and the batches depend on it",
-    "data": "the training examples depend on it",
-    "model": "the weights depend on it",
-    "start": "the first weights came from it",
-    "objective": "the losses before and after would not be comparable",
-    "train.batch_tokens": "the order of the data depends on it",
-    "train.freeze": "the saved state is that of the weights trained so far",
-    "train.adapter": "the saved weights are those of the adapter",
-    "train.optimizer.kind": "the saved state is that of the other optimizer",
-    "train.optimizer.momentum": "the saved state depends on it",
-    "train.optimizer.nesterov": "the saved state depends on it",
-}
-
+_KEYS = tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encoding="utf-8"))
+CHANGEABLE: Mapping[str, str] = _KEYS["changeable"]
+FIXED: Mapping[str, str] = _KEYS["fixed"]
 IMPORTED = ("model.", "task.kind", "task.tokenizer", "task.joint")  # what weights depend on
 
 

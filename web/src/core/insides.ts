@@ -6,7 +6,7 @@ import type { SceneEdge, SceneNode, ScenePanel } from "./types";
 export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.1; // smaller weights are not drawn
-const LINE = 33, TALL = 96, PAIR = 2, LOW = 74, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three and of two in a box; stages whose zeros are white
+const LINE = 33, TALL = 96, PAIR = 2, LOW = 68, FLAT = 38, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three, of two and of one in a box; stages whose zeros are white
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "update gate", "reset gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -57,6 +57,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   const line = (key: string, points: Point[], tag: string, more: Partial<SceneEdge> = {}) =>
     edges.push({ name: `${name} ${key}`, points, weight: null, hue: null, tag: `${name} ${tag}`, ...more });
 
+  const label = (stage: string, key: string, text: string, x: number, y: number, wide: number, tall = FLAT) => put(key, text, boxAt(x, y, wide, tall), stage, { form: "label" });
+
   if (values.has("state")) cell();
   else if (!panel.columns.length) positions();
   else {
@@ -69,7 +71,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function heads() {
     const weights = values.get("weights")!, [count = 1] = weights.shape, t = panel.row, keys = panel.columns.slice(0, MOST), pitch = WIDE / keys.length, each = 936 / count;
     put(`query ${t}`, `“${panel.rows[t]!}”: c =`, boxAt(0, 14, 290, 50), "heads", { form: "word" });
-    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? { hue: 1, level: 0.25 } : { form: "word" }));
+    keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, shift = 24 * (h - (count - 1) / 2), from = x + each / 2;
       put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
@@ -83,52 +85,63 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** One query in numbers: x, k, e, α and v of each key from below, and at the left what belongs to the query. */
   function numbers() {
     const { head, row } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
-    const keys = largestOf(weights, KEYS), pitch = 980 / keys.length, wide = Math.min(116, pitch - 16), first = 256;
+    const keys = largestOf(weights, KEYS), pitch = 980 / keys.length, wide = Math.min(116, pitch - 22), first = 256, top = Math.max(...weights);
     const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
     const memory = values.has("memory") ? "memory" : "h", isRead = values.has("memory") || isOne, { letters } = panel;
     const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, PAIR), written);
     const cell = (key: string, x: number, y: number, texts: string[], stage: string, more: Partial<Inner> = {}) => {
-      const box = boxAt(x, y, x < first ? 124 : wide, texts.length > 1 ? LOW : 44);
+      const box = boxAt(x, y, x < first ? 124 : wide, texts.length > 1 ? LOW : FLAT);
       put(key, "", box, stage, { texts, ...more });
       return box;
     };
     const join = (key: string, from: Box, to: Box, stage: string, more: Partial<SceneEdge> = {}) =>
       line(key, [[from[0] + from[2] / 2, from[1]], [to[0] + to[2] / 2, to[1] + to[3]]], stage, more);
-    const rows: [string, number][] = [["v", 2], ["α", 132], ["e", 244], ["k", 318], ["h", 434]];
-    for (const [stage, y] of rows) put(`name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, boxAt(first - 48, y, 40, stage === "α" || stage === "e" ? 44 : LOW), stage, { form: "label" });
-    for (const [stage, y] of [["c", 2], ["q", 318], ["h", 434]] as const) put(`name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, boxAt(0, y, 66, LOW), stage, { form: "label" });
+    const rows: [string, number][] = [["v", 2], ["α", 104], ["e", 216], ["k", 274], ["h", 384]];
+    for (const [stage, y] of rows) label(stage, `name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, first - 48, y, 40, stage === "α" || stage === "e" ? FLAT : LOW);
+    for (const [stage, y] of [["c", 2], ["q", 274], ["h", 384]] as const) label(stage, `name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, 0, y, 66, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
-    put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 516, 204, 40) : boxAt(0, 516, 252, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
-    const size = values.get("key")!.shape[2] ?? 0, note = size > PAIR ? [`first ${PAIR} of`, `${size} numbers`] : [];
-    put("h note", "", boxAt(0, 156, 200, 72), "h", { form: "label", texts: note });
-    put("c step", "2. mix", boxAt(70, 104, 124, 40), "c", { form: "label" });
-    put("e step", "1. compare", boxAt(20, 246, 164, 40), "e", { form: "label" });
-    const own = values.has("h") ? cell("h own", 70, 434, vector("h", row), "h") : undefined;
-    const query = cell("q own", 70, 318, vector("query", row, head), "q", { hue: 1, level: 0.25 });
-    const answer = cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
+    put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 456, 204, 40) : boxAt(0, 456, 252, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
+    const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.equations.weights?.includes("exp(");
+    label("h", "h note", size > PAIR ? `${PAIR} of ${size}` : "", 0, 344, 126);
+    label("c", "c step", "2. mix", 70, 104, 124);
+    label("e", "e step", "1. compare", 20, 216, 164);
+    const own = values.has("h") ? cell("h own", 70, 384, vector("h", row), "h") : undefined;
+    const query = cell("q own", 70, 274, vector("query", row, head), "q", { hue: 1, level: 0.25 });
+    cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
     if (own) join("q from", own, query, "q");
-    put("α softmax", "softmax", boxAt(first, 196, 980 - pitch + wide, 30), "α", { hue: 5 });
+    if (isSoft) {
+      cell("α sum", 70, 160, [`Σ ${written(1 / top)}`], "α", { hue: 5 });
+      label("α", "name α exp", "exp", first - 56, 160, 54);
+    }
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, end = x + wide + (pitch - wide) / 2;
-      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 516, wide, 40), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
-      const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 434, vector(memory, k), "h") : undefined;
-      const key = cell(`k ${k}`, x, 318, vector("key", k, head), "k", { hue: 0, level: 0.25 });
-      const score = cell(`e ${k}`, x, 244, [written(scores[k]!)], "e");
-      cell(`α ${k}`, x, 132, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
-      const value = cell(`v ${k}`, x, 2, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
+      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 456, wide, 40), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
+      const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 384, vector(memory, k), "h") : undefined;
+      const key = cell(`k ${k}`, x, 274, vector("key", k, head), "k", { hue: 0, level: 0.25 });
+      const score = cell(`e ${k}`, x, 216, [written(scores[k]!)], "e");
+      const alpha = cell(`α ${k}`, x, 104, [written(weights[k]!)], "α", { hue: 5, level: weights[k]! });
+      cell(`v ${k}`, x, 2, vector("value", k, head), "v", { hue: 2, level: 0.1 + 0.9 * weights[k]! });
       if (h) join(`k from ${k}`, h, key, "k");
-      if (h) line(`v from ${k}`, [at(x + wide, 471), at(end, 471), at(end, 39), at(x + wide, 39)], "v"); // beside the key
+      if (h) line(`v from ${k}`, [at(x + wide, 418), at(end, 418), at(end, 36), at(x + wide, 36)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
-      line(`α from ${k}`, [at(x + wide / 2, 196), at(x + wide / 2, 176)], "α");
-      const low = value[1] + value[3], bus = low + 18 * unit, middle = value[0] + value[2] / 2, to = answer[0] + answer[2] / 2;
-      line(`c from ${k}`, [[middle, low], [middle, bus]], "c");
-      if (place === keys.length - 1) line("c bus", [[middle, bus], [to, bus], [to, answer[1] + answer[3]]], "c");
+      const exp = isSoft ? cell(`α exp ${k}`, x, 160, [written(weights[k]! / top)], "α", { hue: 5 }) : undefined;
+      if (exp) join(`α exp from ${k}`, score, exp, "α");
+      join(`α from ${k}`, exp ?? score, alpha, "α");
+      line(`c from ${k}`, [at(x + wide / 2, 70), at(x + wide / 2, 84)], "c");
+      if (place === keys.length - 1) line("c bus", [at(x + wide / 2, 84), at(132, 84), at(132, 70)], "c");
     });
     const aside = pitch - wide; // beside the keys
     for (const [stage, of, x, matrix, room] of [["q", "query", 136, "W_Q", 60], ["k", "key", first + wide / 2 + 4, "W_K", 60], ["v", "value", first + wide + aside / 2 + 2, "W_V", aside / 2]] as const)
-      if (panel.equations[of]?.includes(matrix) && room > 36) put(`${stage} matrix`, matrix, boxAt(x, 393, Math.min(60, room), 40), stage, { form: "label" });
-    line("e from query", [at(132, 318), at(132, 286)], "e", { hue: 1 });
-    line("e from compare", [at(184, 266), at(first - 42, 266)], "e", { hue: 1 });
+      if (panel.equations[of]?.includes(matrix) && room > 36) label(stage, `${stage} matrix`, matrix, x, 344, Math.min(60, room));
+    line("e from query", [at(132, 274), at(132, 254)], "e", { hue: 1 });
+    line("e from compare", [at(184, 235), at(first - 42, 235)], "e", { hue: 1 });
+    const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!), is = panel.equations.score ?? ""; // the key with the largest weight, worked out
+    const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
+    const product = is.includes("· k_i /") ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : is.includes("tanh(q +") ? `vᵀ tanh(${pairs("+", ", ")})` : "";
+    label("e", "e work", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`, 65, 500, 1110, 30);
+    if (isSoft) label("α", "α work", `α = e^{${score} − ${factor(score)}} / Σ = 1 / ${written(1 / top)} = ${written(top)}`, 0, 530, 590, 30);
+    const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(vector("value", n, head)[0]!)}`);
+    label("c", "c own work", `c = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${vector("context", row, head)[0]!}`, 600, 530, 640, 30);
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
@@ -141,12 +154,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const row = (key: string, texts: string[], y: number, tall: number) => put(`o ${key} name`, "", boxAt(0, y, left - 14, tall), "o", { form: "label", texts });
     const whole = (key: string, label: string, y: number, tall: number, more: Partial<Inner> = {}) => put(`o ${key}`, label, boxAt(left, y, pitch * heads, tall), "o", more);
     row("out", ["o", ...(wide > WRITTEN ? [`first 3 of ${wide}`] : [])], 2, TALL);
-    put("o out", "", boxAt(middle - 90, 2, 180, TALL), "o", { texts: vectorOf("output", 0), hue: 3, level: 0.25 });
+    put("o out", "", boxAt(middle - 90, 2, 180, TALL), "o", { texts: vectorOf("output", 0) });
     whole("matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, 126, 52);
     row("joined", ["concatenate", ...few], 212, TALL);
     row("attend", ["attend"], 340, 48);
     row("project", ["project"], 420, 48);
-    whole("word", `x of “${word}” for q; of all words for k, v`, 504, 48, { hue: 1, level: 0.25 });
+    whole("word", `x of “${word}” for q; of all words for k, v`, 504, 48);
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
       const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;
@@ -170,7 +183,6 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
         put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
       }
     };
-    const label = (stage: string, key: string, text: string, x: number, y: number, wide: number) => put(`${stage} ${key}`, text, boxAt(x, y, wide, 38), stage, { form: "label" });
     const words = (stage: string, y: number, tall: number) => rows.slice(0, count).forEach((word, t) =>
       put(`${stage} word ${t}`, word, boxAt(2, y + tall * t, 122, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
     const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
@@ -184,9 +196,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (row < count) frame("E", right, down, e * count, tall);
     if (row < count) put("E frame key", "", boxAt(right + e * best - 4, 36, e + 8, 36 * q + 8), "E", { form: "frame", hue: 0 });
     rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
-    label("E", "name q", "Q = X W_Q", 84, down - 44, 80 * q + 92);
-    label("E", "name k", "Kᵀ, K = X W_K", right - 246, 40 + 18 * q - 19, 236);
-    label("E", "name e", "E", right, down - 44, e * count);
+    label("E", "E name q", "Q = X W_Q", 84, down - 44, 80 * q + 92);
+    label("E", "E name k", "Kᵀ, K = X W_K", right - 246, 40 + 18 * q - 19, 236);
+    label("E", "E name e", "E", right, down - 44, e * count);
     const v = Math.min(2, few("value")), each = 98, a = Math.min(130, (1226 - 130 - 2 * (each * v + 40)) / count), high = Math.min(84, 470 / count), second = 130 + a * count + 40, third = second + each * v + 40;
     words("A", 84, high);
     rows.slice(0, count).forEach((word, s) => put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 6, 34), "A", { form: "word" }));
@@ -197,7 +209,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (row < count) frame("A", third, 84, each * v, high);
     put("A frame v", "", boxAt(second - 4, 80, each * v + 8, high * count + 8), "A", { form: "frame", hue: 2 });
     for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", "V", second, each * v], ["c", "C = A V", third - 34, each * v + 34], ["times", "×", second - 40, 40], ["is", "=", third - 40, 40]] as const)
-      label("A", `name ${key}`, text, x, key === "times" || key === "is" ? 84 + (high * count) / 2 - 19 : 0, wide);
+      label("A", `A name ${key}`, text, x, key === "times" || key === "is" ? 84 + (high * count) / 2 - 19 : 0, wide);
   }
 
   function vectorOf(stage: string, head: number): string[] {
@@ -231,7 +243,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : value < 0 ? 1 : 0, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : value < 0 ? 4 : 6, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, across, high);
       }));

@@ -98,7 +98,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     if (number === null) return text;
     const own = panels[number]!, { row } = rowed(number);
     const named = (k: number) => [own.rows[k]!, own.tokens.writes?.[k]?.[0] ?? ""].map((word) => `“${word}”`);
-    return row === own.row ? text : named(row).reduce((made, word, k) => made.replaceAll(named(own.row)[k]!, word), text.replace(/: for “.*/, "."));
+    return row === own.row ? text : named(row).reduce((made, word, k) => made.replaceAll(named(own.row)[k]!, word), text.replace(/: (for “|\(|c ).*/, "."));
   };
   const failed = (error: unknown) => { caption.textContent = String(error); };
   /** The inside of a panel, made when the camera first goes there. */

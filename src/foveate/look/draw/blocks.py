@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config, Configurable
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.parts import DrawingPart, Label, Text
 from foveate.look.forward import by_rows
 from foveate.look.hooks import ForcedPass
@@ -21,7 +22,8 @@ from foveate.nn.linear import CappedLinear, FeedForward, ResidualBlock
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.recurrent import Cell
 
-HUES = {"attention": 0, "feed-forward": 1, "recurrence": 2, "linear map": 3, "embedding": 5}
+HUES = {"attention": Hue.WEIGHT, "feed-forward": Hue.LAYER, "recurrence": Hue.STATE,
+        "linear map": Hue.OUTPUT, "embedding": Hue.INPUT}  # fmt: skip
 FAMILIES = {  # of kinds, in the legend's terms
     "attention": "attention",
     "feed_forward": "feed-forward",

@@ -6,6 +6,7 @@ Lines have the hues of Okabe & Ito (2008), which remain distinct without red or 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cache
 
 import numpy as np
@@ -15,6 +16,13 @@ from foveate.errors import UserError
 
 Floats = NDArray[np.floating]
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
+
+
+class Hue(IntEnum):
+    """What a colour of a scene is for: a vector of an attention, a state, a gradient, a layer."""
+
+    KEY, QUERY, VALUE, OUTPUT, LAYER, WEIGHT, INPUT = range(7)
+    STATE, GRADIENT = VALUE, QUERY  # of networks without attention, and of a training step
 
 
 def line(number: int) -> str:

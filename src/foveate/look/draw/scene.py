@@ -191,8 +191,10 @@ class SceneMaker:
         curve = [(middle, a[1]), (middle, b[1])] if "weight" in more else []
         self.edge(f"{start} to {end}", a, *curve, b, **more)
 
-    def stop(self, name: str, caption: str, shows: Sequence[str], **more: object) -> None:
-        fields = {"name": name, "caption": caption, "shows": shows, **more}
+    def stop(
+        self, name: str, caption: str, shows: Sequence[str], lit: Sequence[str] = (), **more: object
+    ) -> None:
+        fields = {"name": name, "caption": caption, "shows": shows, "lit": lit, **more}
         self.stops.append(SceneStop.model_validate(fields))
 
     def row(
@@ -223,11 +225,30 @@ class SceneMaker:
             self.edge(f"{name} {k}", *[(x, y) for x in pair][::sign], tag="", **more)
 
     def fan(self, name: str, middles: Floats, ends: tuple[float, float], weights: Floats,
-            **more: object) -> None:  # fmt: skip
-        """Draw a line from each middle s up to each t, as wide as its weight (T, S), if any."""
+            bend: float = 0.0, **more: object) -> None:  # fmt: skip
+        """Draw a curve from each middle s up to each t, as wide as its weight (T, S), if any."""
+        heights = np.interp([0, bend, 1 - bend, 1], [0, 1], ends)
         for t, s in np.argwhere(weights).tolist():
-            points = zip(middles[[s, t]], ends, strict=True)
+            points = zip(middles[[s, s, t, t]], heights, strict=True)
             self.edge(f"{name} {s} {t}", *points, tag="", weight=weights[t, s], **more)
+
+    def _pieces(self, edge: SceneEdge) -> list[SceneEdge]:
+        """Return a straight arrow as its pieces between the boxes that it leads through."""
+        points = np.array(edge.points)
+        along = int(np.ptp(points, axis=0)[0] < 1)  # 1 is down or up
+        if edge.weight is not None or np.ptp(points, axis=0)[1 - along] >= 1:
+            return [edge]
+        (start, end), at, inside = points[[0, -1], along], points[0, 1 - along], list[Floats]()
+        for node in self.nodes:
+            (near, beside), (far, past) = (np.roll(x, -along) for x in np.reshape(node.box, (2, 2)))
+            is_crossed = min(start, end) < near and near + far < max(start, end)
+            if node.form in ("box", "plus") and is_crossed and beside < at < beside + past:
+                inside.append(np.array([near, near + far]))
+        cuts = np.sort(np.concatenate([[start, end], *inside]))[:: 1 if start < end else -1]
+        ends = [[(at, cut) if along else (cut, at) for cut in pair] for pair in cuts.reshape(-1, 2)]
+        names = [edge.name, *(f"{edge.name} piece {k}" for k in range(1, len(ends)))]
+        pairs = zip(names, ends, strict=True)
+        return [edge.model_copy(update={"name": n, "points": pair}) for n, pair in pairs]
 
     def drawing(
         self, title: str, stops: list[SceneStop] | None = None, caption: str = ""
@@ -235,8 +256,9 @@ class SceneMaker:
         """Return the drawing, of some of the stops; a scene without stops has one, its caption."""
         if not self.stops:
             self.stop("all", caption, ["stream"])
+        edges = [piece for edge in self.edges for piece in self._pieces(edge)]
         return SceneDrawing(
-            title=title, caption=caption, nodes=self.nodes, edges=self.edges, panels=self.panels,
+            title=title, caption=caption, nodes=self.nodes, edges=edges, panels=self.panels,
             stops=self.stops if stops is None else stops, notes=self.notes,
         )  # fmt: skip
 
@@ -260,7 +282,8 @@ class _Still:
         patch.set_clip_path(self.frame)
 
     def draw(self, part: SceneNode | SceneEdge) -> None:
-        color = figures.NOTE if part.hue is None else colors.line(part.hue)
+        grey = part.hue in (None, colors.Hue.LAYER)
+        color = figures.NOTE if grey else colors.line(part.hue or 0)
         lit = any(f"{part.name} ".startswith(f"{name} ") for name in self.stop.lit)
         alpha = 1.0 if lit or not self.stop.lit else 0.35
         if isinstance(part, SceneEdge):

@@ -14,6 +14,7 @@ import numpy as np
 
 from foveate.config import ConfigError
 from foveate.look.draw.blocks import ModelBlock, ModelPart, blocks_of, equation_of, parts_of
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.parts import Numbers
 from foveate.look.draw.scene import HIGH, WIDE, Box, SceneDrawing, SceneMaker, ScenePanel
 from foveate.look.forward import GRADIENT, Array, ForwardFrame, frames, places_of, produced_of
@@ -23,7 +24,7 @@ from foveate.look.stages import traced
 
 MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 488.0, 424.0, 144.0, 80.0  # tops of the rows of the whole picture
-TALL = 258.0  # of the box of layers, which is as wide as a part
+TALL, HEAD = 258.0, 32.0  # of the box of layers, which is as wide as a part, and of its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
@@ -76,11 +77,21 @@ class _Scene(SceneMaker):
             some[:] = [sign if word == "⏎" else word for word in some]  # of a language model
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
+        recurs = any(block.steps for part in self.parts for block in part.blocks)
+        self.words = WORDS - 34 * (recurs and {*self.places} >= {"encoder", "decoder"})
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
         boxes = {node.name: node.box for node in self.nodes}
         return boxes[name if name in boxes else f"{name} 0"]
+
+    def stop(
+        self, name: str, caption: str, shows: Sequence[str], lit: Sequence[str] = (), **more: object
+    ) -> None:
+        """Stop where the names of the parts are always lit."""
+        if lit and "panel" not in more:
+            lit = [*lit, *(n.name for n in self.nodes if n.name.endswith((" head", " below")))]
+        super().stop(name, caption, shows, lit=lit, **more)
 
     def build(self, block: str | None, head: int, query: int | None) -> None:
         """Draw the parts side by side, then stop at the whole, in each layer, inside, over time."""
@@ -130,8 +141,11 @@ class _Scene(SceneMaker):
         if len(words) > MOST:
             self.notes.append(f"{part}: the first {MOST} of {len(words)} positions are drawn")
         recurs = any(b.steps for side in self.parts if side.name == part for b in side.blocks)
+        if self.words < WORDS:
+            below = left, self.words + 60, wide, 40.0
+            self.node(f"{part} below", part, below, form="label", tag="words")
         written, side = self.produced if part == "decoder" else (), 10 if recurs else 2
-        for kind, top, texts in (("reads", WORDS, words), ("writes", -10.0, written)):
+        for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
             for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
                 start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
@@ -142,25 +156,43 @@ class _Scene(SceneMaker):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
-        """Draw embedding, layers and output of a part, from below, along the residual stream."""
+        """Draw embedding, layers and output of a part, from below, along the residual stream.
+
+        A decoder that reads an encoder has its stream at the right, away from the encoder.
+        """
         drawn, name, stream = _layer_of(part, self.layer), part.name, left + STREAM
+        nodes, edges = len(self.nodes), len(self.edges)
         before = [*takewhile(lambda b: b.layer is None, part.blocks)]
         after = [b for b in part.blocks[len(before) :] if b.layer is None] + [*rest]
         layers = len({b.layer for b in part.blocks} - {None})
         if layers:
-            self.node(name, f"{layers} ×", (left, LAYERS, wide, TALL), form="group")
-        self._row(name, before, (left, STEM, wide, 44), " + ", 5)
-        self._row(name, after, (left, OUTPUT, wide, 44), " → ", 3)
+            self.node(name, "", (left, LAYERS, wide, TALL), form="group")
+            head = left + STREAM + 116, LAYERS + 3, wide - STREAM - 122, 34.0
+            label = f"{layers} ×" if wide == ALONE else f"{name}, {layers} ×"
+            self.node(f"{name} head", label, head, form="label", tag="stream")
+        self._row(name, before, (left, STEM, wide, 44), " + ")
+        self._row(name, after, (left, OUTPUT, wide, 44), " → ")
         self.edge(f"{name} stream", (stream, STEM), (stream, OUTPUT + 44 * bool(after)))
         groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
         branches = [group for group in groups if group[0].branch is not None]
-        pitch = (TALL - 6) / max(1, len(branches))
+        pitch = (TALL - HEAD) / max(1, len(branches))
         for number, group in enumerate(branches, start=1):
             y = LAYERS + TALL - pitch * number
-            self._branch(group, (left, y + 8, wide, min(64.0, pitch - 16)))
+            self._branch(group, (left, y + 8, wide, min(64.0, pitch - 12)))
             after_it = groups[groups.index(group) + 1 :][:1]
             for norm in after_it[0] if after_it and after_it[0][0].branch is None else ():
                 self._block(norm, (stream - 46, y - 15, 92, 30), tag="stream")
+        if wide == SIDE and name == "decoder":
+            self._mirror(nodes, edges, 2 * left + wide)
+
+    def _mirror(self, nodes: int, edges: int, both: float) -> None:
+        """Exchange left and right of what was drawn last; ``both`` is the sum of two sides."""
+        for k, node in enumerate(self.nodes[nodes:], nodes):
+            (x, y, w, h) = node.box
+            self.nodes[k] = node.model_copy(update={"box": (both - x - w, y, w, h)})
+        for k, edge in enumerate(self.edges[edges:], edges):
+            points = [(both - x, y) for x, y in edge.points]
+            self.edges[k] = edge.model_copy(update={"points": points})
 
     def _branch(self, group: Sequence[ModelBlock], row: Box) -> None:
         """Draw one residual branch: it leaves the stream, passes its blocks and is added."""
@@ -184,12 +216,12 @@ class _Scene(SceneMaker):
         self.node(f"{main.name} adds", f"= {', '.join(f_of)}, …" if f_of else "", inside, **more)
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
-            memory, end, beside = STREAM + 20, x + wide - 210, left + wide + 8
-            points = (memory, OUTPUT), (memory, OUTPUT - 11), (left - 30, OUTPUT - 11)
-            under = (left - 30, OUTPUT + 54), (beside, OUTPUT + 54), (beside, y + high / 2)
-            self.edge(f"{main.name} memory", *points, *under, (end, y + high / 2), hue=0)
-            name, box = f"{main.name} memory label", (memory + 12, OUTPUT - 62, 440, 42)
-            self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
+            start, gap, end = left + wide + 60, left + wide + 30, (x + wide - 210, y + high / 2)
+            points = (start, OUTPUT + 22), (gap, OUTPUT + 22), (gap, end[1]), end
+            self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
+            name, box = f"{main.name} memory label", (left + wide + 20, OUTPUT - 44, 410, 42)
+            if not self.train:
+                self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 102, low - 17, 84, 34), tag="stream")
@@ -214,8 +246,9 @@ class _Scene(SceneMaker):
         pitch, first = wide / count, CELLS - 50 * (attends is not None) - 70 * lone
         stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
-        self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", 3)
-        more: dict[str, object] = {"hue": 3} if letter == "s" else {}
+        feeds = lone and letter == "s" and not self.train  # a written word is read next
+        self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", count if feeds else 0)
+        more: dict[str, object] = {"hue": Hue.OUTPUT} if letter == "s" else {}
         alone = len(cells) == 1 and len(self.places) == 1 and count < MOST
         first, tall = (204.0, 104.0) if alone else (first, CELL)
         top = first - PITCH * (len(cells) - 1)
@@ -224,7 +257,7 @@ class _Scene(SceneMaker):
             x, wider = left + pitch * (k + 0.15), pitch * 0.7
             for row, block in enumerate(cells):
                 y, middle = first - PITCH * row, x + wider / 2
-                floor = y + PITCH if row else WORDS
+                floor = y + PITCH if row else self.words
                 if alone:
                     floor = 364.0
                     more = self._vectors(part.name, block.name, k, (x, floor, wider, tall), letter)
@@ -236,15 +269,15 @@ class _Scene(SceneMaker):
                 ends = [(middle, floor), (middle, y + tall)]
                 if block.backwards and row == 1:  # it reads the words as well
                     beside = x + wider + 0.15 * pitch
-                    ends = [(beside, WORDS), (beside, y + CELL + 17), (x + wider, y + CELL)]
+                    ends = [(beside, self.words), (beside, y + CELL + 17), (x + wider, y + CELL)]
                 self.edge(f"{block.name} {k} in", *ends)
                 if alone and k == 1 and "U h" in block.equation:
                     self._beside(block.name, middle, (x - 0.3 * pitch, y + tall / 2), 0.3 * pitch)
             if attends:
-                box = x - pitch * 0.13, 176.0, pitch * 0.6, 44.0
+                box = x - pitch * 0.13, 190.0, pitch * 0.6, 44.0
                 self._block(attends, box, f"c_{k + 1}", f" {k}")
                 middle, end = x + pitch * 0.17, top if fed else OUTPUT + 44
-                self.edge(f"{attends.name} {k} on", (middle, 220 if fed else 176), (middle, end))
+                self.edge(f"{attends.name} {k} on", (middle, 234 if fed else 190), (middle, end))
             if after:
                 across = x + pitch * (0.58 if attends else 0.35)
                 ends = [(across, top), (across, OUTPUT + 44)]
@@ -253,10 +286,10 @@ class _Scene(SceneMaker):
                 text, box = f"p = {self.chances[t]:.2f}", (x - 0.15 * pitch, 40.0, pitch, 36.0)
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
-            if lone and letter == "s" and k + 1 < count and not self.train:
-                right, low = left + pitch * (k + 1), WORDS + 30  # a written word is read next
+            if feeds and k + 1 < count:
+                right, low = left + pitch * (k + 1), self.words + 30
                 back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
-                self.edge(f"decoder {k} fed", *back, hue=1)
+                self.edge(f"decoder {k} fed", *back, hue=Hue.INPUT)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
 
@@ -272,7 +305,8 @@ class _Scene(SceneMaker):
         stages = {f.name: f.values[0] for f in self.film if f.block == cell}
         read, state = ([_number(x) for x in stages[n][k, :2]] for n in ("input", "state"))
         texts, middle = [f"x_{k + 1}", *read], box[0] + box[2] / 2
-        self.node(f"{part} reads {k} vector", "", box, texts=texts, hue=5, tag="stream")
+        name = f"{part} reads {k} vector"
+        self.node(name, "", box, texts=texts, hue=Hue.INPUT, tag="stream")
         self.edge(f"{cell} {k} embed", (middle, WORDS), (middle, box[1] + box[3]))
         return {"texts": [f"{letter}_{k + 1}", *state]}
 
@@ -295,12 +329,13 @@ class _Scene(SceneMaker):
             start = (x + w / 2, y) if number else (x + w, y + CELL / 2)
             high, into = y - 24 if number else y + CELL / 2, v + CELL / 2
             points = start, (start[0], high), (u - 16, high), (u - 16, into), (u, into)
-            self.edge(f"bridge {number}", *points, hue=0)
+            self.edge(f"bridge {number}", *points, hue=Hue.OUTPUT)
         attends = any(b.family == "attention" for b in sides[1].blocks)
         box, state = (u - 150, v - 52.0, 142.0, 44.0), "s_0"
         if not attends:
             box, state = (u - 135, v - 56.0, 180.0, 44.0), f"c = h_{last + 1}" * (len(ends) == 1)
-            self.node("bridge c", "c", (u - 76, v, 58, CELL), hue=0, level=0.6, tag="stream")
+            fill: dict[str, object] = {"hue": Hue.OUTPUT, "level": 0.6, "tag": "stream"}
+            self.node("bridge c", "c", (u - 76, v, 58, CELL), **fill)
         self.node("bridge label", state, box, form="label", tag="stream")
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
@@ -308,12 +343,21 @@ class _Scene(SceneMaker):
         lit = ["bridge", *ends, begin, f"{part} reads", "decoder writes"]
         self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
-    def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str, hue: int) -> None:
-        """Draw blocks that follow one another as one box, if there are any."""
+    def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str,
+             steps: int = 0) -> None:  # fmt: skip
+        """Draw blocks that follow one another as one box, if there are any; or one at each step."""
         label, detail = join.join(map(_name, blocks)), [block.equation for block in blocks]
         self.homes |= {block.name: f"{part} {label}" for block in blocks}
-        if blocks:
-            self.node(f"{part} {label}", label, box, hue=hue, tag="whole", detail=detail)
+        hue = Hue.INPUT if join == " + " else Hue.OUTPUT
+        fields: dict[str, object] = {"hue": hue, "tag": "whole", "detail": detail}
+        left, y, wide, high = box
+        if blocks and not steps:
+            self.node(f"{part} {label}", label, box, **fields)
+        elif blocks:
+            self.node(f"{part} named", f"p: {label}", (left - 560, y, 556, high), form="label")
+        for k in range(steps if blocks else 0):
+            each = left + wide / steps * (k + 0.15), y, 0.7 * wide / steps, high
+            self.node(f"{part} {label} {k}", f"p_{k + 1}", each, **fields)
 
     def _block(
         self, block: ModelBlock, box: Box, label: str = "", suffix: str = "", tag: str = "",
@@ -443,18 +487,19 @@ class _Scene(SceneMaker):
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, _), name = word.box, f"{word.name} loss"
-            fill = {"form": "box", "hue": 1, "level": 0.25} if loss > log(2) else {"form": "label"}
+            framed = {"form": "box", "hue": Hue.GRADIENT, "level": 0.25}
+            fill = framed if loss > log(2) else {"form": "label"}
             self.node(name, f"{loss:.2f}", (x + w / 2 - 38, y + 33, 76, 34), tag="back", **fill)
         for part in self.parts:
-            for x in [node.box[0] for node in self.nodes if node.name == part.name]:
-                beside = x + STREAM - 26
+            for (x, *_), *_ in [e.points for e in self.edges if e.name == f"{part.name} stream"]:
+                beside = x + 26 * (-1 if x < WIDE / 2 else 1)
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
-                self.edge(f"{part.name} back", *ends, hue=1, tag="back")
+                self.edge(f"{part.name} back", *ends, hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             self.node("losses", "−log p", (x - 130, 33, 120, 34), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             self.edges.remove(edge)
-            self.edge(f"{edge.name} back", *edge.points[::-1], hue=1, tag="back")
+            self.edge(f"{edge.name} back", *edge.points[::-1], hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         text += " (framed: p < ½)" * bool(words)
@@ -525,10 +570,10 @@ class _Scene(SceneMaker):
         facts |= {"row": rows[row], "own": letters["own"]}
         facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
         size = values["query"].shape[-1]
-        facts["few"] = f"Q, K: 3 of {size} numbers." if size > 3 else ""
         facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
         weights = values["weights"].array[panel.head, row]
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
+        facts |= self._worked(size)
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
         query, build = TEXTS["query"] + few * (len(columns) > SHOWN), TEXTS["build"]
@@ -549,6 +594,20 @@ class _Scene(SceneMaker):
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
             )
+
+    def _worked(self, size: int) -> dict[str, str]:
+        """Return the largest score of a panel's query, and its first mean, with their summands."""
+        p, row, made = self.panels[-1], self.panels[-1].row, dict[str, Array]()
+        made |= {n: v.array[p.head % len(v.array)] for n, v in p.values.items()}
+        best = int(made["weights"][row].argmax())
+        pairs = (made["query"][row], made["key"][best]), (made["weights"][row], made["value"][:, 0])
+        products = (zip(map(_number, a[:2]), map(_number, b[:2]), strict=True) for a, b in pairs)
+        dot, mean = (" + ".join(f"{x} · {y}" for x, y in pair) for pair in products)
+        score, total = (made["score"][row, best] * x for x in (1, size**0.5))
+        text = f"({dot} + …) / √{size} = {_number(total)} / √{size} = {_number(score)}"
+        scores = f"the scores of “{p.rows[row]}”"
+        worked = text if "q · k_i / √d" in p.equations["score"] else scores
+        return {"worked": worked, "mean": mean, "first": _number(made["context"][row, 0])}
 
     def _letters(
         self, stages: Mapping[str, ForwardFrame], itself: bool, part: str
@@ -574,6 +633,8 @@ class _Scene(SceneMaker):
         **more: object,
     ) -> None:  # fmt: skip
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
+        if {"rotated query", "normed query"} & {*equations}:
+            equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
         letters |= {"weights": "α_i", "softmax": "p = softmax(y)"} if "context" in stages else {}
         letters |= {"position": "PE(t)"} if "PE(t)" in equations.get("position", "") else {}
@@ -629,7 +690,7 @@ class _Scene(SceneMaker):
             text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
             k = t - self.forced.first
             text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text += "." + (" Arcs: attention." if cells else " Blue: attention.") * bool(cross)
+            text += "." + (" Arcs: attention." if cells else " Yellow: attention.") * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -643,12 +704,13 @@ class _Scene(SceneMaker):
                 u, v, w, tall = self.box_of(next(states, f"{frame.columns} reads {s}"))
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
-                    fill = {"hue": 0, "level": alpha, "tag": f"step {t}"}
+                    fill = {"hue": Hue.WEIGHT, "level": alpha, "tag": f"step {t}"}
                     self.node(made[-1], self.places[frame.columns][s], (u, v, w, tall), **fill)
                     continue
-                x, y, _, h = self.box_of(home)
-                points = (x, y + h / 2), (x - 160, y + h / 2), (u + w / 2, v - 160), (u + w / 2, v)
-                self.edge(made[-1], *points, weight=alpha, hue=0, tag=f"step {t}")
+                x, y, across, _ = self.box_of(home)
+                middle, end = x + across / 2, u + w / 2
+                points = (middle, y), (middle, y - 40), (end, 84), (end, v)
+                self.edge(made[-1], *points, weight=alpha, hue=Hue.WEIGHT, tag=f"step {t}")
         return made
 
 

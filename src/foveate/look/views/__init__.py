@@ -11,9 +11,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast
 
 from foveate.errors import ConfigError, is_for_the_user, placed, returned
@@ -158,37 +160,8 @@ class ViewEntry(Entry[ViewSpec]):
             raise ConfigError(placed(error, self.spec.function.__code__.co_filename)) from error
 
 
-VIEWS = ViewEntry.table(
-    ("attention", "maps", "Which source words each target word attends to."),
-    ("links", "maps", "What each word attends to, as lines between words."),
-    ("heads", "maps", "All layers and heads of a block side by side."),
-    ("beam", "text", "What a beam search kept and dropped, step by step."),
-    ("picture", "maps", "Which parts of a picture the model attended to."),
-    ("probabilities", "text", "The probability of each token, and its alternatives."),
-    ("nbest", "text", "The n best outputs, and how they differ from the best."),
-    ("lengths", "text", "BLEU and chrF by source length, with intervals."),
-    ("growing", "text", "How runs translate longer and longer beginnings of a source."),
-    ("masks", "maps", "Which keys each query may see: causal, window, padding."),
-    ("rollout", "maps", "How much of each input reaches each position, layer by layer."),
-    ("relevance", "maps", "Which inputs mattered for each word or label, by 5 methods."),
-    ("faithfulness", "maps", "What the answer loses without the most relevant words."),
-    ("patching", "inside", "Where one text turns the answer into that of another."),
-    ("ablation", "inside", "What the model loses without each head."),
-    ("lens", "inside", "What the model would predict after each layer."),
-    ("permutation", "inside", "Whether the order of the input matters."),
-    ("states", "inside", "The path of hidden states over time."),
-    ("surface", "inside", "The loss around the weights, over two directions."),
-    ("gates", "inside", "The gates of a recurrent network over time."),
-    ("gradients", "inside", "How far back language models can learn."),
-    ("scene", "inside", "The model as one picture, down to the numbers of one word."),
-    ("exposure", "series", "Errors by position, after the reference and after own output."),
-    ("horizon", "series", "Forecast errors at each step ahead."),
-    ("forecast", "series", "One forecast with its quantiles and attention."),
-    ("curves", "training", "How training went: loss, learning rate, scores, speed."),
-    ("learning", "training", "How attention to one example changed during training: a film."),
-    ("health", "training", "Gradients and updates of each module during training."),
-    ("positions", "training", "A run's position encoding, position by position."),
-)
+_ROWS = tomllib.loads(Path(__file__).with_name("views.toml").read_text(encoding="utf-8"))
+VIEWS = ViewEntry.table(*((name, *row) for name, row in _ROWS.items()))
 
 
 def nearest(what: str, name: str, table: Mapping[str, E]) -> E:

@@ -177,13 +177,13 @@ def masks(
         middles = made.row(family, TABLES["masks"][family], words, end)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
-        made.cells(family, middles, top, 64, letters, np.zeros(count), hue=5)
+        made.cells(family, middles, top, 64, letters, np.zeros(count))
         decodes = np.arange(count) >= first
         own, is_x = causal[0, 0].numpy() & decodes[:, None] & decodes, np.arange(count) < len(read)
-        kinds = [(2, ~decodes[:, None] & ~decodes), (1, own & ~is_x), (0, own & is_x)]
-        for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0)):
+        kinds = [(2, ~decodes[:, None] & ~decodes), (3, own & ~is_x), (0, own & is_x)]
+        for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0), 2):
             box = some[0] - 62, end - 54, some[-1] - some[0] + 124, 48.0
-            made.node(f"{family} {'xy'[hue]}", "", box, form="frame", hue=hue)
+            made.node(f"{family} {'xy'[hue - 2]}", "", box, form="frame", hue=hue)
         for hue, allowed in kinds:
             ends = end - 44 - 12 * (first == 0), top + CELL
             made.fan(f"{family} {hue}", middles, ends, 0.1 * allowed, hue=hue)
@@ -275,12 +275,12 @@ def weights(seed: Seed = 0) -> SceneDrawing:
     for kind, both in enumerate(([fixed, fixed], own)):
         for k, used in enumerate(both):
             name = f"{('W', 'W(X)')[kind]}, {('first', 'second')[k]} X"
-            left, own_hue = 316.0 * (2 * kind + k), np.full((length, length), float(kind))
+            left, own_hue = 316.0 * (2 * kind + k), np.full((length, length), 4.0 + kind)
             below, above = (written(each).tolist() for each in (x[k], used @ x[k]))
             outputs = ["\n".join((f"z_{t}", *row)) for t, row in enumerate(above, 1)]
             inputs = [[f"x_{s}", *row] for s, row in enumerate(below, 1)]
             fan(made, name, left, 288, outputs, inputs, used.numpy(), own_hue)
-    text = "Blue: the same weights W for both inputs X. Orange: another W(X) for each input."
+    text = "Grey: the same weights W for both inputs X. Yellow: another W(X) for each input."
     made.stop("weights", text, ["stream"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
 

@@ -456,7 +456,7 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
             ends = top + (110 if layer else 98), top + CELL
             read = np.ones((count, count)) if number else np.eye(count)
-            made.fan(f"mesh {name}", middles, ends, 0.02 * read)
+            made.fan(f"mesh {name}", middles, ends, 0.02 * read, 0.6)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
     text = "In a box: the step that computes it."

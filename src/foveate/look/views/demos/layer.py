@@ -101,7 +101,7 @@ class Chalkboard(SceneMaker):
             self.node(f"{title} {text}", text, box, form="label")
         self.edge(f"{title} stream", (stream, 446), (stream, 52), hue=2)
         for name, y in places.items():
-            x, hue = middle if pre or name == "f" else stream, 1 if name == "f" else 3
+            x, hue = middle if pre or name == "f" else stream, 4 if name == "f" else 3
             place, label = (x - 140, y, 280, 64), name + ": attention or FFN" * (name == "f")
             self.node(f"{title} box {name}", label, place, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
@@ -211,10 +211,10 @@ def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
     z, bend = forward.inner(x), "max(0, z)" if name == "ReLU" else f"{name}(z)"
     text = f"Each row is a word, the matrices are the same. {bend} bends the line."
-    made.product(text, ("x", x, 0), "1", forward.inner, ("z", z, 1))
-    read: Piece = (f"a = {bend}", forward.activate(z), 1)
-    made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 2))
-    made.edge("line 1 bend", (1120, 226), (1120, 262), (215, 262), (215, 288), hue=1, tag="")
+    made.product(text, ("x", x, 6), "1", forward.inner, ("z", z, 4))
+    read: Piece = (f"a = {bend}", forward.activate(z), 4)
+    made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 3))
+    made.edge("line 1 bend", (1120, 226), (1120, 262), (215, 262), (215, 288), hue=4, tag="")
     text = f"{bend}: negative → 0" if name == "ReLU" else bend
     made.node("line 1 bend name", text, (440, 218, 460, 40), form="label")
 
@@ -226,7 +226,7 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
         text = "Layer 0: the same W_1 and b_1 for all words."
         text += " Layer 1 reads its output, with a W_1 and b_1 of its own." * layer
         name, z = f", layer {layer}", forward.inner(x)
-        made.product(text, (f"x{name}", x, 0), f"1{name}", forward.inner, (f"z{name}", z, 1), hue)
+        made.product(text, (f"x{name}", x, 6), f"1{name}", forward.inner, (f"z{name}", z, 4), hue)
         x = forward(x)
 
 

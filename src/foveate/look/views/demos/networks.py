@@ -97,7 +97,7 @@ READ: dict[str, str] = TABLES["models of papers"]
 PUBLISHED = {"bahdanau-2015": {"encoder": SIZES, "decoder": SIZES, "tie": "none"}}
 TOKENS = {"bahdanau-2015": 30_000, "gpt-2": 50_257}  # of the papers; others: 37,000
 TRANSLATORS: dict[Family, str] = {"seq2seq": "sutskever-2014", "attention": "bahdanau-2015"}
-LOOKS = 5, 0, 3, 1, 2  # hues of the parts of a model
+LOOKS = 6, 5, 0, 4, 2  # hues of the parts of a model
 CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
@@ -178,8 +178,8 @@ def reach(
         if family not in CHAINED or family == "attention":
             weights = np.zeros((len(middles), count))
             weights[list(middles).index(x)] = shares / 5
-            made.fan(f"{family} direct", middles, (top, y + 50), weights, hue=0)
-        made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=5, level=0.25)
+            made.fan(f"{family} direct", middles, (top, y + 50), weights, 0.6, hue=5)
+        made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=3, level=0.25)
     caption = f"Framed: the gradient of y_{at + 1} at “{words[least]}”, {' or '.join(numbers)}"
     caption += "; the largest is 1."
     return made.drawing("Which words an output depends on", caption=caption)

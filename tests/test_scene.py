@@ -1,6 +1,7 @@
 """The scene has the numbers of the model, and its stops lead through what is there."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -276,6 +277,26 @@ def test_no_line_of_a_model_is_behind_a_box(name: str, train: bool) -> None:
     made = scene(TOYS[name](), train=train)
     stops = [stop for stop in made.stops if stop.panel is None]
     assert [pair for stop in stops for pair in squeezed(made, stop)] == []
+
+
+@pytest.mark.parametrize("name", WITH_WORDS)
+def test_no_box_of_a_model_touches_another(name: str) -> None:
+    """Such as a norm behind a sum, of layers with the norm last."""
+    made = scene(TOYS[name]())
+    boxes = [n for n in made.shown(made.stops[0]) if getattr(n, "form", "") in ("box", "plus")]
+    touching = [
+        (a.name, b.name)
+        for a, b in combinations(boxes, 2)
+        if all(abs(2 * a.box[k] + a.box[k + 2] - 2 * b.box[k] - b.box[k + 2])
+               < a.box[k + 2] + b.box[k + 2] for k in (0, 1))
+    ]  # fmt: skip
+    assert touching == []
+
+
+def test_the_sum_is_of_what_the_order_of_norms_says() -> None:
+    said = {stop.name: stop.caption for stop in scene(TOYS["transformer"]()).stops}
+    assert said["encoder layer"].startswith("Each + adds f(norm(x)) to x.")
+    assert said["decoder layer"].startswith("Each + adds f(x) to x.")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

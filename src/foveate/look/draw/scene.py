@@ -303,7 +303,7 @@ class _Still:
         size, is_group = 72 * INCHES / WIDE * TYPE, part.form == "group"
         place = (x + 0.06, y + 0.12) if is_group else (x + w / 2, y + h / 2)
         side, frame = "left" if is_group else "center", self.frame
-        for row, text in enumerate(lines := part.texts or [part.label]):
+        for row, text in enumerate(lines := part.texts or [part.label] * bool(part.label)):
             label = cut(text, max(2, int(w * 72 / size / 0.55)))
             y = place[1] + (row - (len(lines) - 1) / 2) * min(LINE * self.scale, h / len(lines))
             figures.write(

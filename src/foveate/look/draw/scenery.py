@@ -123,7 +123,8 @@ class _Scene(SceneMaker):
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
                 word = self.places[part.name][0]
-                text = f"Each + adds f(norm(x)) to x. Written: two numbers of “{word}”."
+                adds = "f(norm(x))" if any(b.family == "norm" for b in inner) else "f(x)"
+                text = f"Each + adds {adds} to x. Written: two numbers of “{word}”."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
@@ -178,10 +179,11 @@ class _Scene(SceneMaker):
         pitch = (TALL - HEAD) / max(1, len(branches))
         for number, group in enumerate(branches, start=1):
             y = LAYERS + TALL - pitch * number
-            self._branch(group, (left, y + 8, wide, min(64.0, pitch - 12)))
             after_it = groups[groups.index(group) + 1 :][:1]
-            for norm in after_it[0] if after_it and after_it[0][0].branch is None else ():
-                self._block(norm, (stream - 46, y - 15, 92, 30), tag="stream")
+            norms = after_it[0] if after_it and after_it[0][0].branch is None else []
+            self._branch(group, (left, y + 8, wide, min(64.0, pitch - 12)), 22 if norms else 14)
+            for norm in norms:
+                self._block(norm, (stream - 46, y - 17, 92, 30), tag="stream")
         if wide == SIDE and name == "decoder":
             self._mirror(nodes, edges, 2 * left + wide)
 
@@ -194,11 +196,14 @@ class _Scene(SceneMaker):
             points = [(both - x, y) for x, y in edge.points]
             self.edges[k] = edge.model_copy(update={"points": points})
 
-    def _branch(self, group: Sequence[ModelBlock], row: Box) -> None:
-        """Draw one residual branch: it leaves the stream, passes its blocks and is added."""
+    def _branch(self, group: Sequence[ModelBlock], row: Box, down: float) -> None:
+        """Draw one residual branch: it leaves the stream, passes its blocks and is added.
+
+        The sum is ``down`` from the top of the row.
+        """
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
-        stream, x, low, top = left + STREAM, left + 204, y + high - 16, y + 14
+        stream, x, low, top = left + STREAM, left + 204, y + high - 16, y + down
         self.edge(f"{main.name} in", (stream, low), (x, low))
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
@@ -209,7 +214,8 @@ class _Scene(SceneMaker):
         self._block(main, (x, y, wide - 210, high), label)
         x_of, f_of = self._summands(main.name) or [[], []]
         of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
-        over, aside = (stream + 18, top - 21, x - stream - 20, 18), (left + 4, low - 22, 76, 44)
+        over = stream + 18, top - 21, x - stream - 20, 18
+        aside = (left + 4, low - 22, 76, 44) if group[0] is not main else (left, y + 7, 60, 44)
         more: dict[str, object] = {"form": "label", "tag": "layer"}
         self.node(f"{main.name} x", "x", aside, texts=["x", *x_of], **more)
         inside = x, y + high - 22, wide - 210.0, 18.0

@@ -105,7 +105,7 @@ def test_the_keyboard_reaches_cells_layers_and_heads(open_url: Visit, address: s
     page.keyboard.press(",")
     page.keyboard.press("]")
     page.keyboard.press("]")  # the last layer stays
-    assert "layer 1, mean of the heads" in page.inner_text(".fv-others")
+    assert "layer 1 (the last; counted from 0), mean of the heads" in page.inner_text(".fv-others")
     assert reading(page)[2] == pytest.approx(maps[CROSS.format(1)].mean(0)[2, 1], abs=6e-5)
     assert page.evaluate("document.activeElement.className") == "fv-cells"
 

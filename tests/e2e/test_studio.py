@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -34,6 +35,26 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 def address(runs: dict[str, Run]) -> Iterator[str]:
     with served(runs["rnn"].path.parent) as result:
         yield result
+
+
+def test_a_run_without_a_log_and_data_says_so(visit, runs, tmp_path) -> None:
+    folder = tmp_path / "bare"
+    shutil.copytree(runs["rnn"].path, folder)
+    (folder / "log.jsonl").unlink()
+    config = folder / "config.toml"
+    text = re.sub(
+        r'^(source|target) = ".*"', r'\1 = "{split}.gone"', config.read_text("utf-8"), flags=re.M
+    )
+    config.write_text(text, "utf-8")
+    with served(tmp_path) as at:
+        page = visit("#/train?run=bare", at=at)
+        card = page.get_by_test_id("no-log")
+        assert "no training log" in card.inner_text()
+        assert not page.get_by_role("checkbox").count() and not page.get_by_role("radio").count()
+        page = visit("#/evaluate?run=bare", at=at)
+        command = page.get_by_test_id("command").inner_text()
+        assert command == f"foveate evaluate {folder} --data FILE"
+        assert not page.get_by_test_id("evaluate").count()
 
 
 @pytest.mark.parametrize("name", ["rnn", "transformer"])

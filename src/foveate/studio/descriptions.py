@@ -83,12 +83,14 @@ class SearchInfo(StudioResponse):
 class RunDetail(RunInfo):
     """All that a page shows of a run; it has been loaded.
 
+    ``layers`` is the first of ``depths``, those of each part: an encoder's, then its decoder's.
     ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
     """
 
     can: list[str]
     languages: list[str] = Field(default_factory=list)
-    layers: list[int] = Field(default_factory=list)
+    layers: int | None = None
+    depths: list[int] = Field(default_factory=list)
     heads: int | None = None
     hidden_size: int | None = None
     vocabulary: dict[str, int] = Field(default_factory=dict)
@@ -166,7 +168,8 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
         **dict(info(stored)),
         can=abilities(run),
         languages=task.sides.languages if isinstance(task, TextToText) else [],
-        layers=[number for key, number in numbers if key == "num_layers"],
+        layers=sizes.get("num_layers"),
+        depths=[number for key, number in numbers if key == "num_layers"],
         heads=sizes.get("num_heads"),
         hidden_size=sizes.get("hidden_size"),
         vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},

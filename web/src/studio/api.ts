@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 3c4b88484297d5b2.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 2fa1916496144c34.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -524,6 +524,7 @@ export interface Question {
 /**
  * All that a page shows of a run; it has been loaded.
  *
+ * ``layers`` is the first of ``depths``, those of each part: an encoder's, then its decoder's.
  * ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
  */
 export interface RunDetail {
@@ -541,7 +542,8 @@ export interface RunDetail {
   };
   can: string[];
   languages: string[];
-  layers: number[];
+  layers: number | null;
+  depths: number[];
   heads: number | null;
   hiddenSize: number | null;
   vocabulary: {

@@ -1,12 +1,12 @@
 """Students of one teacher: from references, from its outputs, with more text, with noise.
 
-    python benchmarks/student.py WORK [--minutes 30] [--teacher-minutes 60] [--sentences N]
+    python benchmarks/student.py WORK [--steps 3000] [--teacher-minutes 30] [--sentences N]
         [--words N] [--teacher RUN]
 
 Of Tatoeba's English sentences two in a hundred are the test; of the others every second one has its
 references (A), the rest is monolingual text (B). Without --teacher a larger model is trained on A
-for --teacher-minutes (else as long as a student). Figures are of packed files in int8, also on
-upper-cased and mistyped test sentences.
+for --teacher-minutes. Students train for equally many steps, so that a busy machine is fair to all.
+Figures are of packed files in int8, also on upper-cased and mistyped test sentences.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def made(out: Path, teacher: Path, *words: object) -> Path:
 
 def main(
     work: Path,
-    minutes: float = 30.0,
-    teacher_minutes: float | None = None,
+    steps: int = 3000,
+    teacher_minutes: float = 30.0,
     sentences: int = 60_000,
     words: int = 100,
     batch_tokens: int = 3072,
@@ -89,10 +89,10 @@ def main(
     sets = test_sets(split(work, sentences, words))
     a, b = ["--source", work / "A.en"], ["--source", work / "B.en"]
     size = f"train.batch_tokens={batch_tokens}"
-    small = ["--minutes", minutes, size, *SMALL]
+    small = [f"train.max_steps={steps}", "train.max_minutes=none", size, *SMALL]
     files = {}
     if teacher is None:
-        longer = ["--minutes", teacher_minutes or minutes, size]
+        longer = ["--minutes", teacher_minutes, size]
         files["teacher"] = made(work / "teacher", work / "A.fr", *a, *longer)
         teacher = work / "teacher" / "run"
     elif teacher.is_file():
@@ -109,9 +109,9 @@ def main(
             figures = measured(file, [x for x, _ in rows], [y for _, y in rows])
             results[name][test] = {key: round(value, 2) for key, value in figures.items()}
             print(name, test, results[name][test], flush=True)
-    settings = {"minutes": minutes, "teacher_minutes": teacher_minutes or minutes}
+    settings = {"steps": steps, "teacher_minutes": teacher_minutes, "batch_tokens": batch_tokens}
     settings |= {"sentences": sentences, "words": words, "lines": LINES}
-    what = f"a teacher and its students after {minutes:g} minutes of training each, on a processor"
+    what = f"a teacher and its students after {steps:,} steps each, on a processor"
     harness.write("student", {"what": what, "settings": settings, "students": results}, json)
 
 

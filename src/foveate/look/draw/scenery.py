@@ -197,10 +197,7 @@ class _Scene(SceneMaker):
             self.edges[k] = edge.model_copy(update={"points": points})
 
     def _branch(self, group: Sequence[ModelBlock], row: Box, down: float) -> None:
-        """Draw one residual branch: it leaves the stream, passes its blocks and is added.
-
-        The sum is ``down`` from the top of the row.
-        """
+        """Draw one residual branch: it leaves the stream, is added ``down`` from the row's top."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
         stream, x, low, top = left + STREAM, left + 204, y + high - 16, y + down

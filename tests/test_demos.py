@@ -454,8 +454,9 @@ def test_masks_hide_the_future() -> None:
     lines = {kind: {(int(t), int(s)) for each, s, t in names if each == kind} for kind, *_ in names}
     every = {(t, s) for t in range(5) for s in range(5)}
     assert lines["encoder 2"] == every
-    assert lines["decoder 0"] == {(t, s) for t, s in every if s <= t and s < 2}  # x and y are
-    assert lines["decoder 3"] == {(t, s) for t, s in every if 2 <= s <= t}  # one sequence
+    assert lines["decoder 2"] == {(t, s) for t, s in every if s <= t < 2}  # x and y are
+    assert lines["decoder 0"] == {(t, s) for t, s in every if s < 2 <= t}  # one sequence
+    assert lines["decoder 3"] == {(t, s) for t, s in every if 2 <= s <= t}
     assert lines["encoder-decoder 2"] == {(t, s) for t, s in every if max(t, s) < 2}
     assert lines["encoder-decoder 3"] == {(t, s) for t, s in every if 2 <= s <= t}
     assert lines["encoder-decoder cross"] == {(s, t) for t, s in every if s < 2 <= t}

@@ -180,7 +180,8 @@ def masks(
         made.cells(family, middles, top, 64, letters, np.zeros(count))
         decodes = np.arange(count) >= first
         own, is_x = causal[0, 0].numpy() & decodes[:, None] & decodes, np.arange(count) < len(read)
-        kinds = [(2, ~decodes[:, None] & ~decodes), (3, own & ~is_x), (0, own & is_x)]
+        reads = (~decodes[:, None] & ~decodes) | (own & is_x & is_x[:, None])
+        kinds = [(2, reads), (3, own & ~is_x), (0, own & is_x & ~reads)]
         for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0), 2):
             box = some[0] - 62, end - 54, some[-1] - some[0] + 124, 48.0
             made.node(f"{family} {'xy'[hue - 2]}", "", box, form="frame", hue=hue)

@@ -296,7 +296,7 @@ def check_run(path: Path) -> None:
                 f"its folder: hf download {path} --local-dir {path.name}"
             )
         small = f", or take packaged/{path.name}" if (PACKAGED / path.name).is_dir() else ""
-        what = "it has no config.toml" if path.exists() else "there is no such folder"
+        what = "it has no config.toml" if path.exists() else "the folder does not exist"
         why = f"{what}; train one: foveate train"
         raise ConfigError(f"{path} is not a run: {why}{small}")
 

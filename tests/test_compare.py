@@ -134,7 +134,8 @@ def forecaster(folder: Path, name: str, **fields: Any) -> Contender:
     rows = [n for n in range(150) if n != 130]
     lines = [f"{np.datetime64('2000-01-01') + n},{n % 7},{n % 3}\n" for n in rows]
     (folder / "days.csv").write_text("date,a,b\n" + "".join(lines), "utf-8")
-    tree = {"series": {"path": str(folder / "days.csv"), "gaps": "split"}, "horizon": 3} | fields
+    series = {"path": str(folder / "days.csv"), "gaps": "split"} | fields.get("series", {})
+    tree = {"horizon": 3} | fields | {"series": series}
     task = Forecasting.Config.parse(tree).build(TextData())
     task.prepare(folder, 0)
     windows = examples(task, "test")
@@ -158,14 +159,16 @@ def test_errors_of_the_same_windows_are_paired(tmp_path: Path) -> None:
     assert quality.notes == [counts]
 
 
-def test_another_horizon_is_not_tested(tmp_path: Path) -> None:
-    changes: dict[str, dict[str, Any]] = {"a": {}, "b": {"horizon": 5}}
+@pytest.mark.parametrize("change", [{"horizon": 5}, {"series": {"shares": [0.5, 0.3, 0.2]}}])
+def test_other_horizons_or_scales_are_not_tested(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Values are scaled by the training rows, which other shares change."""
+    changes = {"a": {}, "b": change}
     models = [forecaster(tmp_path, n, look_back=4, **fields) for n, fields in changes.items()]
     quality = of_forecasts(models, mute, "test")
     assert not quality.figures and "no paired tests" in quality.notes[0]
     table, curves = (drawing.arrays() for drawing in quality.drawings)
     assert table["mse"].tolist() == [1.0, 1.0]
-    assert np.isfinite(curves["b"]).sum() == 5  # none of it is cut
+    assert np.isfinite(curves["b"]).sum() == change.get("horizon", 3)  # none of it is cut
 
 
 def test_masked_language_is_compared_on_the_texts_of_the_first(configs: Path, call: Call) -> None:

@@ -224,9 +224,8 @@ def studio(
     from foveate.serve.launch import extra_packages, studio_document
 
     folders = [as_run(run) if published(run) else shipped(run) for run in runs or []]
-    for folder in folders:
-        if not folder.is_dir():  # a folder may hold runs
-            check_run(folder)
+    for folder in (each for each in folders if not each.is_dir()):
+        check_run(folder)  # a folder may hold runs
     if openapi:
         typer.echo(studio_document(), nl=False)
         return

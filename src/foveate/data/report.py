@@ -630,9 +630,8 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
     for f in split.findings:
         lines = "\n\n".join(str(line) for line, _, _ in f.examples if type(line) is int)
         cells = [str(cell) for example in f.examples for cell in example[1 if lines else 0 :]]
-        pairs = Text("\n".join(CONTROL.sub("·", cell) for cell in cells), overflow="fold")
-        if lines:  # each beside its pair
-            pairs.no_wrap, pairs.overflow = True, "ellipsis"
+        pairs = Text("\n".join(CONTROL.sub("·", cell) for cell in cells), no_wrap=bool(lines))
+        pairs.overflow = "ellipsis" if lines else "fold"  # a line is beside its pair
         odd.add_row(f.name, f"{f.count:,}", lines, pairs)
     for reason, number in split.dropped.items():
         odd.add_row(f"dropped: {reason}", f"{number:,}")

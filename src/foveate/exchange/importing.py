@@ -165,9 +165,7 @@ def _marian(models: Sequence[Path], source: Path) -> Opened:
         raise ExchangeError(f"{source} has {len(models)} models; keep one of them in a folder")
     vocabulary, *others = sorted(source.glob("*vocab*.spm")) or [source / "vocab.spm"]
     if others:
-        raise ExchangeError(
-            f"{source}: a vocabulary for each side is not supported, only a common one"
-        )
+        raise ExchangeError(f"{source}: two vocabularies are not supported, only a common one")
     family, settings, tensors = read_marian(models[0])
     model = model_of(family, settings, tensors, models[0], models[0])
     assert isinstance(model, EncoderDecoder)

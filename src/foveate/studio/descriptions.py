@@ -24,6 +24,7 @@ from foveate.tasks.base import Gives, Reads
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import journal
+from foveate.train.checkpoint import is_imported
 from foveate.train.journal import Line
 
 CAN = {  # what a page can do with a run, by the output of its task
@@ -102,6 +103,7 @@ class RunDetail(RunInfo):
     device: str
     checkpoint: str
     folder: str
+    imported: bool  # from a published folder, and not trained here
 
 
 class RunList(StudioResponse):
@@ -181,6 +183,7 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
         device=device(),
         checkpoint=run.checkpoint,
         folder=str(run.path),
+        imported=is_imported(run.path),
     )
 
 

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 2fa1916496144c34.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 1d655aa0f50470ce.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -557,6 +557,7 @@ export interface RunDetail {
   device: string;
   checkpoint: string;
   folder: string;
+  imported: boolean;
 }
 /**
  * The run's own search, the other kinds of search, and their fields.

@@ -1,5 +1,5 @@
 // What a run is asked for, in the words of its task.
-import type { RunDetail, RunInfo } from "./api";
+import type { RunInfo } from "./api";
 
 export interface Words { verb: string; source: string; hint: string; answer: string }
 
@@ -21,9 +21,6 @@ export function asks(run: RunInfo | undefined): Words {
   if (run.gives === "label" && run.reads === "picture") return TEXTS.picture!;
   return TEXTS[run.gives] ?? ANY;
 }
-
-/** Whether its weights were imported as another library published them: the first checkpoint, and no log. */
-export const isPublished = (detail: RunDetail | undefined): boolean => detail?.step === null && /step-0+$/.test(detail.checkpoint);
 
 /** Whether what it reads and what it gives stand in one text. */
 export const goesOn = (run: RunInfo | undefined): boolean => run?.task === "language";

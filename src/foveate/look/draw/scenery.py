@@ -600,17 +600,17 @@ class _Scene(SceneMaker):
 
     def _worked(self, size: int) -> dict[str, str]:
         """Return the largest score of a panel's query, and its first mean, with their summands."""
-        p, row, made = self.panels[-1], self.panels[-1].row, dict[str, Array]()
-        made |= {n: v.array[p.head % len(v.array)] for n, v in p.values.items()}
+        p = self.panels[-1]
+        row, made = p.row, {n: v.array[p.head % len(v.array)] for n, v in p.values.items()}
         best = int(made["weights"][row].argmax())
         pairs = (made["query"][row], made["key"][best]), (made["weights"][row], made["value"][:, 0])
         products = (zip(map(_number, a[:2]), map(_number, b[:2]), strict=True) for a, b in pairs)
         dot, mean = (" + ".join(f"{x} · {y}" for x, y in pair) for pair in products)
         score, total = (made["score"][row, best] * x for x in (1, size**0.5))
         text = f"({dot} + …) / √{size} = {_number(total)} / √{size} = {_number(score)}"
-        scores = f"the scores of “{p.rows[row]}”"
-        worked = text if "q · k_i / √d" in p.equations["score"] else scores
-        return {"worked": worked, "mean": mean, "first": _number(made["context"][row, 0])}
+        if "q · k_i / √d" not in p.equations["score"]:
+            text = f"the scores of “{p.rows[row]}”"
+        return {"worked": text, "mean": mean, "first": _number(made["context"][row, 0])}
 
     def _letters(
         self, stages: Mapping[str, ForwardFrame], itself: bool, part: str

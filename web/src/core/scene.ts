@@ -167,7 +167,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     caption.style.minHeight = `${caption.offsetHeight}px`;
     say(told(stops[at]!));
     const room = stage.body.clientWidth || WIDE, slide = tallOf(stage.body, 0), tall = slide ? slide - caption.offsetHeight - 24 : tallOf(stage.body);
-    const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), slide ? 99 : (WIDE * LEAST) / TYPE);
+    const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), slide > room ? Math.min((tall * WIDE) / HIGH, (WIDE * LEAST) / TYPE) : slide ? 99 : (WIDE * LEAST) / TYPE);
     grown = slide ? Math.max(1, Math.min(GROWN, SMALLEST / ((TYPE * wide) / WIDE))) : 1;
     svg.setAttribute("width", String(wide));
     svg.setAttribute("height", String((wide * HIGH) / WIDE));

@@ -246,7 +246,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : 6, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: !isZero && text === String(value) ? null : 6, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, across, high);
       }));

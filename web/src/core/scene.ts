@@ -127,10 +127,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
 
   const look = (box: Box) => {
     camera = box;
-    const [x, y, wide, high] = box, edge = (EDGE * wide) / WIDE;
-    svg.setAttribute("viewBox", `${x - edge} ${y - edge} ${wide + 2 * edge} ${high + 2 * edge}`);
-    svg.style.setProperty("--unit", String(box[2] / WIDE));
-    for (const side of ["markerWidth", "markerHeight"]) head.setAttribute(side, String((12 * box[2]) / WIDE));
+    const unit = box[2] / WIDE;
+    svg.setAttribute("viewBox", box.map((side, k) => side + (k < 2 ? -EDGE : 2 * EDGE) * unit).join(" "));
+    svg.style.setProperty("--unit", String(unit));
+    for (const side of ["markerWidth", "markerHeight"]) head.setAttribute(side, String(12 * unit));
   };
   const lighten = (element: Element, { tag, name }: { tag: string; name: string }) => {
     element.classList.toggle("fv-off", !isShown(stops[at]!, tag));

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import foveate.studio.publish as published
 from foveate.config import PACKAGED, ConfigError
+from foveate.data.text import TextData, read_pairs
 from foveate.engine.packed import KEY, header_of, load
 from foveate.studio.publish import PublishedFile, publish
 
@@ -71,6 +72,16 @@ def test_parts_that_a_page_lacks_are_named(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "a.html").exists()
 
 
+def test_the_examples_of_a_page_are_those_that_its_model_translates_well() -> None:
+    run = PACKAGED / "en-fr"
+    pairs = read_pairs("packaged/data/test.en", "packaged/data/test.fr", TextData())
+    right = dict(zip(pairs.sources, pairs.targets, strict=True))
+    chosen = published.examples_of(run, run / "packed.safetensors")
+    answers = load(run / "packed.safetensors").translate(chosen)
+    assert [str(answer) for answer in answers] == [right[source] for source in chosen]
+    assert chosen != [text for text in pairs.sources if len(text) in published.LENGTHS][:4]
+
+
 def test_a_run_with_its_packed_file_needs_no_pytorch(call, tmp_path, monkeypatch) -> None:
     run = shutil.copytree(PACKAGED / "kinds-of-sentences", tmp_path / "run")
     assert call("pack", run).code == 0
@@ -79,7 +90,7 @@ def test_a_run_with_its_packed_file_needs_no_pytorch(call, tmp_path, monkeypatch
     assert load(own).precision == "int8" and header_of(own).licence == "ours"
     packed = load(run / "packed.safetensors", int8=True)
     assert load(own).classify(["Is it old"]) == packed.classify(["Is it old"])
-    assert len(published.examples_of(run)) == 4
+    assert len(published.examples_of(run, own)) == 4
     done = call("publish", PACKAGED / "lm", "--single", tmp_path / "a.html")
     assert done.code == 2
     assert "it has no packed.safetensors (foveate pack" in done.err and "[train]" in done.err

@@ -122,7 +122,7 @@ def publish(
                 continue
             run, place = shipped(path), Path(folder) / f"{number}.safetensors"
             file = packed_run(run, place, precision, licence)
-            files.append(PublishedFile(file, run.resolve().name, own or examples_of(run)))
+            files.append(PublishedFile(file, run.resolve().name, own or examples_of(run, file)))
         size = publish(files, target, title, single is not None, progress, train)
     names = ", ".join([file.name for file in files] + ["training"] * train)
     typer.echo(f"{target}: {size / 1e6:.1f} MB, {names}")

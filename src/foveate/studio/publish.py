@@ -28,6 +28,7 @@ MOST_BYTES = 2**29  # of a packed file: the memory of WebAssembly has 2^32
 CHUNK = 2**20  # bytes compressed between two progress reports
 Progress = Callable[[str, int, int | None], None]
 EXAMPLES, LENGTHS = 4, range(8, 61)  # inputs shown when a page opens, and their characters
+TRIED = 16  # inputs from which those are chosen that are answered well
 LAST = 1000  # lines of a file without splits from which examples are taken
 PUBLISHED = ("sentencepiece", "sentencepiece_bpe", "published")
 SUBWORDS = ("bpe", "unigram", *PUBLISHED)
@@ -101,26 +102,36 @@ def packed_run(run: Path, out: Path, precision: str, licence: str = "") -> Path:
     return pack(load_run(run), out, precision, licence)
 
 
-def examples_of(run: Path) -> list[str]:
+def examples_of(run: Path, file: Path) -> list[str]:
     """Return inputs from a run's test data, beginnings for a language model; none without data.
 
-    In a file that is not divided into splits, these are among the last lines.
+    Those that the packed ``file`` translates as the reference does come first. In a file that is
+    not divided into splits, inputs are among the last lines.
     """
+    references = dict[str, str]()
     try:
         tree = load_tree(run / "config.toml", resolved=True)
         task, data = tree["task"], tree["data"]
-        pattern = task.get("source") or task.get("text") or task["corpora"][0]["source"]
+        sides = task["corpora"][0] if task.get("corpora") else task
+        pattern, target = sides.get("source") or sides["text"], sides.get("target")
         data = TextData.parse(data | {"on_bad_line": "skip"})
         path = at(pattern, "test", data.splits)
-        table = is_table(path) or data.format is not None
-        lines = read_pairs(path, None, data).sources if table else read_text(path, data).lines
+        if target or is_table(path) or data.format is not None:
+            corpus = read_pairs(path, target and at(target, "test", data.splits), data)
+            references = dict(zip(corpus.sources, corpus.targets, strict=True))
+        lines = list(references) or read_text(path, data).lines
     except (LookupError, TypeError, UserError, OSError):
         return []
     if "{split}" not in pattern:
         lines = lines[-LAST:]
     if task["kind"] == "language":
         lines = [" ".join(words[: 1 + len(words) // 2]) for words in map(str.split, lines)]
-    return [line for line in dict.fromkeys(lines) if len(line) in LENGTHS][:EXAMPLES]
+    lines = [line for line in dict.fromkeys(lines) if len(line) in LENGTHS][:TRIED]
+    if task["kind"] == "translation" and sides is task:  # no tag names its language
+        answers = load(file, threads=1).translate(lines)
+        wrong = {a: str(b) != references[a] for a, b in zip(lines, answers, strict=True)}
+        lines.sort(key=wrong.__getitem__)
+    return lines[:EXAMPLES]
 
 
 def notes(model: PackedModel) -> list[str]:

@@ -17,9 +17,10 @@ import pytest
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 
 from foveate.cli.serve import ServerEngine
-from foveate.config import ConfigError
+from foveate.config import PACKAGED, ConfigError
 from foveate.run import Run
 from foveate.serve import connections, launch
+from foveate.serve.runs import RunPool
 from foveate.serve.translation_schemas import Limits
 from serve_tools import ROOT, Program, begun, port_of, program, running, served
 from small_runs import invoked
@@ -215,7 +216,7 @@ def test_a_disconnected_client_costs_nothing_more(run: Run) -> None:
         ({"keys": Path("nowhere")}, "contains no key"),
         ({"precision": "int3"}, "unknown precision 'int3': choose one of fp32, int8"),
         ({"engine": "steam"}, "unknown engine 'steam': choose one of auto, packed, torch"),
-        ({"languages": ["x=en:fr", "transformer=en:fr"]}, "no run is called x"),
+        ({"languages": ["x=en:fr", "transformer=en:fr"]}, "no run is called x; use "),
         ({"languages": ["en:french!"]}, "expected two language codes"),
         ({"limits": {"characters": 0}}, "characters"),
     ],
@@ -244,3 +245,10 @@ def test_a_computation_without_end_ends_with_the_process(run: Run, monkeypatch) 
         server.handle_exit(signal.SIGTERM, None)
     time.sleep(0.3)
     assert server.should_exit and codes == [1]
+
+
+def test_languages_are_given_by_the_name_of_a_file_with_or_without_its_ending(tmp_path) -> None:
+    file = shutil.copy(PACKAGED / "en-fr" / "packed.safetensors", tmp_path / "model.safetensors")
+    for name in ("model", "model.safetensors"):
+        runs = RunPool([Path(file)], {name: "de:nl"})
+        assert [direction.code for _, direction in runs.directions()] == ["de:nl"]

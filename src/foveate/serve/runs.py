@@ -167,7 +167,7 @@ class RunPool(RunStore[ServedRun, Translator]):
         batching: Batching | None = None,
         loader: Callable[[Path], Translator] = load_run,
     ) -> None:
-        """``named`` has directions ("en:fr") by folder name.
+        """``named`` has directions ("en:fr") by the names of folders, or of files without ending.
 
         If two runs have the same direction, the first one answers. Raises ``ConfigError`` if a
         folder does not translate, has no weights, or is larger than the memory alone.
@@ -178,15 +178,18 @@ class RunPool(RunStore[ServedRun, Translator]):
         for folder in folders:
             folder = folder.expanduser().resolve()
             served = ServedRun(self.new_name(folder), folder)
-            served.directions = directions(corpora_of(folder), folder, named.get(folder.name))
+            own = named.get(folder.name, named.get(folder.stem))
+            served.directions = directions(corpora_of(folder), folder, own)
             if memory is not None and (size := served.weights()) > memory:
                 alone = f"{folder} alone has {size // MIB:,} MiB of weights"
                 raise ConfigError(f"{alone}: raise --weights")
             sample = TranslateLines(served.directions[0].to), SAMPLE
             served.batcher = Batcher(partial(self.run, served), batching, sample)
             self.runs[served.name] = served
-        for name in named.keys() - {served.folder.name for served in self.runs.values()}:
-            raise ConfigError(f"--as {name}={named[name]}: no run is called {name}")
+        files = [served.folder for served in self.runs.values()]
+        for name in named.keys() - {name for file in files for name in (file.name, file.stem)}:
+            those = ", ".join(file.name for file in files)
+            raise ConfigError(f"--as {name}={named[name]}: no run is called {name}; use {those}")
 
     def directions(self) -> list[tuple[ServedRun, Direction]]:
         """Return all directions of all runs."""

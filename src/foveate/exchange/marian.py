@@ -148,4 +148,4 @@ def marian_search(options: Mapping[str, str]) -> Search.Config:
     """
     limits: Settings = {"max_ratio": float(options.get("max-length-factor", 3)), "max_extra": 1}
     width, penalty = int(options.get("beam-size", 12)), float(options.get("normalize", 0))
-    return greedy_or_beam(width, penalty, "shrink", limits)
+    return greedy_or_beam(width, penalty, limits, stop="shrink")

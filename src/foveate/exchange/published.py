@@ -282,18 +282,19 @@ def renumbered(model: Written, order: Sequence[int], never: Sequence[int] = (PAD
 def search_of(settings: Settings, generation: Settings) -> Search.Config:
     """Return the search that `generate` of transformers makes with a folder's settings."""
     own = settings | generation
-    longest = int(own.get("max_length") or 20) - 1 - (own.get("forced_eos_token_id") is not None)
+    forced_end = own.get("forced_eos_token_id") is not None
+    longest = int(own.get("max_length") or 20) - 1 - forced_end
     if own.get("model_type") in BOTH_SIDES or own.get("forced_bos_token_id") is not None:
         longest -= 1  # the opening, behind which ours counts
     limits: Settings = {"max_ratio": 0.0, "max_extra": longest, "whole_characters": False}
     penalty, stop = own.get("length_penalty"), "count" if own.get("early_stopping") else "bound"
-    width = int(own.get("num_beams") or 1)
-    return greedy_or_beam(width, 1.0 if penalty is None else penalty, stop, limits)
+    width, penalty = int(own.get("num_beams") or 1), 1.0 if penalty is None else penalty
+    return greedy_or_beam(width, penalty, limits, stop=stop, forced_end=forced_end)
 
 
-def greedy_or_beam(width: int, penalty: float, stop: str, limits: Settings) -> Search.Config:
+def greedy_or_beam(width: int, penalty: float, limits: Settings, **ending: object) -> Search.Config:
     """Return a search whose scores are log p / |y|^penalty; a beam of 1 is greedy."""
     if width == 1:
         return Greedy.Config(**limits)
-    own: Settings = {"length_penalty": penalty, "length_offset": 0.0, "stop": stop}
+    own: Settings = {"length_penalty": penalty, "length_offset": 0.0} | ending
     return Beam.Config(beam_size=width, **own, **limits)

@@ -51,12 +51,15 @@ TABLES = {  # with a row for each piece
 
 @dataclass(frozen=True)
 class PublishedVocabulary:
-    """The tokenizers of both sides, and the published id of each of ours."""
+    """The tokenizers of both sides, and the published id of each of ours; ``reads`` are those of
+    the source where they are other ones.
+    """
 
     source: Tokenizer
     target: Tokenizer
     order: Sequence[int]
     reach: int = 0  # tokens that a language model reads at once
+    reads: Sequence[int] = ()
 
 
 @contextmanager
@@ -96,24 +99,35 @@ def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
     return PublishedVocabulary(source, target, order)
 
 
-def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
-    """Read a SentencePiece model whose pieces are numbered as the rows of a Marian model.
+def piece_vocabularies(reads: Path, writes: Path, settings: Settings) -> PublishedVocabulary:
+    """Read the SentencePiece models of both sides, whose pieces are the rows of a Marian model.
 
     Raises `ExchangeError` if there are not as many.
     """
+    end = settings["eos_token_id"]
+    source, own = _pieces(reads, settings["vocab_size"], end)
+    target, order = _pieces(writes, settings["decoder_vocab_size"], end)
+    if settings["tie"] in ("all", "inputs") and own != order:
+        raise ExchangeError(
+            f"{reads} and {writes} number their special pieces differently, but the model has one "
+            "table for both: take all files from the same folder"
+        )
+    return PublishedVocabulary(source, target, order, reads=own)
+
+
+def _pieces(path: Path, rows: int, end: int) -> tuple[Tokenizer, list[int]]:
+    """Return the tokenizer of a SentencePiece model and its ids in the order of ours."""
     with fitting_pieces(path):
         model = SentencePieceModel.read(path)
     unknown = [kind for _, _, kind in model.pieces].index(UNKNOWN)
     ids, pad = {text: i for i, (text, _, _) in enumerate(model.pieces)}, len(model.pieces)
-    if settings["vocab_size"] != pad + 1 or len(ids) != pad:
+    if rows != pad + 1 or len(ids) != pad:
         raise ExchangeError(
-            f"{path} has {pad:,} pieces, the model {settings['vocab_size'] - 1:,}: take both from "
-            "the same folder"
+            f"{path} has {pad:,} pieces, the model {rows - 1:,}: take both from the same folder"
         )
     ids |= {"<pad>": pad}
-    order = with_tags(ids, (unknown, pad, pad, settings["eos_token_id"]))
-    tokenizer = SentencePiece.of_model(model, ids, order)
-    return PublishedVocabulary(tokenizer, tokenizer, order)
+    order = with_tags(ids, (unknown, pad, pad, end))
+    return SentencePiece.of_model(model, ids, order), order
 
 
 class HubPieces:
@@ -258,20 +272,23 @@ def with_tags(ids: Mapping[str, int], special: Sequence[int]) -> list[int]:
     return in_our_order(ids.values(), special, {i for n, i in ids.items() if MARK.fullmatch(n)})
 
 
-def renumbered(model: Written, order: Sequence[int], never: Sequence[int] = (PAD,)) -> Written:
-    """Return the same model with the rows of its tables in another order.
+def renumbered(
+    model: Written, vocabulary: PublishedVocabulary, never: Sequence[int] = (PAD,)
+) -> Written:
+    """Return the same model with the rows of its tables in the order of our ids.
 
     The pieces ``never`` and those that are another piece as well, apart from `EOS`, become too
     improbable for any output.
     """
+    order = vocabulary.order
     config = model.config.model_copy(update={"output_bias": True})
-    sides = 2 if isinstance(model, EncoderDecoder) else 1
-    ours: Written = config.build(*[Tokens(len(order))] * sides)
+    sides = [vocabulary.reads or order, order] if isinstance(model, EncoderDecoder) else [order]
+    ours: Written = config.build(*(Tokens(len(side)) for side in sides))
     theirs: Tensors = dict(model.named_parameters())
-    rows = torch.tensor(order)
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
             value = theirs.get(name, torch.zeros(max(order) + 1))  # it had no bias
+            rows = sides[0] if name.startswith("encoder") else order
             parameter.copy_(value[rows] if name in TABLES else value)
         bias = ours.output.bias
         twice: list[int] = [i for i in (UNK, PAD, BOS) if order.count(order[i]) > 1]

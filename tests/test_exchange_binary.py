@@ -115,6 +115,14 @@ def test_a_damaged_file_is_named(tmp_path: Path, change, says: str) -> None:
         read_marian(path)
 
 
+def test_an_int8_table_of_the_output_alone_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.intgemm.bin"
+    table = quantised("decoder_ff_logit_out_Wt", np.ones((3, 4), np.float32), 0x4101)
+    path.write_bytes(binary({"decoder_ff_logit_out_Wt": table}))
+    with pytest.raises(ValueError, match="_Wt is an int8 table of the output alone"):
+        read_binary(path)
+
+
 def test_an_unknown_type_names_the_tensor(tmp_path: Path) -> None:
     path = tmp_path / "model.intgemm.bin"
     path.write_bytes(binary({"Wemb": part(0x10002, (2, 2), bytes(12))}))

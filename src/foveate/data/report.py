@@ -32,7 +32,15 @@ from foveate.data.text import (
     layout_of,
     read_pairs,
 )
-from foveate.data.words import UNSPACED, identifier, language, language_of
+from foveate.data.words import (
+    MANY,
+    MOST,
+    UNSPACED,
+    identifier,
+    language,
+    language_of,
+    shares_of_languages,
+)
 from foveate.errors import UserError
 
 BLOCK = 500  # pairs tested together for a shift of one side
@@ -295,6 +303,7 @@ def report(
         ]
         if kind == "pairs":
             findings += _swapped_sides(corpus, languages, named, splits.get("train"))
+            findings += _mixed_sides(corpus, languages)
         if kind == "pairs" and tokens is None:  # training starts without checking every pair
             findings += _swapped_pairs(corpus, *languages)
         counts = dict(Counter(corpus.targets).most_common()) if kind == "labelled" else {}
@@ -403,6 +412,23 @@ def _swapped_sides(
                 titles.append(f"{side} reads as {code}, not as {name}")
     if train is not None and source != target and languages == train.languages[::-1]:
         titles.append(f"sides seem swapped: in train {target} → {source}")
+    every = [True] * len(corpus)
+    return [finding for title in titles for finding in _finding(title, every, corpus)]
+
+
+def _mixed_sides(corpus: Corpus, languages: Sequence[str | None]) -> list[Finding]:
+    """Return findings of sides in several languages, none of which most of the lines have."""
+    titles = []
+    sides = (corpus.sources, corpus.targets)
+    for side, texts, code in zip(("source", "target"), sides, languages, strict=True):
+        shares = {} if code else shares_of_languages(texts)
+        many = [code for code, share in shares.items() if share >= MANY]
+        if len(many) > 1 and sum(shares[code] for code in many) >= MOST:
+            read = " and ".join(f"{code} ({shares[code]:.0%})" for code in many)
+            titles.append(
+                f"{side} reads as {read}; if these are languages to choose from, put the files of "
+                f'each into task.corpora of their own, with tag = "<2{many[0]}>", …'
+            )
     every = [True] * len(corpus)
     return [finding for title in titles for finding in _finding(title, every, corpus)]
 
@@ -592,7 +618,7 @@ def _short(split: SplitReport) -> Iterable[str]:
         parts.append(f"{unit} {' → '.join(f'{side.total:,}' for side in sides)}")
         parts.append(f"longest {' → '.join(f'{side.max:,}' for side in sides)}")
     if any(split.languages):
-        parts.append(" → ".join(code or "?" for code in split.languages))
+        parts.append(" → ".join(code or "unclear language" for code in split.languages))
     yield ", ".join(parts)
     if split.labels:
         counts = [f"{label}: {n:,}" for label, n in [*split.labels.items()][:LABELS]]
@@ -612,7 +638,7 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
     lengths = Table("", "total", "min", "median", "mean", "95 %", "max")
     lengths.title = f"{name}: {split.pairs:,} {_UNITS[split.kind]}"
     if any(split.languages):
-        lengths.title += f", {' → '.join(code or '?' for code in split.languages)}"
+        lengths.title += f", {' → '.join(code or 'unclear language' for code in split.languages)}"
     names = ("source", "target") if split.kind == "pairs" else ("text",)
     for unit, sides in split.lengths.items():
         for side, counts in zip(names, sides, strict=True):

@@ -141,19 +141,19 @@ def _tables(arrays: Mapping[str, Array]) -> tuple[str, dict[str, Array]]:
 
     The first is the source's, the last the output's.
     """
-    joint, output = "Wemb" in arrays, arrays.get("decoder_ff_logit_out_W")
+    joint, output = "Wemb" in arrays, arrays.get("decoder_ff_logit_out_Wt")
     tables = {"model.shared": arrays["Wemb" if joint else "encoder_Wemb"]}
     if not joint:
         tables["model.decoder.embed_tokens"] = arrays["decoder_Wemb"]
     if output is None:
         return "all" if joint else "target", tables
-    return "inputs" if joint else "none", tables | {"lm_head": output.T}
+    return "inputs" if joint else "none", tables | {"lm_head": output}
 
 
 def _renamed(arrays: Mapping[str, Array]) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of all layers under the names of transformers."""
     for name, array in arrays.items():
-        if name in (*TABLES, "decoder_ff_logit_out_W", "decoder_ff_logit_out_b"):
+        if name in (*TABLES, "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_b"):
             continue
         match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn|rnn)_(\w+)", name)
         if match is None:

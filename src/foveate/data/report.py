@@ -32,15 +32,7 @@ from foveate.data.text import (
     layout_of,
     read_pairs,
 )
-from foveate.data.words import (
-    MANY,
-    MOST,
-    UNSPACED,
-    identifier,
-    language,
-    language_of,
-    shares_of_languages,
-)
+from foveate.data.words import UNSPACED, identifier, language, language_of, mixed
 from foveate.errors import UserError
 
 BLOCK = 500  # pairs tested together for a shift of one side
@@ -302,8 +294,7 @@ def report(
             for side, name in zip(texts, named or (None, None), strict=False)
         ]
         if kind == "pairs":
-            findings += _swapped_sides(corpus, languages, named, splits.get("train"))
-            findings += _mixed_sides(corpus, languages)
+            findings += _odd_sides(corpus, languages, named, splits.get("train"))
         if kind == "pairs" and tokens is None:  # training starts without checking every pair
             findings += _swapped_pairs(corpus, *languages)
         counts = dict(Counter(corpus.targets).most_common()) if kind == "labelled" else {}
@@ -394,15 +385,23 @@ def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
     return (languages[0], languages[1]) if differ else None
 
 
-def _swapped_sides(
+def _odd_sides(
     corpus: Corpus,
     languages: list[str | None],
     named: tuple[str, str] | None,
     train: SplitReport | None,
 ) -> list[Finding]:
-    """Return findings of sides in other languages than named, or swapped relative to train."""
+    """Return findings of sides in several languages, or others than named or than in train."""
     source, target = languages
     titles = []
+    sides = ("source", corpus.sources, source), ("target", corpus.targets, target)
+    for side, texts, code in sides:
+        if code is None and (shares := mixed(texts)):
+            read = " and ".join(f"{name} ({share:.0%})" for name, share in shares.items())
+            titles.append(
+                f"{side} reads as {read}; if these are languages to choose from, put the files of "
+                f'each into task.corpora of their own, with tag = "<2{next(iter(shares))}>", …'
+            )
     if named is not None and (source, target) == named[::-1]:
         title = f"sides seem swapped: named {named[0]} and {named[1]}, they read as"
         titles.append(f"{title} {source} and {target}")
@@ -412,23 +411,6 @@ def _swapped_sides(
                 titles.append(f"{side} reads as {code}, not as {name}")
     if train is not None and source != target and languages == train.languages[::-1]:
         titles.append(f"sides seem swapped: in train {target} → {source}")
-    every = [True] * len(corpus)
-    return [finding for title in titles for finding in _finding(title, every, corpus)]
-
-
-def _mixed_sides(corpus: Corpus, languages: Sequence[str | None]) -> list[Finding]:
-    """Return findings of sides in several languages, none of which most of the lines have."""
-    titles = []
-    sides = (corpus.sources, corpus.targets)
-    for side, texts, code in zip(("source", "target"), sides, languages, strict=True):
-        shares = {} if code else shares_of_languages(texts)
-        many = [code for code, share in shares.items() if share >= MANY]
-        if len(many) > 1 and sum(shares[code] for code in many) >= MOST:
-            read = " and ".join(f"{code} ({shares[code]:.0%})" for code in many)
-            titles.append(
-                f"{side} reads as {read}; if these are languages to choose from, put the files of "
-                f'each into task.corpora of their own, with tag = "<2{many[0]}>", …'
-            )
     every = [True] * len(corpus)
     return [finding for title in titles for finding in _finding(title, every, corpus)]
 

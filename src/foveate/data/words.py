@@ -138,6 +138,12 @@ def language_of(texts: Sequence[str], named: str | None = None) -> str | None:
     return next((code for code, share in shares.items() if share >= MOST), None)
 
 
+def mixed(texts: Sequence[str]) -> dict[str, float]:
+    """Return the shares of the main languages of many lines, if there are several."""
+    shares = {code: n for code, n in shares_of_languages(texts).items() if n >= MANY}
+    return shares if len(shares) > 1 and sum(shares.values()) >= MOST else {}
+
+
 def shares_of_languages(texts: Sequence[str]) -> dict[str, float]:
     """Return the share of each language in many lines, the largest first; none of too few lines."""
     lines = texts[:: max(1, len(texts) // LINES)]

@@ -39,15 +39,13 @@ class Beam(Search):
         """count: after k outputs (Wu et al., 2016); bound: when no partial output scores more than
         the k-th of them (transformers); shrink: each output leaves the beam narrower (Marian)."""
         forced_end: bool = False
-        """Whether the model is given the end of an output that is cut off: it counts in its length,
-        with p = 1 (forced_eos_token_id of transformers)."""
+        """Whether an output that is cut off is given its end, with p = 1, as by transformers."""
 
     config: Config
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.width, self.stop = config.beam_size, config.stop
-        self.forced_end = config.forced_end
+        self.width, self.stop, self.forced_end = config.beam_size, config.stop, config.forced_end
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         """Return the 2k best extensions of each group: log p, token, parent, (M, G, ≤ 2k) each."""

@@ -154,8 +154,7 @@ def finish(
     score: Float[Tensor, "M G c"],
     ended: Bool[Tensor, "M G c"],
     last: Bool[Tensor, "M"],
-    stop: Ending = "count",
-    forced_end: bool = False,
+    search: Search,
 ) -> tuple[Int[Tensor, "M G c"], Float[Tensor, "M G n"]]:
     """Return the state of each extension, and the n highest scores of the ended ones of each group.
 
@@ -163,10 +162,9 @@ def finish(
     this token is the ``last`` of their source, when they are done too, or their group is full: it
     has n outputs, without proof that no live hypothesis would score higher, unless the ``stop`` is
     "bound": then none of its n best outputs scores less than a live hypothesis does now. With
-    "shrink" a group considers as many extensions as it lacks outputs. A ``forced_end`` would be one
-    more token behind the last, which a full group does not read.
+    "shrink" a group considers as many extensions as it lacks outputs.
     """
-    size = longer.best.shape[-1]
+    size, stop = longer.best.shape[-1], search.stop
     lacks = longer.best.isinf().sum(dim=-1, keepdim=True) if stop == "shrink" else torch.inf
     rank = torch.arange(ended.shape[-1], device=ended.device)
     exists = (longer.log_p > -torch.inf) & (rank < lacks)
@@ -177,7 +175,7 @@ def finish(
     bar = score.masked_fill(~going, -torch.inf).amax(dim=-1) if stop == "bound" else -torch.inf
     full = (best[..., -1] > -torch.inf) & (best[..., -1] >= bar)
     live = going & ~full[..., None]
-    cut = (live if forced_end else going) & last[:, None, None]
+    cut = (live if search.forced_end else going) & last[:, None, None]  # full groups read no end
     return torch.where(done | cut, DONE, torch.where(live, LIVE, PRUNED)), best
 
 
@@ -286,8 +284,7 @@ class Search(Configurable):
             longer = beams.extended(*self.extend(beams, following, steps))  # extend
             length = longer.tokens.shape[-1]
             score, ended = longer.log_p / self.penalty(length), longer.token == steps.end
-            last = length >= limit[beams.sources]  # (M,)
-            state, best = finish(longer, score, ended, last, self.stop, self.forced_end)
+            state, best = finish(longer, score, ended, length >= limit[beams.sources], self)
             self._collect(outputs, longer, state, steps.end)
             sources, onward = going_on(state, ended, size)  # continue
             yield SearchPosition(

@@ -12,7 +12,7 @@ from pathlib import Path
 from foveate.config import marian_files
 from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Symbol, Tokenizer, bounded, is_failure
 from foveate.decode.search import Greedy, Search
-from foveate.exchange import published
+from foveate.exchange import marian, published
 from foveate.exchange.base import ExchangeError, appearing
 from foveate.exchange.huggingface import (
     CONFIG,
@@ -24,13 +24,6 @@ from foveate.exchange.huggingface import (
 )
 from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
 from foveate.exchange.m2m100 import is_m2m100
-from foveate.exchange.marian import (
-    FIREFOX,
-    marian_search,
-    options_of,
-    read_marian,
-    vocabularies_of,
-)
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -45,7 +38,7 @@ from foveate.train.checkpoint import path_of
 from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-VERSION = 1  # of how folders are read: a later one reads them again
+VERSION = 2  # of how folders are read: a later one reads them again
 Opened = tuple[EncoderDecoder | LanguageModel, published.PublishedVocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
@@ -169,15 +162,15 @@ def _marian(models: Sequence[Path], source: Path) -> Opened:
     """Return what `opened` does of Marian's own files: a model, its pieces and decoder.yml."""
     if len(models) > 1:
         raise ExchangeError(f"{source} has {len(models)} models; keep one of them in a folder")
-    family, settings, tensors = read_marian(models[0])
+    family, settings, tensors = marian.read_marian(models[0])
     model = model_of(family, settings, tensors, models[0], models[0])
     assert isinstance(model, EncoderDecoder)
     decoder = source / "decoder.yml"
     text = decoder.read_text("utf-8") if decoder.is_file() else ""
-    own = published.piece_vocabularies(*vocabularies_of(source, text), settings)
-    options = options_of(text) if text or models[0].suffix != ".bin" else FIREFOX
+    own = published.piece_vocabularies(*marian.vocabularies_of(source, text), settings)
+    options = marian.options_of(text) if text or models[0].suffix != ".bin" else marian.FIREFOX
     never = (PAD,) if options.get("allow-unk") == "true" else (UNK, PAD)
-    return published.renumbered(model, own, never), own, marian_search(options)
+    return published.renumbered(model, own, never), own, marian.marian_search(options)
 
 
 def _check_ends(source: Path) -> None:

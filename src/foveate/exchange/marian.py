@@ -78,14 +78,14 @@ def vocabularies_of(folder: Path, decoder: str) -> tuple[Path, Path]:
     """
     listed = re.search(r"^vocabs:((?:\n *- .*)+|.*)", decoder, re.MULTILINE)
     names = re.findall(r"[^\s\[\],\"']+\.spm", listed[1]) if listed else []
-    found = [folder / Path(name).name for name in names] or sorted(folder.glob("*vocab*.spm"))
-    found = found or [folder / "vocab.spm"]
-    if len(found) > (2 if names or found[0].name.startswith("src") else 1):
+    files = [folder / Path(name).name for name in names] or sorted(folder.glob("*vocab*.spm"))
+    files = files or [folder / "vocab.spm"]
+    if len(files) > (2 if names or files[0].name.startswith("src") else 1):
         raise ExchangeError(
-            f"{folder} has {len(found)} vocabularies, and nothing says which of them is the "
+            f"{folder} has {len(files)} vocabularies, and nothing says which of them is the "
             "source's: write vocabs: [SOURCE.spm, TARGET.spm] into its decoder.yml"
         )
-    return found[0], found[-1]
+    return files[0], files[-1]
 
 
 def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:

@@ -140,7 +140,7 @@ def opened(source: Path) -> Opened:
                 "the same folder"
             )
         _check_ends(source)
-        own = published.PublishedVocabulary(tokenizer, tokenizer, range(size))
+        own = published.PublishedVocabulary(tokenizer, tokenizer)
         return model, own, Greedy.Config()
     return published.renumbered(model, own), own, published.search_of(settings, also)
 

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import tokenizers as rust
 import torch
 
-from foveate.data.published import Published, special_pieces
+from foveate.data.published import Published, PublishedPieces, special_pieces
 from foveate.data.sentencepiece import (
     MARK,
     UNKNOWN,
@@ -51,15 +51,11 @@ TABLES = {  # with a row for each piece
 
 @dataclass(frozen=True)
 class PublishedVocabulary:
-    """The tokenizers of both sides, and the published id of each of ours; ``reads`` are those of
-    the source where they are other ones.
-    """
+    """The tokenizers of both sides, which know the published id of each of their pieces."""
 
     source: Tokenizer
     target: Tokenizer
-    order: Sequence[int]
     reach: int = 0  # tokens that a language model reads at once
-    reads: Sequence[int] = ()
 
 
 @contextmanager
@@ -96,7 +92,7 @@ def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         order = with_tags(ids, (ids["<unk>"], pad, settings["decoder_start_token_id"], end))
         models = [SentencePieceModel.read(folder / f"{side}.spm") for side in ("source", "target")]
         source, target = (SentencePiece.of_model(model, ids, order) for model in models)
-    return PublishedVocabulary(source, target, order)
+    return PublishedVocabulary(source, target)
 
 
 def piece_vocabularies(reads: Path, writes: Path, settings: Settings) -> PublishedVocabulary:
@@ -104,19 +100,18 @@ def piece_vocabularies(reads: Path, writes: Path, settings: Settings) -> Publish
 
     Raises `ExchangeError` if there are not as many.
     """
-    end = settings["eos_token_id"]
-    source, own = _pieces(reads, settings["vocab_size"], end)
-    target, order = _pieces(writes, settings["decoder_vocab_size"], end)
-    if settings["tie"] in ("all", "inputs") and own != order:
+    source = _pieces(reads, settings["vocab_size"], settings["eos_token_id"])
+    target = _pieces(writes, settings["decoder_vocab_size"], settings["eos_token_id"])
+    if settings["tie"] in ("all", "inputs") and source.published != target.published:
         raise ExchangeError(
             f"{reads} and {writes} number their special pieces differently, but the model has one "
             "table for both: take all files from the same folder"
         )
-    return PublishedVocabulary(source, target, order, reads=own)
+    return PublishedVocabulary(source, target)
 
 
-def _pieces(path: Path, rows: int, end: int) -> tuple[Tokenizer, list[int]]:
-    """Return the tokenizer of a SentencePiece model and its ids in the order of ours."""
+def _pieces(path: Path, rows: int, end: int) -> SentencePiece:
+    """Return the tokenizer of a SentencePiece model whose padding is one piece more."""
     with fitting_pieces(path):
         model = SentencePieceModel.read(path)
     unknown = [kind for _, _, kind in model.pieces].index(UNKNOWN)
@@ -126,8 +121,7 @@ def _pieces(path: Path, rows: int, end: int) -> tuple[Tokenizer, list[int]]:
             f"{path} has {pad:,} pieces, the model {rows - 1:,}: take both from the same folder"
         )
     ids |= {"<pad>": pad}
-    order = with_tags(ids, (unknown, pad, pad, end))
-    return SentencePiece.of_model(model, ids, order), order
+    return SentencePiece.of_model(model, ids, with_tags(ids, (unknown, pad, pad, end)))
 
 
 class HubPieces:
@@ -186,7 +180,7 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
         source = pieces.tokenizer(order, first=None if first is None else own[first], last=last)
         opening = [] if forced is None else [own[int(forced)]]
         target = pieces.tokenizer(order, opening=opening, openers=len(openers), last=last)
-    return PublishedVocabulary(source, target, order)
+    return PublishedVocabulary(source, target)
 
 
 def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
@@ -208,7 +202,7 @@ def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         order = in_our_order(range(pieces.rows), special, ())
         text = pieces.tokenizer(order, startless=not begun)
     longest = settings.get("max_position_embeddings") or settings.get("n_positions") or LONGEST
-    return PublishedVocabulary(text, text, order, min(int(longest), LONGEST))
+    return PublishedVocabulary(text, text, min(int(longest), LONGEST))
 
 
 def sampling_of(generation: Settings) -> Search.Config:
@@ -280,15 +274,16 @@ def renumbered(
     The pieces ``never`` and those that are another piece as well, apart from `EOS`, become too
     improbable for any output.
     """
-    order = vocabulary.order
+    sides = vocabulary.source, vocabulary.target
+    reads, order = (cast(PublishedPieces, side).published for side in sides)
     config = model.config.model_copy(update={"output_bias": True})
-    sides = [vocabulary.reads or order, order] if isinstance(model, EncoderDecoder) else [order]
-    ours: Written = config.build(*(Tokens(len(side)) for side in sides))
+    orders = (reads, order) if isinstance(model, EncoderDecoder) else (order,)
+    ours: Written = config.build(*(Tokens(len(each)) for each in orders))
     theirs: Tensors = dict(model.named_parameters())
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
             value = theirs.get(name, torch.zeros(max(order) + 1))  # it had no bias
-            rows = sides[0] if name.startswith("encoder") else order
+            rows = reads if name.startswith("encoder") else order
             parameter.copy_(value[rows] if name in TABLES else value)
         bias = ours.output.bias
         twice: list[int] = [i for i in (UNK, PAD, BOS) if order.count(order[i]) > 1]

@@ -39,12 +39,12 @@ def hostile(count: int) -> list[str]:
     ]
 
 
-def trained(folder: Path, rule: str = "nmt_nfkc") -> Path:
+def trained(folder: Path, rule: str = "nmt_nfkc", size: int = 90) -> Path:
     """Train a SentencePiece model as Marian does, and return its file."""
     import sentencepiece
 
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT * 3), model_prefix=str(folder / "source"), vocab_size=90,
+        sentence_iterator=iter(TEXT * 3), model_prefix=str(folder / "source"), vocab_size=size,
         hard_vocab_limit=False, normalization_rule_name=rule, pad_id=-1, bos_id=-1, eos_id=0,
         unk_id=1, minloglevel=2,
     )  # fmt: skip

@@ -38,7 +38,7 @@ def binary(parts: dict[str, tuple[int, tuple[int, ...], bytes]]) -> bytes:
 def quantised(name: str, matrix: np.ndarray, kind: int) -> tuple[int, tuple[int, ...], bytes]:
     scale = np.float32(127 / np.abs(matrix).max())
     numbers = np.rint(matrix * scale).astype(np.int8)
-    numbers = numbers if name == "Wemb" else numbers.T
+    numbers = numbers if name.endswith("Wemb") else numbers.T
     return part(kind, matrix.shape, numbers.tobytes() + scale.tobytes())
 
 
@@ -78,6 +78,23 @@ def test_an_ssru_is_read_from_int8_matrices(tmp_path: Path, kind: int) -> None:
     assert tensors[f"{inside}.rnn.forget.bias"].tolist() == list(range(8))
 
 
+def test_firefox_tables_of_two_vocabularies(tmp_path: Path) -> None:
+    draw, options = np.random.default_rng(3), OPTIONS.replace("all: true", "all: false")
+    tables = {f"{side}_Wemb": draw.normal(size=(rows, 8)).astype(np.float32)
+              for side, rows in (("encoder", 11), ("decoder", 7))}  # fmt: skip
+    parts = {"special:model.yml": part(0x101, (len(options),), options.encode())}
+    parts |= {name: quantised(name, table, 0x4101) for name, table in tables.items()}
+    path = tmp_path / "model.enzh.intgemm.alphas.bin"
+    path.write_bytes(binary(parts))
+    _, settings, tensors = read_marian(path)
+    assert [settings[k] for k in ("tie", "vocab_size", "decoder_vocab_size")] == ["target", 12, 8]
+    assert tensors["final_logits_bias"].shape == (1, 8)
+    names = ("model.shared.weight", "model.decoder.embed_tokens.weight")
+    for name, table in zip(names, tables.values(), strict=True):
+        step = np.abs(table).max() / 127
+        assert np.abs(tensors[name].numpy()[:-1] - table).max() <= step / 2 + 1e-6
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -96,6 +113,14 @@ def test_a_damaged_file_is_named(tmp_path: Path, change, says: str) -> None:
     path.write_bytes(change(model()))
     with pytest.raises(ExchangeError, match=says):
         read_marian(path)
+
+
+def test_an_int8_table_of_the_output_alone_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.intgemm.bin"
+    table = quantised("decoder_ff_logit_out_Wt", np.ones((3, 4), np.float32), 0x4101)
+    path.write_bytes(binary({"decoder_ff_logit_out_Wt": table}))
+    with pytest.raises(ValueError, match="_Wt is an int8 table of the output alone"):
+        read_binary(path)
 
 
 def test_an_unknown_type_names_the_tensor(tmp_path: Path) -> None:

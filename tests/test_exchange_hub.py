@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shutil
 import textwrap
 from collections.abc import Callable
 from itertools import product
@@ -294,6 +295,44 @@ def test_the_engine_in_c_answers_as_pytorch_does(family: tuple[Family, Path]) ->
         np.testing.assert_allclose(ours.scores, others.scores, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_outputs_at_the_limit_are_those_of_transformers(
+    family: tuple[Family, Path], early: bool, tmp_path: Path
+) -> None:
+    """All outputs of beams that run into max_length, ended or cut off, in their order; a family
+    with a forced_eos_token_id ends what it cuts off.
+    """
+    own, published = family
+    folder = tmp_path / published.name
+    shutil.copytree(published, folder)
+    settings = json.loads((folder / "generation_config.json").read_text("utf-8"))
+    settings |= {"max_length": 9, "early_stopping": early}
+    (folder / "generation_config.json").write_text(json.dumps(settings), "utf-8")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs, run = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder), foveate.load(folder)
+    asked = {"num_return_sequences": 4, "return_dict_in_generate": True, "output_scores": True}
+    asked["suppress_tokens"] = [tokenizer.pad_token_id]  # no output of ours contains padding
+    if own.token is not None:
+        asked["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids(own.token)
+    answers = run.translate(TEXT, num_hypotheses=4, to=own.to)
+    for parameter in run.model.parameters():
+        parameter.requires_grad_(True)
+    run.model.register_forward_hook(lambda *_: None)  # a hook keeps the engine away
+    by_pytorch = run.translate(TEXT, num_hypotheses=4, to=own.to)
+    # where the padding starts a decoder theirs give it a share of p, ours none
+    rtol = 0.1 if theirs.config.decoder_start_token_id == tokenizer.pad_token_id else 1e-2
+    cut = 0
+    for line, *each in zip(TEXT, answers, by_pytorch, strict=True):
+        made = theirs.generate(**tokenizer([own.before + line], return_tensors="pt"), **asked)
+        texts = tokenizer.batch_decode(made.sequences, skip_special_tokens=True)
+        texts = [text.removeprefix(str(own.token)).lstrip() for text in texts]
+        cut += sum(not output.ended for output in each[0].outputs)
+        for answer in each:
+            assert list(answer.hypotheses) == texts, line
+            np.testing.assert_allclose(answer.scores, made.sequences_scores, rtol, atol=1e-3)
+    assert cut > len(TEXT)
+
+
 def test_a_given_token_costs_nothing(family: tuple[Family, Path]) -> None:
     own, folder = family
     run = foveate.load(folder)
@@ -431,17 +470,15 @@ def test_500_translations_are_those_of_transformers(
     lines = texts["test_2016_flickr", "en"][:500]
     for width in (1, 5):
         answers = run.translate(lines, beam_size=width, to=own.to)
-        same, cut = 0, 0
+        same = 0
         for line, answer in zip(lines, answers, strict=True):
             read = tokenizer([own.before + line], return_tensors="pt")
             made = theirs.generate(**read, num_beams=width, **forced)[0]
             text = tokenizer.decode(made, skip_special_tokens=True)
-            equal = str(answer) == text.removeprefix(f"{own.token} ")
-            same += equal
-            # at the limit theirs may choose a text without an end; ours has ended
-            cut += not equal and len(made) >= 60
-        print(name, "beam", width, same, "of", len(lines), "and", cut, "that they cut")
-        assert same + cut >= 498 and cut <= 10  # two likelihoods may lie closer than floats
+            same += str(answer) == text.removeprefix(f"{own.token} ")
+        print(name, "beam", width, same, "of", len(lines))
+        # where two likelihoods lie close, what theirs give to padding decides (at most one line)
+        assert same >= len(lines) - (width > 1 and "bart" not in name)
 
 
 def test_training_predicts_the_labels_of_transformers(

@@ -241,3 +241,99 @@ def test_an_option_of_marian_that_is_not_supported_is_named(tmp_path: Path) -> N
     np.savez(tmp_path / "model.npz", **{"special:model.yml": np.array([{}], dtype=object)})
     with pytest.raises(ExchangeError, match="not a model that Marian wrote"):
         opened(tmp_path)
+
+
+def tiny_marian(rows: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Draw the tensors of a model of Marian's with one layer a side, and a table for each."""
+    draw = np.random.default_rng(4)
+    size, inner = 8, 16
+    options = (
+        "type: transformer\nenc-depth: 1\ndec-depth: 1\ntransformer-heads: 2\n"
+        f"transformer-dim-ffn: {inner}\ntransformer-ffn-activation: swish\n\0"
+    )
+    arrays = {"special:model.yml": np.frombuffer(options.encode(), np.int8)}
+    for side, count in zip(("encoder", "decoder"), rows, strict=True):
+        arrays[f"{side}_Wemb"] = draw.normal(size=(count, size))
+        for part in ("self", "context") if side == "decoder" else ("self",):
+            for each in "qkvo":
+                arrays[f"{side}_l1_{part}_W{each}"] = draw.normal(size=(size, size))
+                arrays[f"{side}_l1_{part}_b{each}"] = draw.normal(size=(1, size))
+            arrays[f"{side}_l1_{part}_Wo_ln_scale"] = np.ones((1, size))
+            arrays[f"{side}_l1_{part}_Wo_ln_bias"] = np.zeros((1, size))
+        for name, shape in (("W1", (size, inner)), ("b1", (1, inner)), ("W2", (inner, size)),
+                            ("b2", (1, size)), ("ffn_ln_bias", (1, size))):  # fmt: skip
+            arrays[f"{side}_l1_ffn_{name}"] = draw.normal(size=shape)
+        arrays[f"{side}_l1_ffn_ffn_ln_scale"] = np.ones((1, size))
+    arrays["decoder_ff_logit_out_b"] = draw.normal(size=(1, rows[1]))
+    return {k: v if k.startswith("special") else v.astype(np.float32) for k, v in arrays.items()}
+
+
+def marian_folder(place: Path, arrays: dict[str, np.ndarray], **vocabularies: Path) -> Path:
+    place.mkdir()
+    np.savez(place / "model.npz", **arrays)
+    for name, path in vocabularies.items():
+        shutil.copy(path, place / f"{name}.spm")
+    return place
+
+
+def test_tables_of_marian_that_are_equal_or_one_are_one_model(tmp_path: Path) -> None:
+    """Every way in which Marian ties its three tables, with the same numbers in all of them."""
+    pieces = trained(tmp_path)
+    count = len(SentencePieceModel.read(pieces).pieces)
+    arrays = tiny_marian((count, count))
+    del arrays["encoder_Wemb"]
+    table = arrays.pop("decoder_Wemb")
+    both, output = {"encoder_Wemb": table, "decoder_Wemb": table}, "decoder_ff_logit_out_Wt"
+    answers = {}
+    for tie, tables in (
+        ("all", {"Wemb": table}), ("target", both), ("inputs", {"Wemb": table, output: table}),
+        ("none", {**both, output: table}),
+    ):  # fmt: skip
+        run = foveate.load(marian_folder(tmp_path / tie, {**arrays, **tables}, vocab=pieces))
+        assert run.config.model.tie == tie
+        answers[tie] = [answer.outputs for answer in run.translate(TEXT, num_hypotheses=3)]
+    assert answers["all"] == answers["target"] == answers["inputs"] == answers["none"]
+
+
+@pytest.mark.parametrize("listed", ["vocabs: [b.spm, a.spm]\n", "vocabs:\n- b.spm\n- a.spm\n", ""])
+def test_each_side_of_marian_may_have_its_vocabulary(tmp_path: Path, listed: str) -> None:
+    """Listed in decoder.yml, or named as Firefox does, beside a shortlist that is not needed."""
+    files, counts = [], []
+    for side, rule in (("source", "nmt_nfkc_cf"), ("target", "identity")):
+        (tmp_path / side).mkdir()
+        files.append(trained(tmp_path / side, rule, size=90 if side == "source" else 45))
+        counts.append(len(SentencePieceModel.read(files[-1]).pieces))
+    assert counts[0] != counts[1]
+    arrays, names = tiny_marian((counts[0], counts[1])), ("b", "a")
+    if not listed:
+        names = ("srcvocab.enfr", "trgvocab.enfr")
+    vocabularies = dict(zip(names, files, strict=True))
+    place = marian_folder(tmp_path / "two", arrays, **vocabularies)
+    if listed:
+        (place / "decoder.yml").write_text(f"relative-paths: true\n{listed}beam-size: 3\n")
+    (place / "lex.50.50.enfr.s2t.bin").write_bytes(bytes(64))
+    run = foveate.load(place)
+    for side, tokenizer in zip(("encoder", "decoder"), run.task.tokenizers, strict=True):
+        table, rows = run.model.get_submodule(side).embedding.weight, arrays[f"{side}_Wemb"]
+        assert tokenizer.vocab_size == len(rows) + 2  # <pad>, which is the start too
+        for i in range(4, tokenizer.vocab_size):
+            assert torch.equal(table[i], torch.from_numpy(rows[tokenizer.published[i]]))
+    by_c = run.translate(TEXT, num_hypotheses=3)
+    run.model.register_forward_hook(lambda *_: None)  # a hook keeps the engine away
+    for parameter in run.model.parameters():
+        parameter.requires_grad_(True)
+    for ours, others in zip(by_c, run.translate(TEXT, num_hypotheses=3), strict=True):
+        assert list(ours.hypotheses) == list(others.hypotheses)
+        np.testing.assert_allclose(ours.scores, others.scores, atol=1e-4)
+
+
+def test_two_vocabularies_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
+    pieces = trained(tmp_path)
+    count = len(SentencePieceModel.read(pieces).pieces)
+    vocabularies = {"vocab.en": pieces, "vocab.fr": pieces}
+    place = marian_folder(tmp_path / "two", tiny_marian((count, count)), **vocabularies)
+    with pytest.raises(ExchangeError, match=r"vocabs: \[SOURCE.spm, TARGET.spm\]"):
+        opened(place)
+    (place / "decoder.yml").write_text("vocabs:\n  - vocab.fr.spm\n  - vocab.missing.spm\n")
+    with pytest.raises(ExchangeError, match=r"vocab\.missing\.spm: no such file"):
+        opened(place)

@@ -1,6 +1,7 @@
 import io
 import json
 import random
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -306,6 +307,19 @@ def test_swapped_languages_are_named(tmp_path, names, sides, finding) -> None:
     files = [put(tmp_path / name, *side) for name, side in zip(names, numbered, strict=True)]
     result = set(findings(report_files(files, TextData()).splits["train"]))
     assert result - {"identical sides"} == ({finding} if finding else set())
+
+
+def test_languages_mixed_in_one_side_are_named_with_the_way_to_part_them(tmp_path: Path) -> None:
+    german = ["Der Hund ist im Haus und er ist mit euch.", "Die Leute sind für eine Frau da."] * 9
+    rows = [f"{a} {i}\t{b} {i}" for i, (a, b) in enumerate(zip(EN * 2, FR + german, strict=True))]
+    full = report_files([put(tmp_path / "a.tsv", *rows)], TextData())
+    split = full.splits["train"]
+    assert split.languages == ["en", None]
+    [title] = [finding.name for finding in split.findings if "reads as" in finding.name]
+    assert re.search(r"target reads as \w\w \(50%\) and \w\w \(50%\)", title)
+    assert 'task.corpora of their own, with tag = "<2' in title
+    text = "\n".join(full.lines())
+    assert "en → unclear language" in text and title in text
 
 
 def test_pairs_and_splits_the_other_way_round(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """The verbs of the command line, for texts, pictures and views."""
 
+import gzip
 import io
 import json
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.cli.answers import evaluation_text, pictures_of, score_lines
+from foveate.cli.answers import (
+    answered,
+    evaluation_text,
+    pictures_of,
+    prompts,
+    score_lines,
+)
 from foveate.cli.looking import saved
 from foveate.cli.options import CHUNK, Tally
 from foveate.cli.translate import LineOutputs, translate_lines
@@ -87,18 +95,45 @@ def run(data: bytes, reference: LineOutputs | None = None) -> tuple[list[str], T
     return text.split("\n")[:-1], tally
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
+@given(st.lists(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))))
 def test_output_has_as_many_lines_as_input(lines: list[str]) -> None:
     out, _ = run("".join(line + "\n" for line in lines).encode())
     assert len(out) == len(lines)
 
 
-@given(st.binary())
-def test_any_bytes_are_lines(data: bytes) -> None:
+@given(st.binary().map(lambda data: data.replace(b"\0", b"\1")))
+def test_any_bytes_but_nul_are_lines(data: bytes) -> None:
     out, tally = run(data)
     assert len(out) == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     bad = [line for line in data.split(b"\n") if not is_utf8(line.removesuffix(b"\r"))]
     assert sum(len(n) for what, n in tally.lines.items() if "UTF-8" in what) == len(bad)
+
+
+BINARIES = {
+    "mo": struct.pack("<7I", 0x950412DE, 0, 1, 28, 36, 0, 44) + b"hello\0bonjour\0",
+    "gzip": gzip.compress(b"a dog runs\n" * 9),
+    "zip": b"PK\x03\x04\x14\x00\x06\x00",
+    "png": png("red"),
+    "utf-16": "a dog runs\nthe cat sleeps\n".encode("utf-16"),
+    "stray": b"a\tb\n" * 5000 + b"a\0\tb\n",
+}
+
+
+@pytest.mark.parametrize("kind", BINARIES)
+@pytest.mark.parametrize("verb", ["translate", "score", "generate", "answer and classify"])
+def test_what_is_not_text_is_refused_with_a_remedy(verb: str, kind: str, monkeypatch) -> None:
+    """By every verb that reads lines of standard input: a NUL byte tells text from a binary."""
+    source, shout = io.BytesIO(BINARIES[kind]), cast(Any, Shout())
+    with pytest.raises(ConfigError, match=r"line \d+ of standard input has a NUL byte.* iconv"):
+        if verb == "translate":
+            translate_lines(shout, source, io.StringIO(), LineOutputs(), {})
+        elif verb == "score":
+            score_lines(shout, source, io.StringIO())
+        elif verb == "generate":
+            prompts(None, source, Tally())
+        else:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(source))
+            list(answered(lambda lines, _: [], "text", [], None, Tally()))
 
 
 def is_utf8(line: bytes) -> bool:

@@ -59,9 +59,14 @@ def pack(
     loaded = load(run, checkpoint)
     if out is not None and out.suffix != ".safetensors":
         raise ConfigError(f"{out}: a packed file ends in .safetensors")
-    file = pack(loaded, out or run / NAME, precision, licence)
-    size = file.stat().st_size / 1e6
-    typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}")
+    file, known = out or run / NAME, earlier(out or run / NAME)
+    size = pack(loaded, file, precision, licence).stat().st_size / 1e6
+    typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}{known}")
+
+
+def earlier(target: Path) -> str:
+    """Return what a message adds if a file or page that is about to be written replaces one."""
+    return ", in place of what was there" if target.exists() else ""
 
 
 @contextmanager
@@ -123,9 +128,10 @@ def publish(
             run, place = shipped(path), Path(folder) / f"{number}.safetensors"
             file = packed_run(run, place, precision, licence)
             files.append(PublishedFile(file, run.resolve().name, own or examples_of(run, file)))
+        known = earlier(target if single else target / "index.html")
         size = publish(files, target, title, single is not None, progress, train)
     names = ", ".join([file.name for file in files] + ["training"] * train)
-    typer.echo(f"{target}: {size / 1e6:.1f} MB, {names}")
+    typer.echo(f"{target}: {size / 1e6:.1f} MB, {names}{known}")
 
 
 def import_(

@@ -256,12 +256,14 @@ class Tally:
     def read(self, source: BinaryIO, size: int = CHUNK) -> Iterator[list[str]]:
         """Yield the lines of a stream in chunks of ``size``, one by one from a terminal.
 
-        Lines that are not UTF-8 are read with U+FFFD, and noted at the end.
+        Lines that are not UTF-8 are read with U+FFFD, and noted at the end. Raises ``ConfigError``
+        for one with a NUL byte, which no text has.
         """
         from foveate.data.text import DAMAGED, portions, read_lines
 
         damaged = list[int]()
-        yield from portions(read_lines(source, damaged), 1 if source.isatty() else size)
+        lines = without_nul(read_lines(source, damaged))
+        yield from portions(lines, 1 if source.isatty() else size)
         self.note(DAMAGED, *damaged)
 
     def report(self) -> list[str]:
@@ -272,6 +274,18 @@ class Tally:
             numbers = ", ".join(map(str, lines[:SHOWN])) + (", …" if len(lines) > SHOWN else "")
             sentences.append(f"{count} {event}: {numbers}")
         return [*sentences, *self.remarks]
+
+
+def without_nul(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a text. Raises ``ConfigError`` for one with a NUL byte: it is a binary."""
+    for number, line in enumerate(lines, start=1):
+        if "\0" in line:
+            raise ConfigError(
+                f"line {number} of standard input has a NUL byte, so it is not text: write lines "
+                "of UTF-8 (gunzip unpacks .gz, msgunfmt makes PO of .mo, iconv -f UTF-16 -t UTF-8 "
+                "converts), or give a document to foveate translate by --in FILE"
+            )
+        yield line
 
 
 def one_line(text: str) -> str:

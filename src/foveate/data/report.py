@@ -32,7 +32,7 @@ from foveate.data.text import (
     layout_of,
     read_pairs,
 )
-from foveate.data.words import UNSPACED, identifier, language, language_of
+from foveate.data.words import UNSPACED, identifier, language, language_of, mixed
 from foveate.errors import UserError
 
 BLOCK = 500  # pairs tested together for a shift of one side
@@ -294,7 +294,7 @@ def report(
             for side, name in zip(texts, named or (None, None), strict=False)
         ]
         if kind == "pairs":
-            findings += _swapped_sides(corpus, languages, named, splits.get("train"))
+            findings += _odd_sides(corpus, languages, named, splits.get("train"))
         if kind == "pairs" and tokens is None:  # training starts without checking every pair
             findings += _swapped_pairs(corpus, *languages)
         counts = dict(Counter(corpus.targets).most_common()) if kind == "labelled" else {}
@@ -385,15 +385,23 @@ def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
     return (languages[0], languages[1]) if differ else None
 
 
-def _swapped_sides(
+def _odd_sides(
     corpus: Corpus,
     languages: list[str | None],
     named: tuple[str, str] | None,
     train: SplitReport | None,
 ) -> list[Finding]:
-    """Return findings of sides in other languages than named, or swapped relative to train."""
+    """Return findings of sides in several languages, or others than named or than in train."""
     source, target = languages
     titles = []
+    sides = ("source", corpus.sources, source), ("target", corpus.targets, target)
+    for side, texts, code in sides:
+        if code is None and (shares := mixed(texts)):
+            read = " and ".join(f"{name} ({share:.0%})" for name, share in shares.items())
+            titles.append(
+                f"{side} reads as {read}; if these are languages to choose from, put the files of "
+                f'each into task.corpora of their own, with tag = "<2{next(iter(shares))}>", …'
+            )
     if named is not None and (source, target) == named[::-1]:
         title = f"sides seem swapped: named {named[0]} and {named[1]}, they read as"
         titles.append(f"{title} {source} and {target}")
@@ -592,7 +600,7 @@ def _short(split: SplitReport) -> Iterable[str]:
         parts.append(f"{unit} {' → '.join(f'{side.total:,}' for side in sides)}")
         parts.append(f"longest {' → '.join(f'{side.max:,}' for side in sides)}")
     if any(split.languages):
-        parts.append(" → ".join(code or "?" for code in split.languages))
+        parts.append(" → ".join(code or "unclear language" for code in split.languages))
     yield ", ".join(parts)
     if split.labels:
         counts = [f"{label}: {n:,}" for label, n in [*split.labels.items()][:LABELS]]
@@ -612,7 +620,7 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
     lengths = Table("", "total", "min", "median", "mean", "95 %", "max")
     lengths.title = f"{name}: {split.pairs:,} {_UNITS[split.kind]}"
     if any(split.languages):
-        lengths.title += f", {' → '.join(code or '?' for code in split.languages)}"
+        lengths.title += f", {' → '.join(code or 'unclear language' for code in split.languages)}"
     names = ("source", "target") if split.kind == "pairs" else ("text",)
     for unit, sides in split.lengths.items():
         for side, counts in zip(names, sides, strict=True):

@@ -47,6 +47,7 @@ SIGNATURES = {  # the first bytes of files that are not text, and the fix
     b"\xd0\xcf\x11\xe0": f"an old Office file: {SHEET}, or its pages as .txt",
     b"{\\rtf": f"an RTF file: {PAGES}",
     b"\x1f\x8b": "a gzip file: add .gz to its name",
+    b"\xde\x12\x04\x95": "a compiled catalogue: make PO of it by msgunfmt",
     b"PAR1": "a Parquet file: export it as .jsonl",
     b"SQLite format 3": "an SQLite database: export a table as .csv",
     b"\x89PNG": "a picture",

@@ -107,7 +107,7 @@ def document_terms(documents: Sequence[Sequence[str]]) -> Counts:
 
 LINES = 200  # evenly spread lines from which the language of a text is detected
 ENOUGH = 8  # of these must have letters
-MOST, SOME = 2 / 3, 0.1  # shares of lines in a language
+MOST, MANY, SOME = 2 / 3, 0.2, 0.1  # shares of lines in a language
 
 
 @cache
@@ -132,14 +132,24 @@ def language_of(texts: Sequence[str], named: str | None = None) -> str | None:
 
     The ``named`` one is accepted if some lines match: few distinguish Croatian from Serbian.
     """
+    shares = shares_of_languages(texts)
+    if named is not None and shares.get(named, 0) >= SOME:
+        return named
+    return next((code for code, share in shares.items() if share >= MOST), None)
+
+
+def mixed(texts: Sequence[str]) -> dict[str, float]:
+    """Return the shares of the main languages of many lines, if there are several."""
+    shares = {code: n for code, n in shares_of_languages(texts).items() if n >= MANY}
+    return shares if len(shares) > 1 and sum(shares.values()) >= MOST else {}
+
+
+def shares_of_languages(texts: Sequence[str]) -> dict[str, float]:
+    """Return the share of each language in many lines, the largest first; none of too few lines."""
     lines = texts[:: max(1, len(texts) // LINES)]
     read = Counter(code for line in lines if (code := language(line)) not in ("", "zxx"))
-    if read.total() < ENOUGH:
-        return None
-    if named is not None and read[named] >= SOME * read.total():
-        return named
-    (code, count) = read.most_common(1)[0]
-    return code if count >= MOST * read.total() else None
+    all_read = read.total()
+    return {code: n / all_read for code, n in read.most_common() if all_read >= ENOUGH}
 
 
 # Pieces of a tokenizer, joined to words.

@@ -38,12 +38,14 @@ class Beam(Search):
         stop: Ending = "count"
         """count: after k outputs (Wu et al., 2016); bound: when no partial output scores more than
         the k-th of them (transformers); shrink: each output leaves the beam narrower (Marian)."""
+        forced_end: bool = False
+        """Whether an output that is cut off is given its end, with p = 1, as by transformers."""
 
     config: Config
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.width, self.stop = config.beam_size, config.stop
+        self.width, self.stop, self.forced_end = config.beam_size, config.stop, config.forced_end
 
     def extend(self, beams: Beams, following: Next, steps: Constrained) -> Extensions:
         """Return the 2k best extensions of each group: log p, token, parent, (M, G, ≤ 2k) each."""

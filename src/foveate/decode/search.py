@@ -154,9 +154,9 @@ def finish(
     score: Float[Tensor, "M G c"],
     ended: Bool[Tensor, "M G c"],
     last: Bool[Tensor, "M"],
-    stop: Ending = "count",
+    search: Search,
 ) -> tuple[Int[Tensor, "M G c"], Float[Tensor, "M G n"]]:
-    """Return the state of each extension, and the n highest scores of the outputs of each group.
+    """Return the state of each extension, and the n highest scores of the ended ones of each group.
 
     Those among the n best that have ``ended`` are done. The n best of the others are live, unless
     this token is the ``last`` of their source, when they are done too, or their group is full: it
@@ -164,19 +164,19 @@ def finish(
     "bound": then none of its n best outputs scores less than a live hypothesis does now. With
     "shrink" a group considers as many extensions as it lacks outputs.
     """
-    size = longer.best.shape[-1]
+    size, stop = longer.best.shape[-1], search.stop
     lacks = longer.best.isinf().sum(dim=-1, keepdim=True) if stop == "shrink" else torch.inf
     rank = torch.arange(ended.shape[-1], device=ended.device)
     exists = (longer.log_p > -torch.inf) & (rank < lacks)
     going = ~ended & ((~ended).cumsum(dim=-1) <= size) & exists
-    done = torch.where(ended, exists & (rank < size), going & last[:, None, None])
+    done = ended & exists & (rank < size)
     outputs = torch.cat((longer.best, score.masked_fill(~done, -torch.inf)), dim=-1)
     best = outputs.topk(size, dim=-1).values
-    going = going & ~done
     bar = score.masked_fill(~going, -torch.inf).amax(dim=-1) if stop == "bound" else -torch.inf
     full = (best[..., -1] > -torch.inf) & (best[..., -1] >= bar)
     live = going & ~full[..., None]
-    return torch.where(done, DONE, torch.where(live, LIVE, PRUNED)), best
+    cut = (live if search.forced_end else going) & last[:, None, None]  # full groups read no end
+    return torch.where(done | cut, DONE, torch.where(live, LIVE, PRUNED)), best
 
 
 def ranked(groups: Groups, size: int) -> list[Hypothesis]:
@@ -220,6 +220,7 @@ class Search(Configurable):
     width = 1  # hypotheses of a source that are decoded at a time
     groups = 1  # that they are divided into; hypotheses of a group compete
     stop: Ending = "count"  # when a group is full (`finish`)
+    forced_end = False  # whether an output that is cut off counts as ended
 
     def __init__(self, config: Config) -> None:
         try:
@@ -283,8 +284,7 @@ class Search(Configurable):
             longer = beams.extended(*self.extend(beams, following, steps))  # extend
             length = longer.tokens.shape[-1]
             score, ended = longer.log_p / self.penalty(length), longer.token == steps.end
-            last = length >= limit[beams.sources]  # (M,)
-            state, best = finish(longer, score, ended, last, self.stop)  # finish
+            state, best = finish(longer, score, ended, length >= limit[beams.sources], self)
             self._collect(outputs, longer, state, steps.end)
             sources, onward = going_on(state, ended, size)  # continue
             yield SearchPosition(
@@ -325,7 +325,7 @@ class Search(Configurable):
         for m, group, rank in (state == DONE).nonzero().tolist():
             ids = beams.tokens[m, group, rank].tolist()
             log_p, ended = float(beams.log_p[m, group, rank]), ids[-1] == end
-            score = log_p / self.penalty(len(ids))
+            score = log_p / self.penalty(len(ids) + (self.forced_end and not ended))
             output = Hypothesis(ids[:-1] if ended else ids, log_p, score, ended)
             outputs[int(beams.sources[m])][group].append(output)
 

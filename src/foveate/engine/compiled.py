@@ -174,6 +174,7 @@ class _Settings(ctypes.Structure):
         ("after", ctypes.c_void_p),
         ("pieces", ctypes.c_void_p),
         ("certain", ctypes.c_int32),
+        ("forced_end", ctypes.c_int32),
     )  # fmt: skip
 
 
@@ -219,6 +220,7 @@ class Settings:
     characters: NDArray[np.uint8] | None = None
     pieces: WordPieces | None = None
     certain: int = 0  # given ids from this one on have p = 1; 0: none
+    forced_end: bool = False  # whether an output that is cut off counts as ended, with p = 1
 
 
 def quantized(weight: Floats) -> tuple[NDArray[np.int8], Floats]:

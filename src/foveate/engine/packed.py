@@ -116,6 +116,7 @@ class PackedSearch(Config):
     length_penalty: float = Field(0.0, ge=0, le=50)
     length_offset: float = Field(OFFSET, ge=0, le=1000)
     stop: Ending = "count"
+    forced_end: bool = False
     max_ratio: float = Field(2.0, ge=0, le=1000)
     max_extra: int = Field(20, ge=1, le=1_000_000)
     min_length: int = Field(0, ge=0)
@@ -173,7 +174,7 @@ class PackedSearch(Config):
     def config(self) -> Tree:
         """The tree of its config, of which it is made by `of`."""
         rules = {"no_repeat": ("size", self.no_repeat), "min_length": ("length", self.min_length)}
-        ranking = ("beam_size", "length_penalty", "length_offset", "stop")
+        ranking = ("beam_size", "length_penalty", "length_offset", "stop", "forced_end")
         sizes = {"beam": ranking, "sample": DRAWN}.get(self.name, ())
         own = {name: value for name, value in vars(self).items() if name in (*COMMON, *sizes)}
         own |= {"num_samples": self.beam_size} if self.name == "sample" else {}

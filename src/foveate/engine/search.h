@@ -22,6 +22,7 @@ typedef struct { /* of all sources of a search */
     const uint8_t *after;
     const uint8_t *pieces; /* (V) GOES_ON | IN_WORD of each token; NULL where no terms are required */
     int32_t certain; /* a given token with at least this id has p = 1, such as a language; 0: none */
+    int32_t forced_end; /* whether an output that is cut off counts as ended, with p = 1 */
 } Settings;
 
 typedef struct {
@@ -106,7 +107,7 @@ static float penalty(const Search *q, int length) {
 
 /* Keep an output: what a hypothesis has written, and for one that ended nothing more. */
 static int collect(const Search *q, Source *s, int hypothesis, float log_p, int ended) {
-    const float score = log_p / penalty(q, s->written + ended);
+    const float score = log_p / penalty(q, s->written + (ended || q->is.forced_end));
     const int32_t head[] = {s->written, ended, bits_of(log_p), bits_of(score)};
     int made = append(&s->found, &s->filled, &s->room, head, 4);
     for (int t = 0; made && t < s->written; t++)
@@ -431,11 +432,12 @@ static int extend_beam(Search *q, Source *s, float *z, int size, float *room) {
     }
     if (kept) go_on(s, kept, parent, token, q);
     memcpy(s->total, totals, kept * sizeof(float));
-    if (last)
-        for (int j = 0; j < kept; j++)
-            if (!collect(q, s, j, totals[j], 0)) return q->failed = NO_MEMORY, 0;
-    if (!kept || last || s->outputs < k) return kept && !last;
-    return q->is.stop == BOUND ? s->best[k - 1] < totals[0] / penalty(q, s->written) : !collected;
+    int full = !kept;
+    if (kept && s->outputs >= k)
+        full = q->is.stop == BOUND ? s->best[k - 1] >= totals[0] / penalty(q, s->written) : collected;
+    for (int j = 0; last && !(q->is.forced_end && full) && j < kept; j++)
+        if (!collect(q, s, j, totals[j], 0)) return q->failed = NO_MEMORY, 0;
+    return !full && !last;
 }
 
 /* splitmix64 (Steele et al., 2014) */

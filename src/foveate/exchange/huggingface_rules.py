@@ -318,7 +318,9 @@ class Family:
         """Return what else our model is built with: vocabularies, or pictures and their labels."""
         if not any(key.theirs == "image_size" for key in self.keys):
             tokens = Tokens(settings["vocab_size"])
-            return (tokens, tokens) if isinstance(self.config, EncoderDecoder.Config) else (tokens,)
+            if not isinstance(self.config, EncoderDecoder.Config):
+                return (tokens,)
+            return tokens, Tokens(settings.get("decoder_vocab_size") or tokens.vocab_size)
         pixels = Pixels(settings["num_channels"], *sides(settings["image_size"]))
         if not isinstance(self.config, Classifier.Config):
             return (pixels,)

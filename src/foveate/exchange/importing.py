@@ -12,7 +12,7 @@ from pathlib import Path
 from foveate.config import marian_files
 from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Symbol, Tokenizer, bounded, is_failure
 from foveate.decode.search import Greedy, Search
-from foveate.exchange import published
+from foveate.exchange import marian, published
 from foveate.exchange.base import ExchangeError, appearing
 from foveate.exchange.huggingface import (
     CONFIG,
@@ -24,7 +24,6 @@ from foveate.exchange.huggingface import (
 )
 from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
 from foveate.exchange.m2m100 import is_m2m100
-from foveate.exchange.marian import FIREFOX, marian_search, options_of, read_marian
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -39,7 +38,7 @@ from foveate.train.checkpoint import path_of
 from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-VERSION = 1  # of how folders are read: a later one reads them again
+VERSION = 2  # of how folders are read: a later one reads them again
 Opened = tuple[EncoderDecoder | LanguageModel, published.PublishedVocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
@@ -122,7 +121,7 @@ def opened(source: Path) -> Opened:
     also = read_settings(generation) if generation.is_file() else {}
     if isinstance(model, LanguageModel):
         own = published.text_vocabulary(source, settings | also)
-        return published.renumbered(model, own.order, ()), own, published.sampling_of(also)
+        return published.renumbered(model, own, ()), own, published.sampling_of(also)
     if not isinstance(model, EncoderDecoder):
         raise ExchangeError(
             f"{source} is a {type(model).__name__}: only translators and language models become "
@@ -141,9 +140,9 @@ def opened(source: Path) -> Opened:
                 "the same folder"
             )
         _check_ends(source)
-        own = published.PublishedVocabulary(tokenizer, tokenizer, range(size))
+        own = published.PublishedVocabulary(tokenizer, tokenizer)
         return model, own, Greedy.Config()
-    return published.renumbered(model, own.order), own, published.search_of(settings, also)
+    return published.renumbered(model, own), own, published.search_of(settings, also)
 
 
 def _check_memory(source: Path) -> None:
@@ -160,21 +159,18 @@ def _check_memory(source: Path) -> None:
 
 
 def _marian(models: Sequence[Path], source: Path) -> Opened:
-    """Return what `opened` does of Marian's own files: a model, its vocabulary and decoder.yml."""
+    """Return what `opened` does of Marian's own files: a model, its pieces and decoder.yml."""
     if len(models) > 1:
         raise ExchangeError(f"{source} has {len(models)} models; keep one of them in a folder")
-    vocabulary, *others = sorted(source.glob("*vocab*.spm")) or [source / "vocab.spm"]
-    if others:
-        raise ExchangeError(f"{source}: two vocabularies are not supported, only a common one")
-    family, settings, tensors = read_marian(models[0])
+    family, settings, tensors = marian.read_marian(models[0])
     model = model_of(family, settings, tensors, models[0], models[0])
     assert isinstance(model, EncoderDecoder)
-    own = published.piece_vocabulary(vocabulary, settings)
     decoder = source / "decoder.yml"
-    usual = FIREFOX if models[0].suffix == ".bin" else {}
-    options = options_of(decoder.read_text("utf-8")) if decoder.is_file() else usual
+    text = decoder.read_text("utf-8") if decoder.is_file() else ""
+    own = published.piece_vocabularies(*marian.vocabularies_of(source, text), settings)
+    options = marian.options_of(text) if text or models[0].suffix != ".bin" else marian.FIREFOX
     never = (PAD,) if options.get("allow-unk") == "true" else (UNK, PAD)
-    return published.renumbered(model, own.order, never), own, marian_search(options)
+    return published.renumbered(model, own, never), own, marian.marian_search(options)
 
 
 def _check_ends(source: Path) -> None:

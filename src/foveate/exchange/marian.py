@@ -1,7 +1,7 @@
-"""Marian's own files: a model with its options inside, decoder.yml and vocab.spm.
+"""Marian's own files: a model with its options inside, decoder.yml and its vocabularies.
 
 The model is a model.npz, or a binary file as Firefox ships its translators, whose decoders have an
-SSRU in place of self-attention.
+SSRU in place of self-attention. Each side has a vocabulary of its own, or both have the same one.
 """
 
 import re
@@ -17,7 +17,7 @@ from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface_families import MARIAN, MARIAN_PARTS, both
 from foveate.exchange.huggingface_rules import Family, Key, Settings, rules
-from foveate.exchange.marian_binary import Array, read_binary
+from foveate.exchange.marian_binary import TABLES, Array, read_binary
 from foveate.exchange.published import greedy_or_beam
 from foveate.models.mamba import SSRUDecoder
 
@@ -26,8 +26,10 @@ from foveate.models.mamba import SSRUDecoder
 OWN = (
     Key("layer_norm_eps", 1e-9, both("norm.eps")),
     Key("wave_base", 10_000.0, both("position.base")),
+    Key("tie", "all", ("tie",)),
 )
-FAMILY: Family = replace(MARIAN, keys=(*MARIAN.keys, *OWN))
+_APART = {"decoder.stem.embedding": "model.decoder.embed_tokens", "output.weight": "lm_head.weight"}
+FAMILY: Family = replace(MARIAN, keys=(*MARIAN.keys, *OWN), rules=(*MARIAN.rules, *rules(_APART)))
 _SSRU = {"unit.{forget,value}": "rnn.{forget,value}"}
 WITH_SSRU: Family = replace(
     FAMILY,
@@ -49,7 +51,6 @@ ONLY = {  # the options for which we support a single value, and what files with
     "transformer-decoder-ffn-depth": "0",
     "transformer-no-projection": "false",
     "transformer-rnn-projection": "false",
-    "tied-embeddings-all": "true",
     "skip": "false",
     "lemma-dim-emb": "0",
     "right-left": "false",
@@ -70,6 +71,23 @@ def options_of(text: str) -> dict[str, str]:
     return {name: value.strip("\"'") for name, value in lines}
 
 
+def vocabularies_of(folder: Path, decoder: str) -> tuple[Path, Path]:
+    """Return the vocabularies of source and target, as decoder.yml lists or Firefox names them.
+
+    Raises `ExchangeError` if a folder has several and none says which is which.
+    """
+    listed = re.search(r"^vocabs:((?:\n *- .*)+|.*)", decoder, re.MULTILINE)
+    names = re.findall(r"[^\s\[\],\"']+\.spm", listed[1]) if listed else []
+    files = [folder / Path(name).name for name in names] or sorted(folder.glob("*vocab*.spm"))
+    files = files or [folder / "vocab.spm"]
+    if len(files) > (2 if names or files[0].name.startswith("src") else 1):
+        raise ExchangeError(
+            f"{folder} has {len(files)} vocabularies, and nothing says which of them is the "
+            "source's: write vocabs: [SOURCE.spm, TARGET.spm] into its decoder.yml"
+        )
+    return files[0], files[-1]
+
+
 def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:
     """Return the family, config.json and tensors as transformers would have them of a model.
 
@@ -86,11 +104,13 @@ def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:
                 raise ExchangeError(
                     f"{path}: {name}: {value!r} is not supported; supported: {expected!r}"
                 )
-        table = arrays["Wemb"]
-        vocabulary, size = table.shape
+        tie, tables = _tables(arrays)
+        size = tables["model.shared"].shape[1]
         settings: Settings = {
             "model_type": "marian",
-            "vocab_size": vocabulary + 1,
+            "tie": tie,
+            "vocab_size": len(tables["model.shared"]) + 1,
+            "decoder_vocab_size": len([*tables.values()][-1]) + 1,
             "d_model": size,
             "encoder_layers": int(options["enc-depth"]),
             "decoder_layers": int(options["dec-depth"]),
@@ -101,7 +121,6 @@ def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:
             "activation_function": options["transformer-ffn-activation"],
             "scale_embedding": True,
             "wave_base": 10_000.0 ** (size / (size - 2)),  # θ_j = 10,000^(−j / (D/2 − 1))
-            "pad_token_id": vocabulary,
             "eos_token_id": 0,
         }
         tensors = dict(_renamed(arrays))
@@ -109,16 +128,32 @@ def read_marian(path: Path) -> tuple[Family, Settings, dict[str, Tensor]]:
         raise
     except (ValueError, LookupError, OSError, TypeError) as error:
         raise ExchangeError(f"{path}: not a model that Marian wrote ({error!r})") from None
-    bias = arrays.get("decoder_ff_logit_out_b", np.zeros((1, vocabulary), np.float32))
-    tensors["model.shared.weight"] = torch.from_numpy(np.pad(table, ((0, 1), (0, 0))))
+    none = np.zeros((1, settings["decoder_vocab_size"] - 1), np.float32)
+    bias = arrays.get("decoder_ff_logit_out_b", none)
+    for name, table in tables.items():
+        tensors[f"{name}.weight"] = torch.from_numpy(np.pad(table, ((0, 1), (0, 0))))
     tensors["final_logits_bias"] = torch.from_numpy(np.pad(bias, ((0, 0), (0, 1))))
     return WITH_SSRU if recurrent else FAMILY, settings, tensors
+
+
+def _tables(arrays: Mapping[str, Array]) -> tuple[str, dict[str, Array]]:
+    """Return which tables are one (``tie`` of ours), and each table with a row for every piece.
+
+    The first is the source's, the last the output's.
+    """
+    joint, output = "Wemb" in arrays, arrays.get("decoder_ff_logit_out_Wt")
+    tables = {"model.shared": arrays["Wemb" if joint else "encoder_Wemb"]}
+    if not joint:
+        tables["model.decoder.embed_tokens"] = arrays["decoder_Wemb"]
+    if output is None:
+        return "all" if joint else "target", tables
+    return "inputs" if joint else "none", tables | {"lm_head": output}
 
 
 def _renamed(arrays: Mapping[str, Array]) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of all layers under the names of transformers."""
     for name, array in arrays.items():
-        if name in ("Wemb", "decoder_ff_logit_out_b"):
+        if name in (*TABLES, "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_b"):
             continue
         match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn|rnn)_(\w+)", name)
         if match is None:
@@ -148,4 +183,4 @@ def marian_search(options: Mapping[str, str]) -> Search.Config:
     """
     limits: Settings = {"max_ratio": float(options.get("max-length-factor", 3)), "max_extra": 1}
     width, penalty = int(options.get("beam-size", 12)), float(options.get("normalize", 0))
-    return greedy_or_beam(width, penalty, "shrink", limits)
+    return greedy_or_beam(width, penalty, limits, stop="shrink")

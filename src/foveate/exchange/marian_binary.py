@@ -69,5 +69,7 @@ def _array(name: str, shape: list[int], kind: int, data: NDArray[np.uint8]) -> A
     (multiplier,) = np.frombuffer(data, "<f4", 1, size)
     if not (len(shape) == 2 and np.isfinite(multiplier) and multiplier > 0):
         raise ValueError(f"{name} has the shape {shape} and the multiplier {multiplier}")
+    if name.endswith("_Wt"):
+        raise ValueError(f"{name} is an int8 table of the output alone, which is not supported")
     matrix = whole.reshape(shape) if name in TABLES else whole.reshape(shape[::-1]).T
     return matrix.astype(np.float32) / multiplier

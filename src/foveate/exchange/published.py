@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import tokenizers as rust
 import torch
 
-from foveate.data.published import Published, special_pieces
+from foveate.data.published import Published, PublishedPieces, special_pieces
 from foveate.data.sentencepiece import (
     MARK,
     UNKNOWN,
@@ -51,11 +51,10 @@ TABLES = {  # with a row for each piece
 
 @dataclass(frozen=True)
 class PublishedVocabulary:
-    """The tokenizers of both sides, and the published id of each of ours."""
+    """The tokenizers of both sides, which know the published id of each of their pieces."""
 
     source: Tokenizer
     target: Tokenizer
-    order: Sequence[int]
     reach: int = 0  # tokens that a language model reads at once
 
 
@@ -93,27 +92,36 @@ def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         order = with_tags(ids, (ids["<unk>"], pad, settings["decoder_start_token_id"], end))
         models = [SentencePieceModel.read(folder / f"{side}.spm") for side in ("source", "target")]
         source, target = (SentencePiece.of_model(model, ids, order) for model in models)
-    return PublishedVocabulary(source, target, order)
+    return PublishedVocabulary(source, target)
 
 
-def piece_vocabulary(path: Path, settings: Settings) -> PublishedVocabulary:
-    """Read a SentencePiece model whose pieces are numbered as the rows of a Marian model.
+def piece_vocabularies(reads: Path, writes: Path, settings: Settings) -> PublishedVocabulary:
+    """Read the SentencePiece models of both sides, whose pieces are the rows of a Marian model.
 
     Raises `ExchangeError` if there are not as many.
     """
+    source = _pieces(reads, settings["vocab_size"], settings["eos_token_id"])
+    target = _pieces(writes, settings["decoder_vocab_size"], settings["eos_token_id"])
+    if settings["tie"] in ("all", "inputs") and source.published != target.published:
+        raise ExchangeError(
+            f"{reads} and {writes} number their special pieces differently, but the model has one "
+            "table for both: take all files from the same folder"
+        )
+    return PublishedVocabulary(source, target)
+
+
+def _pieces(path: Path, rows: int, end: int) -> SentencePiece:
+    """Return the tokenizer of a SentencePiece model whose padding is one piece more."""
     with fitting_pieces(path):
         model = SentencePieceModel.read(path)
     unknown = [kind for _, _, kind in model.pieces].index(UNKNOWN)
     ids, pad = {text: i for i, (text, _, _) in enumerate(model.pieces)}, len(model.pieces)
-    if settings["vocab_size"] != pad + 1 or len(ids) != pad:
+    if rows != pad + 1 or len(ids) != pad:
         raise ExchangeError(
-            f"{path} has {pad:,} pieces, the model {settings['vocab_size'] - 1:,}: take both from "
-            "the same folder"
+            f"{path} has {pad:,} pieces, the model {rows - 1:,}: take both from the same folder"
         )
     ids |= {"<pad>": pad}
-    order = with_tags(ids, (unknown, pad, pad, settings["eos_token_id"]))
-    tokenizer = SentencePiece.of_model(model, ids, order)
-    return PublishedVocabulary(tokenizer, tokenizer, order)
+    return SentencePiece.of_model(model, ids, with_tags(ids, (unknown, pad, pad, end)))
 
 
 class HubPieces:
@@ -172,7 +180,7 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
         source = pieces.tokenizer(order, first=None if first is None else own[first], last=last)
         opening = [] if forced is None else [own[int(forced)]]
         target = pieces.tokenizer(order, opening=opening, openers=len(openers), last=last)
-    return PublishedVocabulary(source, target, order)
+    return PublishedVocabulary(source, target)
 
 
 def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
@@ -194,7 +202,7 @@ def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         order = in_our_order(range(pieces.rows), special, ())
         text = pieces.tokenizer(order, startless=not begun)
     longest = settings.get("max_position_embeddings") or settings.get("n_positions") or LONGEST
-    return PublishedVocabulary(text, text, order, min(int(longest), LONGEST))
+    return PublishedVocabulary(text, text, min(int(longest), LONGEST))
 
 
 def sampling_of(generation: Settings) -> Search.Config:
@@ -258,20 +266,24 @@ def with_tags(ids: Mapping[str, int], special: Sequence[int]) -> list[int]:
     return in_our_order(ids.values(), special, {i for n, i in ids.items() if MARK.fullmatch(n)})
 
 
-def renumbered(model: Written, order: Sequence[int], never: Sequence[int] = (PAD,)) -> Written:
-    """Return the same model with the rows of its tables in another order.
+def renumbered(
+    model: Written, vocabulary: PublishedVocabulary, never: Sequence[int] = (PAD,)
+) -> Written:
+    """Return the same model with the rows of its tables in the order of our ids.
 
     The pieces ``never`` and those that are another piece as well, apart from `EOS`, become too
     improbable for any output.
     """
+    sides = vocabulary.source, vocabulary.target
+    reads, order = (cast(PublishedPieces, side).published for side in sides)
     config = model.config.model_copy(update={"output_bias": True})
-    sides = 2 if isinstance(model, EncoderDecoder) else 1
-    ours: Written = config.build(*[Tokens(len(order))] * sides)
+    orders = (reads, order) if isinstance(model, EncoderDecoder) else (order,)
+    ours: Written = config.build(*(Tokens(len(each)) for each in orders))
     theirs: Tensors = dict(model.named_parameters())
-    rows = torch.tensor(order)
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
             value = theirs.get(name, torch.zeros(max(order) + 1))  # it had no bias
+            rows = reads if name.startswith("encoder") else order
             parameter.copy_(value[rows] if name in TABLES else value)
         bias = ours.output.bias
         twice: list[int] = [i for i in (UNK, PAD, BOS) if order.count(order[i]) > 1]
@@ -282,18 +294,19 @@ def renumbered(model: Written, order: Sequence[int], never: Sequence[int] = (PAD
 def search_of(settings: Settings, generation: Settings) -> Search.Config:
     """Return the search that `generate` of transformers makes with a folder's settings."""
     own = settings | generation
-    longest = int(own.get("max_length") or 20) - 1 - (own.get("forced_eos_token_id") is not None)
+    forced_end = own.get("forced_eos_token_id") is not None
+    longest = int(own.get("max_length") or 20) - 1 - forced_end
     if own.get("model_type") in BOTH_SIDES or own.get("forced_bos_token_id") is not None:
         longest -= 1  # the opening, behind which ours counts
     limits: Settings = {"max_ratio": 0.0, "max_extra": longest, "whole_characters": False}
     penalty, stop = own.get("length_penalty"), "count" if own.get("early_stopping") else "bound"
-    width = int(own.get("num_beams") or 1)
-    return greedy_or_beam(width, 1.0 if penalty is None else penalty, stop, limits)
+    width, penalty = int(own.get("num_beams") or 1), 1.0 if penalty is None else penalty
+    return greedy_or_beam(width, penalty, limits, stop=stop, forced_end=forced_end)
 
 
-def greedy_or_beam(width: int, penalty: float, stop: str, limits: Settings) -> Search.Config:
+def greedy_or_beam(width: int, penalty: float, limits: Settings, **ending: object) -> Search.Config:
     """Return a search whose scores are log p / |y|^penalty; a beam of 1 is greedy."""
     if width == 1:
         return Greedy.Config(**limits)
-    own: Settings = {"length_penalty": penalty, "length_offset": 0.0, "stop": stop}
+    own: Settings = {"length_penalty": penalty, "length_offset": 0.0} | ending
     return Beam.Config(beam_size=width, **own, **limits)

@@ -31,6 +31,7 @@ export interface Settings {
   sampling?: Sampling;
   characters?: Uint8Array; // the states of UTF-8 behind each token (8, V)
   certain?: number; // a given token with at least this id has p = 1, such as a language
+  forcedEnd?: boolean; // whether an output that is cut off counts as ended, with p = 1
 }
 export interface Output { ids: number[]; ended: boolean; logP: number; score: number }
 export interface Partial { ids: number[]; logP: number }
@@ -169,7 +170,7 @@ export class CompiledSearch {
     whole.forEach((field, k) => fields.setInt32(4 * k, field, true));
     real.forEach((field, k) => fields.setFloat32(48 + 4 * k, field, true));
     fields.setBigUint64(72, BigInt(sampling?.seed ?? 0), true);
-    [never, own.never.length, after, 0, own.certain ?? 0].forEach((field, k) => fields.setInt32(80 + 4 * k, field, true));
+    [never, own.never.length, after, 0, own.certain ?? 0, own.forcedEnd ? 1 : 0].forEach((field, k) => fields.setInt32(80 + 4 * k, field, true));
     this.#address = engine.lend([settings], (address) => engine.functions.new_search(model.address, address));
     if (!this.#address) throw new Error("a setting is out of bounds");
   }

@@ -67,7 +67,7 @@ export class PackedModel {
     const { sampling, top_k, top_p, min_p, temperature, repetition_penalty, seed } = search;
     const characters = search.whole_characters && (this.#characters ??= tokenStates(this.#writes.surfaces) ?? false);
     return {
-      ...this.#plain, end, width: search.beam_size, best, lengthPenalty: search.length_penalty, lengthOffset: search.length_offset ?? 5, stop: STOPS.indexOf(search.stop ?? "count"),
+      ...this.#plain, end, width: search.beam_size, best, lengthPenalty: search.length_penalty, lengthOffset: search.length_offset ?? 5, stop: STOPS.indexOf(search.stop ?? "count"), forcedEnd: search.forced_end,
       minLength: search.min_length, noRepeat: search.no_repeat, reach: this.header.reach ?? 0,
       never: this.#never, certain: this.#writes.certain,
       ...(sampling && { sampling: { temperature, topK: top_k ?? 0, topP: top_p ?? 1, minP: min_p ?? 0, repetitionPenalty: repetition_penalty, seed } }),

@@ -6,7 +6,7 @@ export type Task = "translation" | "prefix_translation" | "language" | "classifi
 export const STOPS = ["count", "bound", "shrink"] as const; // when a beam ends
 export interface SearchTree {
   method?: "greedy" | "beam" | "sample";
-  sampling: boolean; beam_size: number; length_penalty: number; length_offset?: number; stop?: (typeof STOPS)[number]; max_ratio: number; max_extra: number; min_length: number; no_repeat: number;
+  sampling: boolean; beam_size: number; length_penalty: number; length_offset?: number; stop?: (typeof STOPS)[number]; forced_end?: boolean; max_ratio: number; max_extra: number; min_length: number; no_repeat: number;
   whole_characters: boolean; shortlist: boolean; temperature: number; top_k?: number; top_p?: number; min_p?: number; repetition_penalty: number; seed: number;
 }
 export interface Header {

@@ -17,7 +17,6 @@ TEXTS = {
     "text": "A dog {x} sleeps. It eats 3 <b>cats</b>.\r\n\r\nNow.",
     "html": '<!doctype html><p title="x">A <b>dog</b><br>sleeps &amp; eats.<table><tr><td>A cat',
     "tsv": "a dog\tx\r\n\ta cat\n",
-    "jsonl": '{"source": "a dog", "n": 1.0}\n\n{"source": "a cat", "target": null}\n',
     "srt": "1\n00:00:01,000 --> 00:00:02,000\n<i>A dog.</i>\n- A cat.\n\n",
     "po": 'msgid ""\nmsgstr "Plural-Forms: nplurals=2;\\n"\n\n#, c-format\nmsgctxt "x"\n'
     'msgid "%d dog"\nmsgid_plural "%d dogs"\nmsgstr[0] ""\nmsgstr[1] ""\n',

@@ -41,7 +41,6 @@ DOCUMENTS = {
     "text": b"One. Two?\n\n{{x}} https://a.b 3.5 %s",
     "html": b"<p>One <b>two <i>three</i></b>.<br>&amp; <a href='x'>four</a></p><!-- no -->",
     "tsv": b"one\ta\ntwo\tb\r\n\n",
-    "jsonl": b'{"source": "one", "n": [1, {"a": null}]}\n\n{"source": "two", "target": "2"}\n',
     "srt": b"1\n00:00:01,000 --> 00:00:02,000\n- One\n- Two\n\n2\n0:00:03,000 --> 0:00:04,000\nA\n",
     "po": b'#, fuzzy\nmsgid "one"\nmsgstr ""\n\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n',
     "tmx": b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one <bpt>x'

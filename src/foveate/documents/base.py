@@ -45,7 +45,6 @@ class Document:
     passages: list[Passage]
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
-    lines: Sequence[int] = ()  # of each passage, counted from 1, in the formats of `BY_LINES`
     units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon
 
     @property

@@ -8,7 +8,6 @@ registered by `document_format`, also one in a user's file (``foveate --import``
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveate.data.bilingual import LANG, language_of
-from foveate.data.text import MAC, unique_keys
+from foveate.data.text import MAC
 from foveate.documents.base import (
     BOM,
     Document,
@@ -33,7 +32,7 @@ from foveate.documents.html import html_passage, left_in
 from foveate.documents.odt import read_odt
 from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po
-from foveate.documents.spans import DocumentError, half_character
+from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder, text_passage
 from foveate.errors import ConfigError, install
 
@@ -52,7 +51,7 @@ def read_document(
 
 READERS: dict[str, Reader] = {}  # by the name of the format
 ENDINGS: dict[str, str] = {}  # the name of the format, by the ending of a file's name
-BY_LINES: dict[str, Reader] = {}  # of formats in which every line stands alone: those of a part
+BY_LINES: dict[str, Reader] = {}  # of formats in which every line is a passage of its own
 
 
 def document_format(name: str, *endings: str, by_lines: bool = False) -> Callable[[Reader], Reader]:
@@ -154,7 +153,7 @@ def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
 
 
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read a plain text with one passage per line, whose numbers are recorded."""
+    """Read a plain text with one passage per line."""
     rows = _rows(data, where)
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
@@ -183,55 +182,7 @@ def _by_rows(
         return "".join(join(row, text) + end for (row, end), text in done).encode()
 
     passages = [text_passage(text, options.rules) for text in texts]
-    return Document(passages, written, lines=range(1, len(rows) + 1))
-
-
-@document_format("jsonl", ".jsonl", by_lines=True)
-def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read one object with a ``source`` per line; it gets a ``target`` if it has none."""
-    rows = _rows(data, where)
-    objects = {
-        number: record
-        for number, (row, _) in enumerate(rows, start=1)
-        if (record := jsonl_object(row, f"{where}:{number}")) is not None
-        and (options.again or not record.get("target"))
-    }
-    passages = [text_passage(record["source"], options.rules) for record in objects.values()]
-
-    def written(texts: Sequence[str]) -> bytes:
-        targets = dict(zip(objects, texts, strict=True))
-        lines = []
-        for number, (row, end) in enumerate(rows, start=1):
-            if number in objects:
-                target = {"target": targets[number]}
-                row = json.dumps({**objects[number], **target}, ensure_ascii=False)
-                if "target" not in objects[number]:  # the other values stay unchanged
-                    added = json.dumps(target, ensure_ascii=False)[1:]
-                    row = f"{rows[number - 1][0].rstrip().removesuffix('}').rstrip()}, {added}"
-            lines.append(row + end)
-        return "".join(lines).encode()
-
-    left = len(rows) - len(objects)
-    note = f", {left:,} left as they were" if left else ""
-    return Document(passages, written, note, list(objects))
-
-
-def jsonl_object(row: str, where: str) -> dict[str, str] | None:
-    """Return the object in a line of JSONL; None for an empty line.
-
-    Raises ``DocumentError`` with the line if it has no text to translate.
-    """
-    if not row.strip():
-        return None
-    try:
-        record = json.loads(row, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{where} is not JSON: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("source"), str):
-        raise DocumentError(f'{where} has no text; write {{"source": "…"}}')
-    if "\\u" in row and half_character(json.dumps(record, ensure_ascii=False)):
-        raise DocumentError(f"{where} holds half a character: a lone surrogate")
-    return record
+    return Document(passages, written)
 
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")

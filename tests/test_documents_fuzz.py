@@ -22,6 +22,9 @@ TEXTS = {
     'msgid "%d dog"\nmsgid_plural "%d dogs"\nmsgstr[0] ""\nmsgstr[1] ""\n',
     "tmx": '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>A <hi>dog'
     '</hi> <ph x="1"/>sleeps.</seg></tuv></tu></body></tmx>',
+    "xliff": '<!DOCTYPE xliff SYSTEM "<x>"><xliff xmlns="urn:x" version="1.2"><file><!-- > -->'
+    '<trans-unit id="1"><source>A <g id="1">dog</g> <bx id="2"/>sleeps<ex id="2"/>.</source>'
+    "<target state='new'/></trans-unit></file></xliff>",
 }
 TEXTS |= {
     "vtt": "WEBVTT\n\nNOTE x\n\n1\n00:01.000 --> 00:02.000 line:0\n<i>A dog.</i>\n- A cat.\n\n",

@@ -105,6 +105,18 @@ def with_mark(reader: Reader) -> Reader:
     return read
 
 
+Change = tuple[int, int, str]  # where a stretch of a text begins and ends, and what replaces it
+
+
+def changed(text: str, changes: Iterable[Change]) -> str:
+    """Return a text with changes that do not overlap."""
+    done, parts = 0, list[str]()
+    for start, end, new in sorted(changes):
+        parts += text[done:start], new
+        done = end
+    return "".join(parts) + text[done:]
+
+
 def escaped(piece: Piece) -> str:
     """Return a piece in XML syntax."""
     return piece.text if piece.markup else escape(piece.text)

@@ -1,4 +1,4 @@
-"""Document formats: text, HTML, tables, subtitles, office documents, books, PO and TMX.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is
@@ -12,9 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from foveate.data.bilingual import LANG, language_of
 from foveate.data.text import MAC
 from foveate.documents.base import (
     BOM,
@@ -23,8 +21,6 @@ from foveate.documents.base import (
     Reader,
     counted,
     decoded,
-    escaped,
-    parsed_xml,
     with_mark,
 )
 from foveate.documents.epub import read_epub
@@ -33,11 +29,9 @@ from foveate.documents.odt import read_odt
 from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError
-from foveate.documents.translate import Passage, TextBuilder, text_passage
+from foveate.documents.translate import text_passage
+from foveate.documents.xliff import read_tmx, read_xliff
 from foveate.errors import ConfigError, install
-
-if TYPE_CHECKING:
-    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 
 def read_document(
@@ -290,97 +284,10 @@ def _spread(text: str, count: int) -> list[str]:
     return lines
 
 
-@document_format("tmx", ".tmx")
-def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read a translation memory: units without text in ``options.to`` get one.
-
-    The source is the variant in ``options.source``, else in the header's language, else the first.
-    Raises ``DocumentError`` if the file is not a TMX, ``ConfigError`` without ``to``.
-    """
-    if options.to is None:
-        raise ConfigError("a TMX holds several languages; name the one to add (--to)")
-    root = parsed_xml(data, where, "TMX")
-    if root.tag != "tmx":
-        raise DocumentError(f"{where} is not a TMX: its root is <{root.tag}>")
-    header = root.find("header")
-    source = "" if header is None else header.get("srclang", "")
-    units = [
-        (unit, segment)
-        for unit in root.iter("tu")
-        if (segment := _segment_of(unit, source, options)) is not None
-    ]
-    passages = [_segment(segment, options) for _, segment in units]
-
-    def written(texts: Sequence[str]) -> bytes:
-        from lxml import etree
-
-        for (unit, _), text in zip(units, texts, strict=True):
-            _add(unit, text, options.to or "")
-        tree, declared = root.getroottree(), {"xml_declaration": True}  # with its DOCTYPE
-        return etree.tostring(tree, encoding="utf-8", **declared) + b"\n"
-
-    left = sum(1 for _ in root.iter("tu")) - len(units)
-    return Document(passages, written, f", {left:,} units left")
-
-
-def variants_in(unit: Element, language: str) -> list[Element]:
-    """Return the variants of a unit in a language, or in one of its regions."""
-    variants = unit.findall("tuv")
-    own = language_of(language)
-    return [v for v in variants if language_of(v.get(LANG) or v.get("lang") or "") == own]
-
-
-def text_of(variant: Element) -> str:
-    """Return the text of a variant's segment, or "" without one."""
-    return str(variant.xpath("string(seg)"))
-
-
-def _segment_of(unit: Element, source: str, options: DocumentOptions) -> Element | None:
-    """Return the segment of a unit to be translated, if any; empty segments do not count."""
-    targets = variants_in(unit, options.to or "")
-    if any(text_of(v).strip() for v in targets) and not options.again:
-        return None
-    others = [v for v in unit.findall("tuv") if v not in targets]
-    own = [v for v in variants_in(unit, options.source or source) if v not in targets]
-    own = own if own or options.source else others
-    return next((v.find("seg") for v in own if text_of(v).strip()), None)
-
-
-def _segment(segment: Element, options: DocumentOptions) -> Passage:
-    """Return a segment as a passage: ``hi`` surrounds words, codes such as ``ph`` act as words."""
-    text = TextBuilder(options.rules, layout=True)
-    _read_segment(segment, text)
-    return Passage(tuple(text.parts()), options.rules, escaped)
-
-
-def _read_segment(element: Element, text: TextBuilder) -> None:
-    from lxml import etree
-
-    text.add_text(element.text or "")
-    for child in element:
-        tail, child.tail = child.tail, None
-        if child.tag == "hi":
-            bare = etree.tostring(etree.Element("hi", child.attrib), encoding=str)
-            text.add_open(f"{bare.removesuffix('/>')}>", "</hi>")
-            _read_segment(child, text)
-            text.add_close()
-        else:
-            text.add_object(etree.tostring(child, encoding="unicode"))
-        child.tail = tail
-        text.add_text(tail or "")
-
-
-def _add(unit: Element, text: str, to: str) -> None:
-    """Add a variant to a unit, replacing an existing one."""
-    from lxml import etree
-
-    for old in variants_in(unit, to):
-        unit.remove(old)
-    etree.SubElement(unit, "tuv", {LANG: to}).append(etree.fromstring(f"<seg>{text}</seg>"))
-
-
 document_format("docx", ".docx")(read_docx)
 document_format("pptx", ".pptx")(read_pptx)
 document_format("odt", ".odt")(read_odt)
 document_format("epub", ".epub")(read_epub)
 document_format("po", ".po", ".pot")(read_po)
+document_format("tmx", ".tmx")(read_tmx)
+document_format("xliff", ".xlf", ".xliff")(read_xliff)

@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 from foveate.data.bilingual import LANG, language_of
 from foveate.documents.base import Change, Document, DocumentOptions, changed, escaped, parsed_xml
 from foveate.documents.spans import DocumentError
-from foveate.documents.translate import Passage, TextBuilder
+from foveate.documents.translate import Passage, TextBuilder, nested
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _MARKUP = re.compile(
 MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # at the start of a file
 AROUND = ("hi", "g", "pc", "mrk")  # elements around words; others act as words
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes before and after words
-DEEPEST = 32  # nested pairs of codes; others act as words
 NEW = ("new", "needs-translation")  # states of targets that are not translations yet
 
 
@@ -86,16 +85,16 @@ class UnitsFile:
         """Add the content of an element: codes before and after words, like elements, are both."""
         from lxml import etree
 
-        ends = _pairs(segment)
+        ends, children = nested(map(_code, segment)), list(segment)
         closing = set(ends.values())
         text.add_text(segment.text or "")
-        for child in segment:
+        for number, child in enumerate(children):
             place = self.places.get(child)
             if place is None:  # a comment
                 text.add_object(etree.tostring(child, encoding="unicode", with_tail=False))
-            elif child in ends:
-                text.add_open(self._whole(child), self._whole(ends[child]))
-            elif child in closing:
+            elif number in ends:
+                text.add_open(self._whole(child), self._whole(children[ends[number]]))
+            elif number in closing:
                 text.add_close()
             elif local_name(child) in AROUND and place.inner < place.close and not _fixed(child):
                 text.add_open(self.tag(child), self.text[place.close : place.end])
@@ -138,18 +137,11 @@ def _fixed(code: Element) -> bool:
     return code.get("translate") == "no" or code.get("mtype") == "protected"
 
 
-def _pairs(segment: Element) -> dict[Element, Element]:
-    """Return the codes that begin around words with those that end there, properly nested."""
-    pairs: dict[Element, Element] = {}
-    opened: list[tuple[str, Element]] = []
-    for code in segment:
-        name, names = local_name(code), ("startRef", "rid", "i", "id")
-        key = next((value for each in names if (value := code.get(each))), "")
-        if name in PAIRS and len(opened) < DEEPEST:
-            opened.append((f"{PAIRS[name]} {key}", code))
-        elif opened and opened[-1][0] == f"{name} {key}":
-            pairs[opened.pop()[1]] = code
-    return pairs
+def _code(element: Element) -> tuple[str, str]:
+    """Return the names of what a code opens and closes around words, such as ept 1."""
+    name, names = local_name(element), ("startRef", "rid", "i", "id")
+    key = next((value for each in names if (value := element.get(each))), "")
+    return (f"{PAIRS[name]} {key}", "") if name in PAIRS else ("", f"{name} {key}")
 
 
 def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:

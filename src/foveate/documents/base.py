@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 from xml.sax.saxutils import escape
 
+from foveate.data.bilingual import declares_entities
 from foveate.data.text import SIGNATURES
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
@@ -192,8 +193,7 @@ def parsed_xml(data: bytes, where: str, kind: str) -> Element:
     except (etree.XMLSyntaxError, ValueError) as error:
         why = " ".join(str(error).split())
         raise DocumentError(f"{where} cannot be read as XML, or is encrypted: {why}") from None
-    declared = root.getroottree().docinfo.internalDTD
-    if declared is not None and [*declared.iterentities()]:
+    if declares_entities(root):
         raise DocumentError(f"{where} cannot be read as XML: it declares its own entities")
     return root
 

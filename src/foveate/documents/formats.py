@@ -194,7 +194,7 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """
     rows = _rows(data, where)
     _check_times([row for row, _ in rows], where)
-    groups = list(_cues([row for row, _ in rows]))
+    groups = list(_cues([row for row, _ in rows], _TIMES, apart=False))
     if not groups and any(row.strip() for row, _ in rows):
         raise DocumentError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
     return _subtitles(rows, groups, options)
@@ -209,18 +209,10 @@ def read_vtt(data: bytes, options: DocumentOptions, where: str) -> Document:
     rows = _rows(data, where)
     if not rows or not rows[0][0].startswith("WEBVTT"):
         raise DocumentError(f"{where}:1 is not WebVTT: it begins with WEBVTT")
-    groups: list[list[int]] = [[]]
-    text = False
-    for n, (row, _) in enumerate(rows):
+    for number, (row, _) in enumerate(rows, start=1):
         if "-->" in row and not _VTT_TIMES.match(row):
-            raise DocumentError(f"{where}:{n + 1}: write times as 00:01.000 --> 00:02.500")
-        if "-->" in row or not row.strip() or row.lstrip().startswith("-"):
-            groups.append([])
-        if "-->" in row or not row.strip():
-            text = "-->" in row
-        elif text:
-            groups[-1].append(n)
-    return _subtitles(rows, [group for group in groups if group], options)
+            raise DocumentError(f"{where}:{number}: write times as 00:01.000 --> 00:02.500")
+    return _subtitles(rows, list(_cues([row for row, _ in rows], _VTT_TIMES, apart=True)), options)
 
 
 def _subtitles(
@@ -260,16 +252,19 @@ def _check_times(rows: Sequence[str], where: str) -> None:
         before, last = last, row
 
 
-def _cues(rows: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the line numbers of the texts that belong together."""
+def _cues(rows: Sequence[str], form: re.Pattern[str], apart: bool) -> Iterator[list[int]]:
+    """Yield the line numbers of the texts that belong together, after times of a form.
+
+    With ``apart``, an empty line ends the texts; others may begin with notes.
+    """
     started, group = False, list[int]()
     for n, (row, following) in enumerate(pairwise([*rows, "", ""])):
-        times = bool(_TIMES.match(row))
-        number = row.strip().isdecimal() and bool(_TIMES.match(following))
+        times = bool(form.match(row))
+        number = row.strip().isdecimal() and bool(form.match(following))
         if group and (times or number or not row.strip() or row.lstrip().startswith("-")):
             yield group
             group = []
-        started = started or times
+        started = times or (started and not (apart and not row.strip()))
         if started and row.strip() and not times and not number:
             group.append(n)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from xml.sax.saxutils import quoteattr
 
-from foveate.data.bilingual import LANG, language_of
+from foveate.data.bilingual import LANG, language_of, local_name
 from foveate.documents.base import Change, Document, DocumentOptions, changed, escaped, parsed_xml
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import Passage, TextBuilder, nested
@@ -125,11 +125,6 @@ def with_attribute(tag: str, name: str, value: str) -> str:
     """Return a start tag with a new value of an attribute."""
     tag = re.sub(rf"\s{name}\s*=\s*(?:{_QUOTED})", "", tag)
     return re.sub(r"[^\s/>]+", lambda own: f"{own[0]} {name}={quoteattr(value)}", tag, count=1)
-
-
-def local_name(element: Element) -> str:
-    """Return the name of an element without its namespace; that of a comment is none."""
-    return str(element.tag).rpartition("}")[2]
 
 
 def _fixed(code: Element) -> bool:

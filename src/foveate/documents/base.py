@@ -46,7 +46,7 @@ class Document:
     passages: list[Passage]
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
-    units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon
+    units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon: GEN 1:3
 
     @property
     def sentences(self) -> list[str]:

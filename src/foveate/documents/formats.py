@@ -52,8 +52,9 @@ BY_LINES: dict[str, Reader] = {}  # of formats in which every line is a passage 
 def document_format(name: str, *endings: str, by_lines: bool = False) -> Callable[[Reader], Reader]:
     """Register a reader of documents: a function (bytes, options, name of the file) → `Document`.
 
-    ``endings`` are those of file names, such as ".srt"; with ``by_lines`` a file may be divided
-    between any two lines. Raises ``ConfigError`` if another reader has the name or an ending.
+    ``endings`` are those of file names, such as ".srt"; with ``by_lines`` each line is a passage,
+    and a file may be divided between any two. Raises ``ConfigError`` if another reader has the name
+    or an ending.
     """
 
     def register(reader: Reader) -> Reader:

@@ -133,19 +133,15 @@ def read_pdf(data: bytes, options: DocumentOptions, where: str) -> Document:
     return Document(passages, lambda texts: "\n".join(texts).encode())
 
 
-def rows_of(text: str) -> list[tuple[str, str]]:
-    """Return the lines of a text, each with its line end, which is LF or CRLF."""
-    lines = re.findall(r"[^\n]*\n|[^\n]+\Z", text)
-    ends = ("\r\n" if row.endswith("\r\n") else "\n" if row.endswith("\n") else "" for row in lines)
-    return [(row.removesuffix(end), end) for row, end in zip(lines, ends, strict=True)]
-
-
 def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
-    """Return the lines of a document. Raises ``DocumentError`` if they end in CR alone."""
+    """Return the lines of a document, each with its line end, which is LF or CRLF.
+
+    Raises ``DocumentError`` if they end in CR alone.
+    """
     text = decoded(data, where)
     if "\r" in text.rstrip() and "\n" not in text:
         raise DocumentError(f"{where} has CR line ends; {MAC}")
-    return rows_of(text)
+    return re.findall(r"(?!\Z)([^\n]*?)(\r?\n|\Z)", text)
 
 
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:

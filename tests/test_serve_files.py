@@ -110,6 +110,20 @@ def test_memories_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     assert result[2] is not None and result[2].text == "la"
 
 
+def test_units_and_verses_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+    own = answer_to(run, "the dog runs")
+    unit = '<xliff version="1.2"><file{}><trans-unit><source>the dog runs</source>{}</trans-unit>'
+    text = f"{unit}</file></xliff>"
+    _, file = upload(app, "a.xlf", text.format("", "").encode())
+    target = f'<target state="needs-review-translation">{own}</target>'
+    assert file.decode() == text.format(' target-language="fr"', target)
+    answer, _ = upload(app, "a.xliff", text.format(' target-language="de"', "").encode())
+    assert answer.json()["error"] == "the file is to be translated into de, not fr"
+    book = "\\id RUT\n\\c 1\n\\p\n\\v 1 {}\n\\q1\n"
+    _, file = upload(app, "08RUT.SFM", book.format("the dog runs").encode())
+    assert file.decode() == book.format(own)
+
+
 def test_subtitles_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     times = "00:00:01,000 --> 00:00:02,000"
     _, file = upload(app, "a.srt", f"1\r\n{times}\r\nthe dog\r\nruns\r\n\r\n".encode())

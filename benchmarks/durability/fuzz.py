@@ -45,8 +45,8 @@ DOCUMENTS = {
     "po": b'#, fuzzy\nmsgid "one"\nmsgstr ""\n\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n',
     "tmx": b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one <bpt>x'
     b"</bpt>two</seg></tuv></tu></body></tmx>",
-    "xliff": b'<xliff version="1.2"><file><trans-unit id="1"><source>one <g id="1">two</g> <bx id="2"/>'
-    b'three<ex id="2"/></source><target state="new"/></trans-unit></file></xliff>',
+    "xliff": b'<xliff version="1.2"><file><trans-unit id="1"><source>one <g id="1">two</g> '
+    b'<bx id="2"/>three<ex id="2"/></source><target state="new"/></trans-unit></file></xliff>',
     "usfm": b"\\id RUT\n\\c 1\n\\p\n\\v 1 one \\nd two\\nd*,\n\\q1 three\\f + \\ft x\\f*\n",
 }
 TABLES = [

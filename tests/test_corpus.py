@@ -1,7 +1,6 @@
 """Folders: cut into parts, translated by one or many, stopped and gone on with, put together."""
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -52,12 +51,7 @@ def test_a_file_that_changes_is_no_longer_read(tmp_path: Path) -> None:
         part.read()
 
 
-def test_what_cannot_be_read_is_known_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        '\ufeff{"source": "a"}\n\n{"source": "b"}\nno json\n', "utf-8"
-    )
-    with pytest.raises(DocumentError, match=r"a\.jsonl:4 is not JSON"):
-        cut(tmp_path / "a.jsonl", "a.jsonl", "jsonl", lines=2)
+def test_a_folder_without_documents_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no file that ends in"):
         files_in(tmp_path / "nowhere", None)
 
@@ -148,8 +142,7 @@ def corpus(tmp_path: Path) -> Path:
     long = b"a b c d " * 120
     (folder / "a.txt").write_bytes(b"the dog runs\n\na cat \xff\n" + long + b"\nthe man")
     (folder / "b.tsv").write_text("the dog runs\t1\na cat sleeps\t2\n")
-    rows = [json.dumps({"source": s}) for s in ("a girl sings", "the man eats", "a cat reads")]
-    (folder / "sub" / "c.jsonl").write_text("\n".join(rows) + "\n")
+    (folder / "sub" / "c.txt").write_text("a girl sings\nthe man eats\na cat reads\n")
     (folder / "sub" / "d.txt").write_bytes(b"")
     (folder / "README.md").write_text("# no document\n")
     return folder
@@ -173,7 +166,7 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
 
     output = call("out", "--processes", 1)
     result = outputs(tmp_path / "out")
-    assert result.keys() == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
+    assert result.keys() == {"a.txt", "b.tsv", "sub/c.txt", "sub/d.txt"}
     assert [result[name].count(b"\n") for name in sorted(result)] == [4, 2, 3, 0]
     assert result["a.txt"].startswith(b"le chien court\n\n")
     assert result["b.tsv"].splitlines()[1] == b"a cat sleeps\t2\tun chat dort"
@@ -209,7 +202,7 @@ def test_a_broken_file_stops_no_other(run: Path, corpus: Path, tmp_path: Path) -
         assert "; b.docx is not a DOCX file" in message
         assert f"6 files, 12 lines: {state}" in done.stderr
         names = outputs(tmp_path / "out").keys()
-        assert names == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
+        assert names == {"a.txt", "b.tsv", "sub/c.txt", "sub/d.txt"}
     for name in ("a.docx", "b.docx"):
         (corpus / name).unlink()
     done = invoked(*arguments(run, corpus, tmp_path / "out"))

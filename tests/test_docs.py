@@ -1,9 +1,11 @@
 """The docs: links, commands and names that exist, the history with its pictures."""
 
 import ast
+import gzip
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -275,3 +277,22 @@ def test_every_picture_is_on_a_page_small_and_drawn_by_code() -> None:
         assert f"pictures/{picture.name}" in pages, f"{picture.name} is on no page"
         assert picture.stat().st_size < 150_000, picture.name
         assert "<text" in picture.read_text("utf-8"), f"{picture.name}: text as text"
+
+
+def test_the_commands_of_drafts_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packaged run stands in for that of quickstart, whose training takes minutes."""
+    packaged = DOCS.parent / "src" / "foveate" / "packaged"
+    shutil.copytree(packaged / "en-fr", tmp_path / "runs/quickstart/run")
+    (tmp_path / "runs/quickstart/data").mkdir()
+    for split in ("train", "valid"):
+        for side in ("en", "fr"):
+            text = gzip.decompress((packaged / "data" / f"valid.{side}.gz").read_bytes())
+            (tmp_path / f"runs/quickstart/data/{split}.{side}").write_bytes(text)
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "guide" / "drafts.md").read_text(encoding="utf-8")
+    code = "".join(re.findall(r"^    (.*\n)|^\n", page, re.MULTILINE))
+    run_commands(code.replace("foveate quickstart\n", "").replace("= 200", "= 2"))
+    assert "\\q1" in Path("rut.fr.usfm").read_text("utf-8")
+    assert Path("messages.fr.po.trust.html").is_file()
+    log = Path("runs/corrected/log.jsonl").read_text("utf-8")
+    assert '"step": 2' in log and Path("runs/corrected/packed.safetensors").is_file()

@@ -17,12 +17,15 @@ TEXTS = {
     "text": "A dog {x} sleeps. It eats 3 <b>cats</b>.\r\n\r\nNow.",
     "html": '<!doctype html><p title="x">A <b>dog</b><br>sleeps &amp; eats.<table><tr><td>A cat',
     "tsv": "a dog\tx\r\n\ta cat\n",
-    "jsonl": '{"source": "a dog", "n": 1.0}\n\n{"source": "a cat", "target": null}\n',
     "srt": "1\n00:00:01,000 --> 00:00:02,000\n<i>A dog.</i>\n- A cat.\n\n",
     "po": 'msgid ""\nmsgstr "Plural-Forms: nplurals=2;\\n"\n\n#, c-format\nmsgctxt "x"\n'
     'msgid "%d dog"\nmsgid_plural "%d dogs"\nmsgstr[0] ""\nmsgstr[1] ""\n',
     "tmx": '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>A <hi>dog'
     '</hi> <ph x="1"/>sleeps.</seg></tuv></tu></body></tmx>',
+    "usfm": "\\id RUT\n\\c 1\n\\v 1 A \\nd dog\\nd* sleeps,\n\\q1 it \\w eats|x\\w*.\\f + a\\f*",
+    "xliff": '<!DOCTYPE xliff SYSTEM "<x>"><xliff xmlns="urn:x" version="1.2"><file><!-- > -->'
+    '<trans-unit id="1"><source>A <g id="1">dog</g> <bx id="2"/>sleeps<ex id="2"/>.</source>'
+    "<target state='new'/></trans-unit></file></xliff>",
 }
 TEXTS |= {
     "vtt": "WEBVTT\n\nNOTE x\n\n1\n00:01.000 --> 00:02.000 line:0\n<i>A dog.</i>\n- A cat.\n\n",

@@ -56,9 +56,8 @@ NAMED = {  # other packages, and the only places that may import them
     "traitlets": {"look.draw"},
     "tensorboard": {"train"},
     "selectolax": {"documents"},
-    "docx": {"documents"},  # for types alone: tests read and write with it
-    "lxml": {"documents"},
-    "defusedxml": {"data", "documents"},
+    "docx": {"data", "documents"},  # for types alone: tests read and write with it
+    "lxml": {"data", "documents"},
     "pypdf": {"documents"},
     "fastapi": {"serve", "studio"},
     "starlette": {"serve", "studio"},

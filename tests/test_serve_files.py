@@ -2,7 +2,6 @@
 
 import html
 import io
-import json
 import time
 from xml.etree import ElementTree as XML
 
@@ -46,7 +45,6 @@ def test_html_keeps_its_tags(app: FastAPI, run: Run) -> None:
         ("a.txt", b"\xff\xfe\0", 400, "not UTF-8"),
         ("a.docx", b"PK", 400, "the file is not a DOCX file"),
         ("a.html", b"<div>" * 3000, 400, "more than 2,000 elements"),
-        ("a.jsonl", b'{"source": "a", "x": "\\ud800"}', 400, "the file:1 holds half a character"),
         ("a.txt", b"the dog runs\n" * 300, 413, "characters at once"),
         ("a.txt", b"x" * 60_000, 413, "bytes at most"),
     ],
@@ -112,6 +110,20 @@ def test_memories_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     assert result[2] is not None and result[2].text == "la"
 
 
+def test_units_and_verses_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+    own = answer_to(run, "the dog runs")
+    unit = '<xliff version="1.2"><file{}><trans-unit><source>the dog runs</source>{}</trans-unit>'
+    text = f"{unit}</file></xliff>"
+    _, file = upload(app, "a.xlf", text.format("", "").encode())
+    target = f'<target state="needs-review-translation">{own}</target>'
+    assert file.decode() == text.format(' target-language="fr"', target)
+    answer, _ = upload(app, "a.xliff", text.format(' target-language="de"', "").encode())
+    assert answer.json()["error"] == "the file is to be translated into de, not fr"
+    book = "\\id RUT\n\\c 1\n\\p\n\\v 1 {}\n\\q1\n"
+    _, file = upload(app, "08RUT.SFM", book.format("the dog runs").encode())
+    assert file.decode() == book.format(own)
+
+
 def test_subtitles_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     times = "00:00:01,000 --> 00:00:02,000"
     _, file = upload(app, "a.srt", f"1\r\n{times}\r\nthe dog\r\nruns\r\n\r\n".encode())
@@ -149,13 +161,11 @@ def test_pages_go_up_and_come_down_whole(app: FastAPI, run: Run) -> None:
     assert text.count("<b>") == 1 and text.startswith("<!DOCTYPE html>")
 
 
-def test_tables_and_lines_of_json_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+def test_tables_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     own = answer_to(run, "the dog runs")
     assert (
         upload(app, "a.tsv", b"the dog runs\tx\n\n")[1].decode() == f"the dog runs\tx\t{own}\n\t\n"
     )
-    _, file = upload(app, "a.jsonl", b'{"source": "the dog runs", "n": 1}\n')
-    assert json.loads(file) == {"source": "the dog runs", "n": 1, "target": own}
 
 
 HOSTILE = [

@@ -41,11 +41,13 @@ DOCUMENTS = {
     "text": b"One. Two?\n\n{{x}} https://a.b 3.5 %s",
     "html": b"<p>One <b>two <i>three</i></b>.<br>&amp; <a href='x'>four</a></p><!-- no -->",
     "tsv": b"one\ta\ntwo\tb\r\n\n",
-    "jsonl": b'{"source": "one", "n": [1, {"a": null}]}\n\n{"source": "two", "target": "2"}\n',
     "srt": b"1\n00:00:01,000 --> 00:00:02,000\n- One\n- Two\n\n2\n0:00:03,000 --> 0:00:04,000\nA\n",
     "po": b'#, fuzzy\nmsgid "one"\nmsgstr ""\n\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n',
     "tmx": b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one <bpt>x'
     b"</bpt>two</seg></tuv></tu></body></tmx>",
+    "xliff": b'<xliff version="1.2"><file><trans-unit id="1"><source>one <g id="1">two</g> '
+    b'<bx id="2"/>three<ex id="2"/></source><target state="new"/></trans-unit></file></xliff>',
+    "usfm": b"\\id RUT\n\\c 1\n\\p\n\\v 1 one \\nd two\\nd*,\n\\q1 three\\f + \\ft x\\f*\n",
 }
 TABLES = [
     b"date,a\n" + b"".join(b"2020-01-%02d,%d\n" % (n, n) for n in range(1, 29)),

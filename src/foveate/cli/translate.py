@@ -93,7 +93,7 @@ class Request:
     ] = None
     again: Annotated[bool, typer.Option("--again", help="in catalogues, retranslate all")] = False
     not_fuzzy: Annotated[
-        bool, typer.Option("--not-fuzzy", help="in PO, do not mark translations as fuzzy")
+        bool, typer.Option("--not-fuzzy", help="do not mark translations as drafts (PO, XLIFF)")
     ] = False
     terms: Terms = Terms()
     silence: Annotated[

@@ -18,10 +18,13 @@ from foveate.data.catalogue import DataError
 from foveate.errors import ConfigError, install
 
 if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-CODES = ("bpt", "ept", "ph", "it", "ut")  # elements whose content is markup of another format
+# the text of a segment, but for elements whose content is markup of another format
+WORDS = (
+    ".//text()[not(ancestor::*[contains(' bpt ept ph it ut ', concat(' ', local-name(), ' '))])]"
+)
 MANY = 5  # the number whose plural form belongs to the plural of the source
 
 
@@ -177,44 +180,43 @@ def _plural_of(texts: dict[str, str]) -> Callable[[int], int] | None:
     return rule
 
 
-def _elements(path: Path, names: Sequence[str]) -> Iterator[Element]:
+def _elements(path: Path, *names: str) -> Iterator[Element]:
     """Yield the elements of these names as they end, then empty them; names have no namespaces.
 
     Raises `DataError` for a file that is not XML, or that declares its own entities.
     """
     try:
-        from defusedxml import DefusedXmlException
-        from defusedxml.ElementTree import ParseError, iterparse
+        from lxml import etree
     except ImportError:
-        raise ConfigError(f"TMX and XLIFF need defusedxml; {install('documents')}") from None
+        raise ConfigError(f"TMX and XLIFF need lxml; {install('documents')}") from None
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for _, element in iterparse(stream, ("end",)):
-                if _local(element) in names:
-                    yield element
-                    element.clear()
-    except (ParseError, DefusedXmlException, LookupError, EOFError, OSError, zlib.error) as error:
+            chosen = {"tag": [f"{{*}}{name}" for name in names], "resolve_entities": False}
+            for number, (_, element) in enumerate(
+                etree.iterparse(stream, no_network=True, **chosen)
+            ):
+                if not number and declares_entities(element):
+                    raise DataError(f"{path}: cannot be read as XML: it declares its own entities")
+                yield element
+                element.clear()
+    except (etree.XMLSyntaxError, EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read as XML: {error}; fix the file") from None
 
 
-def _local(element: Element) -> str:
+def declares_entities(element: Element) -> bool:
+    """Return whether a document declares entities, which could expand or read files."""
+    declared = element.getroottree().docinfo.internalDTD
+    return declared is not None and any(True for _ in declared.iterentities())
+
+
+def local_name(element: Element) -> str:
+    """Return the name of an element without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
 
 def _plain(element: Element | None) -> str:
     """Return the text of a segment without the codes of another format."""
-    if element is None:
-        return ""
-    texts, left = list[str](), [(element, True)]  # whether its own text is next, or its tail
-    while left:
-        part, whole = left.pop()
-        if not whole:
-            texts.append(part.tail or "")
-            continue
-        texts.append("" if _local(part) in CODES else part.text or "")
-        inner = () if _local(part) in CODES else reversed(part)
-        left += [item for child in inner for item in ((child, False), (child, True))]
-    return "".join(texts)
+    return "" if element is None else "".join(element.xpath(WORDS))
 
 
 def language_of(tag: str) -> str:
@@ -225,8 +227,8 @@ def language_of(tag: str) -> str:
 def languages_of_tmx(path: Path) -> list[str]:
     """Return the languages of a TMX, the header's first if it has texts."""
     named, known = "", dict[str, None]()
-    for element in _elements(path, ("header", "tuv")):
-        if _local(element) == "header":
+    for element in _elements(path, "header", "tuv"):
+        if local_name(element) == "header":
             named = language_of(element.get("srclang", ""))
         else:
             known[language_of(element.get(LANG) or element.get("lang") or "")] = None
@@ -246,25 +248,22 @@ def units_of_tmx(path: Path, languages: Sequence[str] | None) -> Iterator[Unit]:
             f'target: data.languages = ["{few}"]'
         )
     source, target = languages or known
-    for number, unit in enumerate(_elements(path, ("tu",)), start=1):
+    for number, unit in enumerate(_elements(path, "tu"), start=1):
         texts: dict[str, str] = {}
-        for variant in unit:
-            if _local(variant) == "tuv":
-                tag = variant.get(LANG) or variant.get("lang") or ""
-                segment = next((part for part in variant if _local(part) == "seg"), None)
-                for name in (tag, language_of(tag)):
-                    texts.setdefault(name, _plain(segment))
+        for variant in unit.iterfind("{*}tuv"):
+            tag = variant.get(LANG) or variant.get("lang") or ""
+            for name in (tag, language_of(tag)):
+                texts.setdefault(name, _plain(variant.find("{*}seg")))
         sides = [texts.get(n, texts.get(language_of(n), "")) for n in (source, target)]
         yield _unit(number, *sides)
 
 
 def units_of_xliff(path: Path) -> Iterator[Unit]:
     """Yield the units of XLIFF 1.2, or the segments of XLIFF 2; drafts are left out."""
-    for number, unit in enumerate(_elements(path, ("trans-unit", "segment")), start=1):
-        parts = {_local(part): part for part in unit}
-        target = parts.get("target")
+    for number, unit in enumerate(_elements(path, "trans-unit", "segment"), start=1):
+        target = unit.find("{*}target")
         state = unit.get("state") or (None if target is None else target.get("state")) or ""
         draft = state.startswith("needs-") or state in ("new", "initial")
         left_out = f"state {state}" if draft else ""
         left_out = "not to be translated" if unit.get("translate") == "no" else left_out
-        yield _unit(number, _plain(parts.get("source")), _plain(target), left_out)
+        yield _unit(number, _plain(unit.find("{*}source")), _plain(target), left_out)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 from xml.sax.saxutils import escape
 
+from foveate.data.bilingual import declares_entities
 from foveate.data.text import SIGNATURES
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
@@ -45,8 +46,7 @@ class Document:
     passages: list[Passage]
     written: Callable[[Sequence[str]], bytes]
     note: str = ""  # printed when the document is done
-    lines: Sequence[int] = ()  # of each passage, counted from 1, in the formats of `BY_LINES`
-    units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon
+    units: Sequence[str] = ()  # the name of each passage; its chapter is before a colon: GEN 1:3
 
     @property
     def sentences(self) -> list[str]:
@@ -104,6 +104,18 @@ def with_mark(reader: Reader) -> Reader:
         return replace(document, written=lambda texts: BOM + plain(texts).removeprefix(BOM))
 
     return read
+
+
+Change = tuple[int, int, str]  # where a stretch of a text begins and ends, and what replaces it
+
+
+def changed(text: str, changes: Iterable[Change]) -> str:
+    """Return a text with changes that do not overlap."""
+    done, parts = 0, list[str]()
+    for start, end, new in sorted(changes):
+        parts += text[done:start], new
+        done = end
+    return "".join(parts) + text[done:]
 
 
 def escaped(piece: Piece) -> str:
@@ -181,8 +193,7 @@ def parsed_xml(data: bytes, where: str, kind: str) -> Element:
     except (etree.XMLSyntaxError, ValueError) as error:
         why = " ".join(str(error).split())
         raise DocumentError(f"{where} cannot be read as XML, or is encrypted: {why}") from None
-    declared = root.getroottree().docinfo.internalDTD
-    if declared is not None and [*declared.iterentities()]:
+    if declares_entities(root):
         raise DocumentError(f"{where} cannot be read as XML: it declares its own entities")
     return root
 

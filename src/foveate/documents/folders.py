@@ -24,8 +24,8 @@ from foveate.config import ConfigError, Tree
 from foveate.data.bilingual import language_of
 from foveate.data.corpus import Meter
 from foveate.data.text import CUT, DAMAGED
-from foveate.documents.base import BOM, Document, DocumentOptions
-from foveate.documents.formats import BY_LINES, ENDINGS, jsonl_object, read_document, rows_of
+from foveate.documents.base import Document, DocumentOptions
+from foveate.documents.formats import BY_LINES, ENDINGS, read_document
 from foveate.documents.languages import corpora_of, directions
 from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.spans import DocumentError
@@ -108,31 +108,16 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def cut(path: Path, name: str, kind: str, lines: int) -> SourceFile:
-    """Split a file into parts of ``lines`` lines; a file in another format is one part.
-
-    Raises ``ConfigError`` with file and line for a row without text to translate, so that this is
-    known before any work is done.
-    """
+    """Split a file into parts of ``lines`` lines; a file in another format is one part."""
     parts, start, first = list[FilePart](), 0, 1
     with path.open("rb") as file:
         by_lines = iter(lambda: b"".join(islice(file, lines)), b"")
         for data in by_lines if kind in BY_LINES else [file.read()]:
-            count, digest = _checked(data, kind, path, first), _digest(kind, data)
+            count, digest = data.count(b"\n") + (data[-1:] != b"\n"), _digest(kind, data)
             place = os.path.abspath(path), kind, start, len(data)
             parts.append(FilePart(*place, first, count, digest))
             start, first = start + len(data), first + count
     return SourceFile(name, tuple(parts))
-
-
-def _checked(data: bytes, kind: str, path: Path, first: int) -> int:
-    """Return the number of lines of a part. Raises ``ConfigError`` if one cannot be read."""
-    if kind not in BY_LINES:
-        return max(1, data.count(b"\n"))
-    rows = rows_of(data.removeprefix(BOM).decode(errors="replace"))
-    if kind == "jsonl":
-        for number, (row, _) in enumerate(rows, start=first):
-            jsonl_object(row, f"{path}:{number}")
-    return len(rows)
 
 
 def _digest(kind: str, data: bytes) -> str:
@@ -169,8 +154,8 @@ def translated(
     except DocumentError as error:  # it stops its own file alone
         return REFUSED + str(error).removeprefix(part.file).encode()
     text, answers = translate_document(run, document, search)
-    numbers = document.lines or [0] * len(document.passages)
-    places = [n for n, p in zip(numbers, document.passages, strict=True) for _ in p.sentences]
+    numbered = enumerate(document.passages, start=1)
+    places = [n if part.kind in BY_LINES else 0 for n, p in numbered for _ in p.sentences]
     cut = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
     stayed = {places[n - 1] for n in document.stayed}
     return packed(text, {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)})

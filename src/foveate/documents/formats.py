@@ -1,4 +1,4 @@
-"""Document formats: text, HTML, tables, subtitles, office documents, books, PO and TMX.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF, USFM.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is
@@ -8,15 +8,12 @@ registered by `document_format`, also one in a user's file (``foveate --import``
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from foveate.data.bilingual import LANG, language_of
-from foveate.data.text import MAC, unique_keys
+from foveate.data.text import MAC
 from foveate.documents.base import (
     BOM,
     Document,
@@ -24,8 +21,6 @@ from foveate.documents.base import (
     Reader,
     counted,
     decoded,
-    escaped,
-    parsed_xml,
     with_mark,
 )
 from foveate.documents.epub import read_epub
@@ -33,12 +28,11 @@ from foveate.documents.html import html_passage, left_in
 from foveate.documents.odt import read_odt
 from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po
-from foveate.documents.spans import DocumentError, half_character
-from foveate.documents.translate import Passage, TextBuilder, text_passage
+from foveate.documents.spans import DocumentError
+from foveate.documents.translate import text_passage
+from foveate.documents.usfm import read_usfm
+from foveate.documents.xliff import read_tmx, read_xliff
 from foveate.errors import ConfigError, install
-
-if TYPE_CHECKING:
-    from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
 
 
 def read_document(
@@ -52,14 +46,15 @@ def read_document(
 
 READERS: dict[str, Reader] = {}  # by the name of the format
 ENDINGS: dict[str, str] = {}  # the name of the format, by the ending of a file's name
-BY_LINES: dict[str, Reader] = {}  # of formats in which every line stands alone: those of a part
+BY_LINES: dict[str, Reader] = {}  # of formats in which every line is a passage of its own
 
 
 def document_format(name: str, *endings: str, by_lines: bool = False) -> Callable[[Reader], Reader]:
     """Register a reader of documents: a function (bytes, options, name of the file) → `Document`.
 
-    ``endings`` are those of file names, such as ".srt"; with ``by_lines`` a file may be divided
-    between any two lines. Raises ``ConfigError`` if another reader has the name or an ending.
+    ``endings`` are those of file names, such as ".srt"; with ``by_lines`` each line is a passage,
+    and a file may be divided between any two. Raises ``ConfigError`` if another reader has the name
+    or an ending.
     """
 
     def register(reader: Reader) -> Reader:
@@ -138,23 +133,19 @@ def read_pdf(data: bytes, options: DocumentOptions, where: str) -> Document:
     return Document(passages, lambda texts: "\n".join(texts).encode())
 
 
-def rows_of(text: str) -> list[tuple[str, str]]:
-    """Return the lines of a text, each with its line end, which is LF or CRLF."""
-    lines = re.findall(r"[^\n]*\n|[^\n]+\Z", text)
-    ends = ("\r\n" if row.endswith("\r\n") else "\n" if row.endswith("\n") else "" for row in lines)
-    return [(row.removesuffix(end), end) for row, end in zip(lines, ends, strict=True)]
-
-
 def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
-    """Return the lines of a document. Raises ``DocumentError`` if they end in CR alone."""
+    """Return the lines of a document, each with its line end, which is LF or CRLF.
+
+    Raises ``DocumentError`` if they end in CR alone.
+    """
     text = decoded(data, where)
     if "\r" in text.rstrip() and "\n" not in text:
         raise DocumentError(f"{where} has CR line ends; {MAC}")
-    return rows_of(text)
+    return re.findall(r"(?!\Z)([^\n]*?)(\r?\n|\Z)", text)
 
 
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read a plain text with one passage per line, whose numbers are recorded."""
+    """Read a plain text with one passage per line."""
     rows = _rows(data, where)
     return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
@@ -183,55 +174,7 @@ def _by_rows(
         return "".join(join(row, text) + end for (row, end), text in done).encode()
 
     passages = [text_passage(text, options.rules) for text in texts]
-    return Document(passages, written, lines=range(1, len(rows) + 1))
-
-
-@document_format("jsonl", ".jsonl", by_lines=True)
-def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read one object with a ``source`` per line; it gets a ``target`` if it has none."""
-    rows = _rows(data, where)
-    objects = {
-        number: record
-        for number, (row, _) in enumerate(rows, start=1)
-        if (record := jsonl_object(row, f"{where}:{number}")) is not None
-        and (options.again or not record.get("target"))
-    }
-    passages = [text_passage(record["source"], options.rules) for record in objects.values()]
-
-    def written(texts: Sequence[str]) -> bytes:
-        targets = dict(zip(objects, texts, strict=True))
-        lines = []
-        for number, (row, end) in enumerate(rows, start=1):
-            if number in objects:
-                target = {"target": targets[number]}
-                row = json.dumps({**objects[number], **target}, ensure_ascii=False)
-                if "target" not in objects[number]:  # the other values stay unchanged
-                    added = json.dumps(target, ensure_ascii=False)[1:]
-                    row = f"{rows[number - 1][0].rstrip().removesuffix('}').rstrip()}, {added}"
-            lines.append(row + end)
-        return "".join(lines).encode()
-
-    left = len(rows) - len(objects)
-    note = f", {left:,} left as they were" if left else ""
-    return Document(passages, written, note, list(objects))
-
-
-def jsonl_object(row: str, where: str) -> dict[str, str] | None:
-    """Return the object in a line of JSONL; None for an empty line.
-
-    Raises ``DocumentError`` with the line if it has no text to translate.
-    """
-    if not row.strip():
-        return None
-    try:
-        record = json.loads(row, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{where} is not JSON: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("source"), str):
-        raise DocumentError(f'{where} has no text; write {{"source": "…"}}')
-    if "\\u" in row and half_character(json.dumps(record, ensure_ascii=False)):
-        raise DocumentError(f"{where} holds half a character: a lone surrogate")
-    return record
+    return Document(passages, written)
 
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
@@ -248,7 +191,7 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
     """
     rows = _rows(data, where)
     _check_times([row for row, _ in rows], where)
-    groups = list(_cues([row for row, _ in rows]))
+    groups = list(_cues([row for row, _ in rows], _TIMES, apart=False))
     if not groups and any(row.strip() for row, _ in rows):
         raise DocumentError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
     return _subtitles(rows, groups, options)
@@ -263,18 +206,10 @@ def read_vtt(data: bytes, options: DocumentOptions, where: str) -> Document:
     rows = _rows(data, where)
     if not rows or not rows[0][0].startswith("WEBVTT"):
         raise DocumentError(f"{where}:1 is not WebVTT: it begins with WEBVTT")
-    groups: list[list[int]] = [[]]
-    text = False
-    for n, (row, _) in enumerate(rows):
+    for number, (row, _) in enumerate(rows, start=1):
         if "-->" in row and not _VTT_TIMES.match(row):
-            raise DocumentError(f"{where}:{n + 1}: write times as 00:01.000 --> 00:02.500")
-        if "-->" in row or not row.strip() or row.lstrip().startswith("-"):
-            groups.append([])
-        if "-->" in row or not row.strip():
-            text = "-->" in row
-        elif text:
-            groups[-1].append(n)
-    return _subtitles(rows, [group for group in groups if group], options)
+            raise DocumentError(f"{where}:{number}: write times as 00:01.000 --> 00:02.500")
+    return _subtitles(rows, list(_cues([row for row, _ in rows], _VTT_TIMES, apart=True)), options)
 
 
 def _subtitles(
@@ -314,16 +249,19 @@ def _check_times(rows: Sequence[str], where: str) -> None:
         before, last = last, row
 
 
-def _cues(rows: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the line numbers of the texts that belong together."""
+def _cues(rows: Sequence[str], form: re.Pattern[str], apart: bool) -> Iterator[list[int]]:
+    """Yield the line numbers of the texts that belong together, after times of a form.
+
+    With ``apart``, an empty line ends the texts; others may begin with notes.
+    """
     started, group = False, list[int]()
     for n, (row, following) in enumerate(pairwise([*rows, "", ""])):
-        times = bool(_TIMES.match(row))
-        number = row.strip().isdecimal() and bool(_TIMES.match(following))
+        times = bool(form.match(row))
+        number = row.strip().isdecimal() and bool(form.match(following))
         if group and (times or number or not row.strip() or row.lstrip().startswith("-")):
             yield group
             group = []
-        started = started or times
+        started = times or (started and not (apart and not row.strip()))
         if started and row.strip() and not times and not number:
             group.append(n)
 
@@ -339,97 +277,11 @@ def _spread(text: str, count: int) -> list[str]:
     return lines
 
 
-@document_format("tmx", ".tmx")
-def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """Read a translation memory: units without text in ``options.to`` get one.
-
-    The source is the variant in ``options.source``, else in the header's language, else the first.
-    Raises ``DocumentError`` if the file is not a TMX, ``ConfigError`` without ``to``.
-    """
-    if options.to is None:
-        raise ConfigError("a TMX holds several languages; name the one to add (--to)")
-    root = parsed_xml(data, where, "TMX")
-    if root.tag != "tmx":
-        raise DocumentError(f"{where} is not a TMX: its root is <{root.tag}>")
-    header = root.find("header")
-    source = "" if header is None else header.get("srclang", "")
-    units = [
-        (unit, segment)
-        for unit in root.iter("tu")
-        if (segment := _segment_of(unit, source, options)) is not None
-    ]
-    passages = [_segment(segment, options) for _, segment in units]
-
-    def written(texts: Sequence[str]) -> bytes:
-        from lxml import etree
-
-        for (unit, _), text in zip(units, texts, strict=True):
-            _add(unit, text, options.to or "")
-        tree, declared = root.getroottree(), {"xml_declaration": True}  # with its DOCTYPE
-        return etree.tostring(tree, encoding="utf-8", **declared) + b"\n"
-
-    left = sum(1 for _ in root.iter("tu")) - len(units)
-    return Document(passages, written, f", {left:,} units left")
-
-
-def variants_in(unit: Element, language: str) -> list[Element]:
-    """Return the variants of a unit in a language, or in one of its regions."""
-    variants = unit.findall("tuv")
-    own = language_of(language)
-    return [v for v in variants if language_of(v.get(LANG) or v.get("lang") or "") == own]
-
-
-def text_of(variant: Element) -> str:
-    """Return the text of a variant's segment, or "" without one."""
-    return str(variant.xpath("string(seg)"))
-
-
-def _segment_of(unit: Element, source: str, options: DocumentOptions) -> Element | None:
-    """Return the segment of a unit to be translated, if any; empty segments do not count."""
-    targets = variants_in(unit, options.to or "")
-    if any(text_of(v).strip() for v in targets) and not options.again:
-        return None
-    others = [v for v in unit.findall("tuv") if v not in targets]
-    own = [v for v in variants_in(unit, options.source or source) if v not in targets]
-    own = own if own or options.source else others
-    return next((v.find("seg") for v in own if text_of(v).strip()), None)
-
-
-def _segment(segment: Element, options: DocumentOptions) -> Passage:
-    """Return a segment as a passage: ``hi`` surrounds words, codes such as ``ph`` act as words."""
-    text = TextBuilder(options.rules, layout=True)
-    _read_segment(segment, text)
-    return Passage(tuple(text.parts()), options.rules, escaped)
-
-
-def _read_segment(element: Element, text: TextBuilder) -> None:
-    from lxml import etree
-
-    text.add_text(element.text or "")
-    for child in element:
-        tail, child.tail = child.tail, None
-        if child.tag == "hi":
-            bare = etree.tostring(etree.Element("hi", child.attrib), encoding=str)
-            text.add_open(f"{bare.removesuffix('/>')}>", "</hi>")
-            _read_segment(child, text)
-            text.add_close()
-        else:
-            text.add_object(etree.tostring(child, encoding="unicode"))
-        child.tail = tail
-        text.add_text(tail or "")
-
-
-def _add(unit: Element, text: str, to: str) -> None:
-    """Add a variant to a unit, replacing an existing one."""
-    from lxml import etree
-
-    for old in variants_in(unit, to):
-        unit.remove(old)
-    etree.SubElement(unit, "tuv", {LANG: to}).append(etree.fromstring(f"<seg>{text}</seg>"))
-
-
 document_format("docx", ".docx")(read_docx)
 document_format("pptx", ".pptx")(read_pptx)
 document_format("odt", ".odt")(read_odt)
 document_format("epub", ".epub")(read_epub)
 document_format("po", ".po", ".pot")(read_po)
+document_format("tmx", ".tmx")(read_tmx)
+document_format("usfm", ".usfm", ".sfm")(read_usfm)
+document_format("xliff", ".xlf", ".xliff")(read_xliff)

@@ -11,10 +11,10 @@ from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import UNSPACED, split_words
 from foveate.documents.base import decoded
-from foveate.documents.formats import rows_of
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Aligner
 from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
+from foveate.files import split_lines
 
 T = TypeVar("T")
 Variants = tuple[str, ...]  # alternative translations of a term
@@ -39,33 +39,16 @@ _LETTER = rf"[^\W{UNSPACED.pattern[1:-1]}]"  # in a script with spaces between w
 def whole_words(phrases: Iterable[str]) -> str:
     """Return a pattern that matches the longest of several phrases as whole words.
 
-    A neighbouring character may belong to a script without spaces. The pattern is a trie of
-    characters, so that one path is tried at each position, however many phrases there are. A
-    look-around takes 1 ms to compile: there is one for all phrases of a kind.
+    A neighbouring character may belong to a script without spaces. A look-around takes 1 ms to
+    compile: there is one for all phrases of a kind.
     """
-    groups: dict[tuple[str, str], _Tree] = {}
-    for phrase in phrases:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for phrase in sorted((" ".join(phrase.split()) for phrase in phrases), key=len, reverse=True):
         before = "" if UNSPACED.match(phrase[:1]) else f"(?<!{_LETTER})"
         after = "" if UNSPACED.match(phrase[-1:]) else f"(?!{_LETTER})"
-        node = groups.setdefault((before, after), {})
-        for character in " ".join(phrase.split()):
-            node = node.setdefault(r"\s++" if character == " " else re.escape(character), {})
-        node[""] = {}
-    return "|".join(f"{a}(?:{_pattern(tree)}){b}" for (a, b), tree in groups.items())
-
-
-# patterns of characters and what follows each; "" at the end of a phrase
-_Tree = dict[str, "_Tree"]
-
-
-def _pattern(tree: _Tree) -> str:
-    """Return the pattern of a tree, with the longest phrases first."""
-    begin = ""
-    while len(tree) == 1 and "" not in tree:
-        [(character, tree)] = tree.items()
-        begin += character
-    branches = "|".join(each + _pattern(child) for each, child in tree.items() if each)
-    return begin + (f"(?:{branches})" + "?" * ("" in tree) if branches else "")
+        own = r"\s++".join(map(re.escape, phrase.split()))
+        groups.setdefault((before, after), []).append(own)
+    return "|".join(f"{a}(?:{'|'.join(own)}){b}" for (a, b), own in groups.items())
 
 
 def folded(text: str) -> str:
@@ -140,7 +123,7 @@ class TermEntry(NamedTuple):
 
 def entries_of_lines(text: str, where: str) -> Iterator[TermEntry]:
     """Yield entries ``TERM TAB VARIANT[|VARIANT…]``, one per line; ``#`` starts a comment line."""
-    for number, (line, _) in enumerate(rows_of(text), start=1):
+    for number, line in enumerate(split_lines(text), start=1):
         if line.strip() and not line.startswith("#"):
             term, _, rest = line.partition("\t")
             yield TermEntry(f"{where}:{number}", term, rest.split("\t")[0].split("|"))
@@ -276,7 +259,7 @@ class TranslationMemory:
 
 def pairs_of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
     """Yield the first two columns. Raises ``ConfigError`` for a line with only one."""
-    for number, (line, _) in enumerate(rows_of(decoded(data, where)), start=1):
+    for number, line in enumerate(split_lines(decoded(data, where)), start=1):
         source, tab, rest = line.partition("\t")
         if line.strip() and not tab:
             raise ConfigError(f"{where}:{number} has no tab: give source TAB target")

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 from foveate.data.bilingual import LETTERS, Message, messages_of
 from foveate.data.catalogue import DataError
-from foveate.documents.base import Document, DocumentOptions, decoded
+from foveate.documents.base import Change, Document, DocumentOptions, changed, decoded
 from foveate.documents.spans import DocumentError, Rules
 from foveate.documents.translate import Passage, text_passage
 
@@ -158,15 +158,11 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
 
     def written(texts: Sequence[str]) -> bytes:
         left = iter(texts)
-        changes = [change for m in chosen for change in catalogue.changes(m, left)]
-        done, out = 0, ""
-        for start, end, new in sorted(changes):
-            out += text[done:start] + new
-            done = end
-        return _encoded(out + text[done:], encoding)
+        changes = (change for m in chosen for change in catalogue.changes(m, left))
+        return _encoded(changed(text, changes), encoding)
 
     note, units = f", {len(own) - len(chosen):,} messages left", [unit for unit, _ in each]
-    return Document(passages, written, note, units=units)
+    return Document(passages, written, note, units)
 
 
 def _text_of(data: bytes, where: str) -> tuple[str, str]:
@@ -209,7 +205,7 @@ class _Catalogue:
             return [text_passage(java_shown(text), rules, java_written) for text in texts]
         return [text_passage(text, rules) for text in texts]
 
-    def changes(self, message: Message, texts: Iterator[str]) -> Iterator[tuple[int, int, str]]:
+    def changes(self, message: Message, texts: Iterator[str]) -> Iterator[Change]:
         """Yield the spans to replace for a message, whose texts are next, with the new strings."""
         line, singular, keys = self._end, next(texts), message.forms
         forms = [singular]
@@ -228,7 +224,7 @@ class _Catalogue:
         if self.options.draft and "fuzzy" not in message.flags:
             yield self._flagged(message, line)
 
-    def _flagged(self, message: Message, line: str) -> tuple[int, int, str]:
+    def _flagged(self, message: Message, line: str) -> Change:
         """Return the span and text of the flag fuzzy: first among the flags, or on a new line."""
         for place, comment in message.comments:
             if comment.startswith("#,"):

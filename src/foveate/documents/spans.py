@@ -15,11 +15,6 @@ class DocumentError(UserError):
     """A document that cannot be read: gives its line or part, and never a path on this machine."""
 
 
-def half_character(text: str) -> bool:
-    """Return whether a text has a lone surrogate, which UTF-8 cannot encode."""
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
-
-
 @dataclass(frozen=True)
 class Piece:
     """A piece of text, or of ``markup``, which is written unchanged."""

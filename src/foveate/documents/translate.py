@@ -8,7 +8,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -414,6 +414,27 @@ _WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
 # Marks of items and speakers before a sentence, and of songs around it; not a number's minus.
 _ITEM = re.compile(r"(?:[-–—]{1,2}(?:\s+|(?=[^\W\d_]))|[•·*♪♫►▶→✓✔●○■□▪▫‣◦⁃∙]\s+)*")
 _SONG = re.compile(r"\s+[♪♫]+$")
+
+
+DEEPEST = 32  # nested codes that are around words
+
+
+def nested(codes: Iterable[tuple[str, str]]) -> dict[int, int]:
+    """Return the numbers of the codes that open something, each with that of its end.
+
+    A code is what it opens and what it closes, one of which is empty. What is closed ends what was
+    opened in it, which is alone then.
+    """
+    pairs, opened = dict[int, int](), list[tuple[str, int]]()
+    for number, (opens, closes) in enumerate(codes):
+        depths = reversed(range(len(opened)))
+        depth = next((n for n in depths if opened[n][0] == closes), None)
+        if depth is not None:
+            pairs[opened[depth][1]] = number
+            del opened[depth:]
+        elif opens and len(opened) < DEEPEST:
+            opened.append((opens, number))
+    return pairs
 
 
 class TextBuilder:

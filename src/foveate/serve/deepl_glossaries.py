@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from foveate.config import ConfigError
-from foveate.documents.formats import rows_of
 from foveate.documents.memory import TermEntry, terms_of
+from foveate.files import split_lines
 from foveate.serve.bodies import JSON, authenticate, body_of, request_body
 from foveate.serve.common import JsonObject, RequestError
 from foveate.serve.glossary_store import Entries, StoredGlossary
@@ -91,7 +91,7 @@ def _read(service: Service, body: GlossaryBody) -> Entries:
 
 def _rows(body: GlossaryBody) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the non-empty lines with their numbers."""
-    lines = [row for row, _ in rows_of(body.entries)]
+    lines = split_lines(body.entries)
     split = csv.reader(lines) if body.entries_format == "csv" else (x.split("\t") for x in lines)
     try:
         yield from ((number, row) for number, row in enumerate(split, start=1) if any(row))

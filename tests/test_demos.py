@@ -527,8 +527,8 @@ def test_sines_and_cosines_are_waves_over_the_positions() -> None:
 def test_greedy_has_its_path_marked_in_the_tree_of_the_beam() -> None:
     drawn = DEMOS["beam"].draw()
     assert isinstance(drawn, LanesDrawing)
-    marked = [node.text for step in drawn.steps for node in step if node.text.startswith("°")]
-    assert marked == ["° A", "° B: .5·.4 =", "° C: .2·.4 =", "° end: .08·.6 ="]
+    marked = [node.text for step in drawn.steps for node in step if node.id in drawn.greedy]
+    assert marked == ["A", "B: .5·.4 =", "C: .2·.4 =", "end: .08·.6 ="]
 
 
 def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     const both = isWhole && tall >= LINES ? lines(node) : [written(node, wide - 12)];
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, ...(isWhole ? { style: "opacity: 1" } : {}), pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      ...both.map((line, k) => s("text", { x: x + wide / 2, y: y + tall / 2 + 4 + Math.min(UNDER, tall / 4) * (2 * k + 1 - both.length), "text-anchor": "middle", ...squeezed(line, wide - 8) }, fitted(line, (wide - 8) / SQUEEZED)))));
+      ...both.map((line, k) => s("text", { x: x + wide / 2, y: y + tall / 2 + 3 + both.length + Math.min(UNDER, tall / 4) * (2 * k + 1 - both.length), "text-anchor": "middle", ...squeezed(line, wide - 8) }, fitted(line, (wide - 8) / SQUEEZED)))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     s("circle", { class: "fv-point", style: "fill: currentColor", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());

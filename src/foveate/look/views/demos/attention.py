@@ -113,8 +113,8 @@ def scaling(
     return PanelGrid(
         panels=[
             line_chart(
-                sizes.astype(float), curves, "key size K", "gradient ‖∂α/∂e‖",
-                log="x", marks={f"K = {size}": size},
+                sizes.astype(float), curves, "key size K", "‖∂α/∂e‖",
+                "Mean gradient of softmax", log="x", marks={f"K = {size}": size},
             ),
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
         ],

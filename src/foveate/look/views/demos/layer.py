@@ -119,14 +119,20 @@ def _repairs(made: Chalkboard) -> None:
     boxes = zip(all_of.names, all_of.hues, all_of.losses, strict=True)
     for number, (name, hue, text) in enumerate(boxes):
         y = 434.0 - 140 * number
-        made.node(name, name, (150, y, 330, 100), hue=hue, level=0.25)
-        made.node(f"{name} why", text, (500, y + 28, 15.0 * len(text), 44), form="word")
+        more: dict[str, object] = {"hue": hue, "level": 0.25}
+        if name[0] == "4":  # inside the heads
+            made.node("heads", "", (150, 154, 330, 240), hue=all_of.hues[2], level=0.1)
+            made.node(name, name, (170, y, 290, 84), **more)
+        elif name[0] == "2":
+            made.node(name, name, (150, y + 28, 330, 44), form="label")
+        else:
+            made.node(name, name, (150, y, 330, 100), **more)
+        made.node(f"{name} why", text, (500, y + 28, 730, 44), form="word")
         if name[0] != "4":
             made.edge(f"{name} out", (150, y + 24), (82, y + 24))
             made.node(f"{name} plus", "+", (38, y + 2, 44, 44), form="plus")
         if name[0] in "34":
             made.edge(f"{name} in", (60, y + 78), (150, y + 78))
-    made.edge("masked", (315, 294), (315, 254))
     made.stop("repairs", "Each box repairs what attention alone cannot do.", ["stream"])
 
 
@@ -223,11 +229,12 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
     """Write x W_1 + b_1 of two layers; the second reads what the first returns."""
     for layer, hue in enumerate((5, 3)):
         forward = filled(ReLU(ReLU.Config(), 2, 3))
-        text = "Layer 0: the same W_1 and b_1 for all words."
-        text += " Layer 1 reads its output, with a W_1 and b_1 of its own." * layer
+        text = "Layer 1 reads what layer 0 returns; its weights are others."
+        text = text if layer else "Layer 0: the same W_1 and b_1 for all words."
         name, z = f", layer {layer}", forward.inner(x)
         made.product(text, (f"x{name}", x, 6), f"1{name}", forward.inner, (f"z{name}", z, 4), hue)
         x = forward(x)
+    made.on("max(0, z) W_2 + b_2, layer 0", "line 0 6 2 1", "line 1 0")
 
 
 def _attend(made: Chalkboard, masked: bool) -> None:

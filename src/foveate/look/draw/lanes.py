@@ -79,9 +79,12 @@ class LanesDrawing(Drawing):
             n.id: (number, rank) for number, step in enumerate(steps) for rank, n in enumerate(step)
         }
         for node in (node for step in steps for node in step):
+            ink, style = inks.get(node.id), "--" if node.state == "pruned" else "-"
             if node.parent is not None:
-                _join(ax, node, place[node.parent], place[node.id], inks.get(node.id))
-            _write_node(ax, node, place[node.id], inks.get(node.id))
+                ends = zip(place[node.parent], place[node.id], strict=True)
+                how = {"color": ink or FAINT, "linewidth": 2.4 if ink else 0.9}
+                ax.plot(*map(list, ends), linestyle=style, zorder=1 + bool(ink), **how)
+            _write_node(ax, node, place[node.id], ink)
         tallest = max(map(len, steps), default=1)
         ax.set(xlim=(-0.55, len(steps) - 0.4), ylim=(tallest - 0.4, -0.6), yticks=[])
         ax.set_xticks(range(len(steps)), [str(n + 1) for n in range(len(steps))])
@@ -131,19 +134,6 @@ def lanes(
         path.append(same[0] if same else max(known) + t + 1)
     return LanesDrawing(
         title=title, caption=LANES_CAPTION, steps=columns, best=list(best), greedy=path
-    )
-
-
-def _join(
-    ax: Axes, node: Node, start: tuple[int, int], end: tuple[int, int], ink: str | None
-) -> None:
-    """Draw a line from a partial hypothesis to the one that extends it."""
-    ax.plot(
-        *(list(pair) for pair in zip(start, end, strict=True)),
-        color=ink or FAINT,
-        linewidth=2.4 if ink else 0.9,
-        linestyle="--" if node.state == "pruned" else "-",
-        zorder=2 if ink else 1,
     )
 
 

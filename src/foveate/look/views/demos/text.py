@@ -264,9 +264,9 @@ def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) ->
                                             [*map(table.columns.index, target)])]  # fmt: skip
         room = min(126.0, wide / 2 - 60), 490.0
         box, other = (left + 10, 60, *room), (left + wide - room[0] - 20, 60, *room)
-        for name, place, words, hue in (("f", box, target, 1), ("e", other, source, 0)):
-            made.column(f"{name} {number}", "", place, words, hue=hue)
-            over = place[0], made.nodes[-len(words)].box[1] - 46, room[0], 44
+        for name, column, words, hue in (("f", box, target, 1), ("e", other, source, 0)):
+            made.column(f"{name} {number}", "", column, words, hue=hue)
+            over = column[0], made.nodes[-len(words)].box[1] - 46, room[0], 44
             made.node(f"{name} {number} name", name, over, form="label")
         for i, j in np.ndindex(*own.shape):
             best = own[i, j] == own[:, j].max()
@@ -325,9 +325,9 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
         for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
             made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
             made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
-        one = read * 20 * (np.arange(len(read)) == 3)[:, None] * (number == 0)
-        made.fan(f"reads {number}", middles, (low, top + CELL), read * (one == 0))
-        made.fan(f"one reads {number}", middles, (low, top + CELL), one, hue=1)
+        bold = read * 20 * (np.arange(len(read)) == 3)[:, None] * (number == 0)
+        for lines, hue in (read * (bold == 0), None), (bold, 1):
+            made.fan(f"reads {number}", middles, (low, top + CELL), lines, hue=hue)
 
 
 def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:

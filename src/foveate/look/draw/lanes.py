@@ -82,8 +82,9 @@ class LanesDrawing(Drawing):
             ink, style = inks.get(node.id), "--" if node.state == "pruned" else "-"
             if node.parent is not None:
                 ends = zip(place[node.parent], place[node.id], strict=True)
-                how = {"color": ink or FAINT, "linewidth": 2.4 if ink else 0.9}
-                ax.plot(*map(list, ends), linestyle=style, zorder=1 + bool(ink), **how)
+                wide, above = (2.4, 2) if ink else (0.9, 1)
+                color, (x, y) = ink or FAINT, map(list, ends)
+                ax.plot(x, y, color=color, linewidth=wide, linestyle=style, zorder=above)
             _write_node(ax, node, place[node.id], ink)
         tallest = max(map(len, steps), default=1)
         ax.set(xlim=(-0.55, len(steps) - 0.4), ylim=(tallest - 0.4, -0.6), yticks=[])

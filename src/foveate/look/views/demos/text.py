@@ -326,8 +326,8 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
             made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
             made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
         bold = read * 20 * (np.arange(len(read)) == 3)[:, None] * (number == 0)
-        for lines, hue in (read * (bold == 0), None), (bold, 1):
-            made.fan(f"reads {number}", middles, (low, top + CELL), lines, hue=hue)
+        for lines, more in (read * (bold == 0), {}), (bold, {"hue": 1}):
+            made.fan(f"reads {number}", middles, (low, top + CELL), lines, **more)
 
 
 def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:

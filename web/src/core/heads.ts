@@ -1,5 +1,5 @@
 // All layers and heads in small: the picture of them is how one is chosen.
-import { choices, fitted, h, s, tallOf, widthOf } from "./dom";
+import { choices, fitted, h, s, squeezed, tallOf, widthOf } from "./dom";
 import { enlarged, largest, pixels, sequential, type Matrix, type Scale } from "./levels";
 import type { BlockMaps } from "./maps";
 import type { Block } from "./types";
@@ -29,15 +29,15 @@ const isWord = (text: string) => /\p{L}/u.test(text);
 export function story(head: Matrix, others: readonly Matrix[], rows: readonly string[], columns: readonly string[]): string {
   const { values, width } = head, best = largest(Array.from(values, (weight, k) =>
     (isWord(rows[Math.floor(k / width)]!) ? weight - Math.max(0, ...others.map((other) => other.values[k]!)) : -1)));
-  return `“${rows[Math.floor(best / width)]}” reads “${columns[best % width]}”`;
+  return `${rows[Math.floor(best / width)]} → ${columns[best % width]}`;
 }
 
 /** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights. */
 function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">, name: string, does: string, hue: number, wide: number, pitch: number, joined: boolean): SVGElement {
-  const limit = Math.min(wide * 0.42, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
+  const limit = Math.min(wide * 0.36, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
   const y = (place: number) => HEAD + (place + 0.5) * pitch, [from, to] = [limit + 3, wide - limit - 3], middle = wide / 2, foot = HEAD + Math.max(rows.length, columns.length) * pitch;
   const order = Array.from(map.values, (_, k) => k).filter((k) => map.values[k]! >= LEAST_WEIGHT).sort((a, b) => map.values[a]! - map.values[b]!);
-  const side = (words: readonly string[], x: number, anchor: string) => words.map((word, k) => s("text", { x, y: y(k) + 4, "text-anchor": anchor }, fitted(word, limit, 12)));
+  const side = (words: readonly string[], x: number, anchor: string) => words.map((word, k) => squeezed(word, limit, 12, { x, y: y(k) + 4, "text-anchor": anchor }));
   return s("svg", { class: "fv-copy", width: wide, height: foot + (joined ? ARROW : 0), role: "img", "aria-label": `${name}: ${does}` },
     ...[name, does].map((text, k) => s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12 + 15 * k, "text-anchor": "middle" }, fitted(text, wide, 12))),
     ...order.map((k) => {

@@ -223,6 +223,20 @@ def test_the_figure_joins_children_with_their_parents(tmp_path: Path) -> None:
     assert "chat" in svg and "\u202e" not in svg
 
 
+def test_greedy_search_is_drawn_to_its_end_beside_the_beam_that_dropped_it() -> None:
+    greedy = [
+        node(0, None, "Un", -0.1),
+        node(1, 0, " chien", -0.4),
+        node(2, 1, "</s>", -3.0, "done"),
+    ]
+    view = lanes(STEPS, [0, 3, 5], greedy=greedy)
+    own = [[each for each in step if each.id in view.greedy] for step in view.steps]
+    assert [[each.text for each in step] for step in own] == [["Un"], [" chien"], ["</s>"]]
+    assert [step[0].parent for step in own] == [None, *view.greedy[:-1]] == [None, 0, 7]
+    assert [step[:-1] for step in view.steps[1:]] == STEPS[1:]
+    assert lanes(STEPS, [0, 3, 5], greedy=STEPS[0][:1]).steps == STEPS
+
+
 def test_what_cannot_be_a_beam_is_refused() -> None:
     with pytest.raises(ValueError, match="node 3 extends 0"):
         lanes(STEPS[1:])

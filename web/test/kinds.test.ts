@@ -22,7 +22,7 @@ test("a box of a beam has the product of probabilities, and no score that is a l
 });
 
 test("the text of a path of probabilities has the tokens alone", () => {
-  const path = ["° A", "C: .5·.3 ="].map((text, id): Node => ({ id, parent: null, text, logP: 0, score: 0.5, state: "live" }));
+  const path = ["A", "C: .5·.3 ="].map((text, id): Node => ({ id, parent: null, text, logP: 0, score: 0.5, state: "live" }));
   expect(textOf(path)).toBe("A C");
   expect(textOf(path.map((node) => ({ ...node, score: -1, text: "␣le" })))).toBe("le le");
 });
@@ -85,8 +85,9 @@ test("words beside low cells are smaller, and left out only where they could not
   expect(everyWord(4)).toBe(3); // the others have a dot
 });
 
+
 test("greedy search takes the most probable token at each step, as far as the beam has it", () => {
   const node = (id: number, parent: number | null, logP: number) => ({ id, parent, text: "", logP, score: logP, state: "live" as const });
   const steps = [[node(0, null, -1), node(1, null, -2)], [node(2, 1, -2.1), node(3, 0, -2.5), node(4, 0, -3)], [node(5, 2, -2.2)]];
-  expect([...greedyOf(steps)]).toEqual([0, 3]);
+  expect(greedyOf(steps)).toEqual([0, 3]);
 });

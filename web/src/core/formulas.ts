@@ -55,8 +55,8 @@ function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
     sheetOf(parts[first]!, vectors.map((numbers) => numbers.filter((_, d) => d % 2 === first)), {
       title: named(first, `${name}; framed: t = ${row}`), aspect: size / 2 / length, least: -1, most: 1, outlines: [[row, 0, 1, size / 2]],
     }));
-  const dots = range(Math.ceil((length - apart) / 3)).map((k): [number, number] => [3 * k, 3 * k + apart]);
-  return [...halves, sheetOf(parts[2]!, vectors.map((a) => vectors.map((b) => cosine(a, b))), { title: named(2, `cosine; dots: s − t = ${apart}`), dots })];
+  const dots = range(Math.ceil((length - apart) / 3)).map((k): [number, number] => [3 * k + apart, 3 * k]);
+  return [...halves, sheetOf(parts[2]!, vectors.map((a) => vectors.map((b) => cosine(a, b))), { title: named(2, `similarity; ○: ${apart} apart`), dots })];
 }
 
 export const FORMULAS: Readonly<Record<string, Formula>> = { scores, local, sinusoids };

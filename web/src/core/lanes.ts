@@ -1,42 +1,35 @@
 // A beam as it went: a column for each step, the best beginning on top, what was cut off dashed.
-import { fill, fitted, h, s, tallOf, widthOf } from "./dom";
+import { fill, h, s, squeezed, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
+const LINES = 27, UNDER = 8; // pixels of a box that has room for two lines, from its middle to theirs
 const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
-  const path: Node[] = [], seen = new Set<number>();
-  for (let node = nodes.get(id); node && !seen.has(node.id); node = node.parent === null ? undefined : nodes.get(node.parent)) {
-    seen.add(node.id);
-    path.unshift(node);
-  }
+  const path: Node[] = [];
+  for (let node = nodes.get(id); node; node = nodes.get(node.parent ?? -1)) path.unshift(node);
   return path;
 }
 
 /** The text of a path: tokens say themselves whether a blank stands before them; names in angles and those of a table of probabilities do not. */
 export const textOf = (path: readonly Node[]): string => path.reduce((text, { text: next, score }) =>
-  text + (score > 0 ? ` ${next.replace(/^° |: .* =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
+  text + (score > 0 ? ` ${next.replace(/: .* =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
-export const boxed = ({ text, score }: Node) => (text.trim().replace(/^° /, "") || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
-
-/** The same in a box of so many pixels: without its factors where these would hide the product. */
-const boxedIn = (node: Node, room: number) => (widthOf(boxed(node)) <= room ? boxed(node) : boxed({ ...node, text: node.text.replace(/: .* =$/, "") }));
+export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
 
 /** The path of greedy search: from the beginning, the most probable next token, as far as the beam has it. */
-export function greedyOf(steps: LanesDrawing["steps"]): Set<number> {
-  const made = new Set<number>();
-  let last: number | null = null;
+export function greedyOf(steps: LanesDrawing["steps"]): number[] {
+  const made: number[] = [];
   for (const step of steps) {
-    const next: Node | undefined = step.filter(({ parent }) => parent === last).sort((a, b) => b.logP - a.logP)[0];
+    const next = step.filter(({ parent }) => parent === (made.at(-1) ?? null)).sort((a, b) => b.logP - a.logP)[0];
     if (!next) break;
-    made.add(next.id);
-    last = next.id;
+    made.push(next.id);
   }
   return made;
 }
@@ -49,39 +42,45 @@ export function columnsOf(wish: number, steps: number, room: number): { wide: nu
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
-  const isWhole = Number.isFinite(tallOf(body, Infinity)), isBare = isWhole && drawing.steps.length > FEW; // on a slide
-  const end = drawing.steps.findLastIndex((step) => step.some(({ id }) => drawing.best.includes(id))) + 1 || undefined; // of the answer
-  const steps = isBare ? drawing.steps.slice(0, end).map((step) => step.filter(({ state }) => state !== "pruned")) : drawing.steps, greedy = greedyOf(drawing.steps);
+  const isWhole = Number.isFinite(tallOf(body, Infinity)), isBare = isWhole && drawing.steps.length > FEW, greedy = new Set(drawing.greedy); // on a slide
+  const isLost = ({ id, state }: Node) => state === "pruned" && greedy.has(id); // greedy search went on where the beam did not
+  const steps = isBare ? drawing.steps.map((step) => step.filter((node) => node.state !== "pruned" || isLost(node))) : drawing.steps;
+  const low = Math.max(...steps.map((step) => (step.some(isLost) ? step.filter((node) => !isLost(node)).length : 0))); // the rank of what greedy search adds
   const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
-  const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
-  const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)); // of its token
-  const told = (node: Node) => `${boxed(node).replace(/^\p{P}$/u, "“$&”")} ${p(node) < 0.005 ? "≈0" : p(node).toFixed(2).replace(/^0/, "")}`;
-  const written = (node: Node, room: number) => (node.score <= 0 && widthOf(told(node)) <= room ? told(node) : boxedIn(node, room));
-  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(node.score <= 0 ? told(node) : boxed(node)) + 12)));
-  const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
+  const way = steps.flat().filter(({ id }) => best.has(id)), answer = way.map(({ text }) => text.trim() || text); // as the words of other drawings
+  const p = ({ logP, parent }: Node) => Math.exp(logP - (nodes.get(parent ?? -1)?.logP ?? 0)); // of its token
+  const said = drawing.greedy.flatMap((id) => nodes.get(id) ?? []), last = said.at(-1);
+  const told = (node: Node) => `${boxed(node).replace(/^\p{P}$/u, "“$&”")}${node.score > 0 ? "" : p(node) < 0.005 ? " ≈0" : p(node).toFixed(2).replace(/^0/, " ")}`;
+  /** Its token above its product and p; or all on a line, without what would hide the token. */
+  const linesOf = (node: Node) => {
+    const whole = told(node), [, token = whole, by = "", number = ""] = /^(.+?):? (\S+ = )?(\S+)$/s.exec(whole) ?? [];
+    return isWhole && tall >= LINES ? [token, by + number] : [[whole, `${token} ${number}`].find((text) => widthOf(text) <= wide - 12) ?? token];
+  };
+  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(told(node)) + 12)));
+  const rankOf = (node: Node, rank: number) => (isBare && isLost(node) ? low : rank), deepest = 1 + Math.max(0, low, ...steps.map((step) => step.length - 1)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
   const down = Math.max(TIGHT, Math.min(isWhole ? 46 : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
-  steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [START + t * across + 2, TOP + rank * down])));
+  steps.forEach((step, t) => step.forEach((node, rank) => at.set(node.id, [START + t * across + 2, TOP + rankOf(node, rank) * down])));
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
   const isProduct = steps.flat().some(({ score }) => score > 0);
   const keys = [ // in the colours of the page
-    ...(isProduct ? [] : [[isWhole ? "number: p" : "number: p of the token"]]),
-    [isWhole ? "round: finished" : `each step keeps the ${kept} best open prefixes (round: finished)`],
+    ...(isProduct ? [] : [["number: p"]]),
+    [`k = ${kept} open prefixes a step (round: finished)`],
     [h("b", {}, "■ "), "the answer"],
-    [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", {}, "■ "), "greedy search"],
+    [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", { style: "color: #d55e00" }, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
     ...(isBare ? [] : [["dashed: dropped"]]),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),
   ];
-  body.append(reading, box, h("p", { class: "fv-quiet" }, ...keys.flatMap((key, k) => (k ? [" · ", ...key] : key))), h("p", { class: "fv-keys", "data-unsaved": true },
+  body.append(reading, box, h("p", { class: "fv-quiet" }, ...keys.flatMap((key, k) => [k && !isWhole ? " · " : "", h("span", { style: isWhole && "display: inline-block; margin-right: 1em" }, ...key)])), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
   const cue = () => box.classList.toggle("fv-more", box.scrollWidth - box.scrollLeft > box.clientWidth + 4); // columns to the right
   box.addEventListener("scroll", cue, { passive: true });
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
-  const kind = (node: Node) => `fv-${node.state}${best.has(node.id) ? " fv-best" : greedy.has(node.id) ? " fv-greedy" : ""}`;
+  const kind = (node: Node) => `fv-${!isBare || !isLost(node) ? node.state : node === last ? "done" : "live"}${best.has(node.id) ? " fv-best" : greedy.has(node.id) ? " fv-greedy" : ""}`;
   let chosen: Node | undefined;
   const choose = (node: Node) => {
     chosen = node;
@@ -95,24 +94,24 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   };
   const point = (node: Node) => {
     choose(node);
-    if (best.has(node.id)) selection.point(answer, answer.length ? [...nodes.values()].filter(({ id }) => best.has(id)).indexOf(node) : 0);
+    if (best.has(node.id)) selection.point(answer, answer.length ? way.indexOf(node) : 0);
   };
   for (const node of nodes.values()) {
-    const [x, y] = at.get(node.id)!, from = node.parent === null ? undefined : at.get(node.parent);
+    const [x, y] = at.get(node.id)!, from = at.get(node.parent ?? -1);
     if (from ?? node.parent === null) {
       const [x1, y1] = from ? [from[0] + wide, from[1] + tall / 2] : [6, TOP + tall / 2], y2 = y + tall / 2, middle = (x1 + x) / 2;
       edges.set(node.id, s("path", { class: `fv-edge-line ${kind(node)}`, d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x} ${y2}` }));
     }
-    boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
+    boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, style: isWhole && "opacity: 1", pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(written(node, wide - 12), wide - 4))));
+      ...linesOf(node).map((line, k, { length }) => squeezed(line, wide - 8, 13, { x: x + wide / 2, y: y + tall / 2 + 3 + length + Math.min(UNDER, tall / 4) * (2 * k + 1 - length), "text-anchor": "middle" }))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
-    s("circle", { class: "fv-point", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());
-  const last = [...nodes.values()].filter(({ id }) => best.has(id)).at(-1) ?? steps.at(-1)?.[0];
-  if (last) choose(last);
+    s("circle", { class: "fv-point", style: "fill: currentColor", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());
+  const first = way.at(-1) ?? steps.at(-1)?.[0];
+  if (first) choose(first);
   const quiet = selection.on(() => {
-    const place = answer.length ? selection.placeOf(answer) : undefined, node = place === undefined ? undefined : [...nodes.values()].filter(({ id }) => best.has(id))[place];
+    const place = answer.length ? selection.placeOf(answer) : undefined, node = way[place ?? -1];
     if (node && node !== chosen) choose(node);
   });
   const step = (by: number, rankBy: number): boolean => {

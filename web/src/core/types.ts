@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 598c640e7352a576.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 3b9ccabb352fc582.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -217,7 +217,8 @@ export interface Choice {
 /**
  * A beam search: a column for each step, in it the partial hypotheses, best first.
  *
- * ``best`` are the nodes of the answer; ``scored`` is how a score is computed, where it is not p.
+ * ``best`` are the nodes of the answer, ``greedy`` those of greedy search, which the beam may have
+ * dropped; ``scored`` is how a score is computed, where it is not p.
  */
 export interface LanesDrawing {
   title: string;
@@ -226,6 +227,7 @@ export interface LanesDrawing {
   kind: "lanes";
   steps: Node[][];
   best: number[];
+  greedy: number[];
   scored: string;
 }
 /**

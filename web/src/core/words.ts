@@ -1,5 +1,5 @@
 // A text whose words have colours; the chosen one says what else it might have been.
-import { h, tallOf } from "./dom";
+import { h, tallOf, widthOf } from "./dom";
 import { legend } from "./legend";
 import { colourOf, ends, isLight } from "./levels";
 import type { Draw } from "./stage";
@@ -15,6 +15,10 @@ export const barred = (name: Element, share: number, value: number, isTaken: boo
 };
 
 const MOST_FACTORS = 16; // words with their p below them
+const LEAST_FACTOR = 50, TIMES = 14, PADDING = 10; // pixels of a factor at least, between two, around its word
+
+/** A part of a slide, smaller where it would not fit on one line of the room there is. */
+const narrowed = (style: string, wish: number, room: number) => ({ style: `${style};zoom:${room > 0 ? Math.min(1, room / wish) : 1}` });
 
 /** The word that is told of first: after others, and as likely as not, where there are alternatives. Pure. */
 export function telling(list: WordsDrawing["words"]): number | undefined {
@@ -45,9 +49,11 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     }
     return made;
   });
+  const room = body.clientWidth - PADDING, wish = texts.reduce((sum, word) => sum + Math.max(LEAST_FACTOR, widthOf(word, 17) + PADDING) + TIMES, 0);
+  const factors = h("span", narrowed("display:inline-block;white-space:nowrap;margin-top:3px", wish, room), ...spans.flatMap((span, k) => [k ? h("span", { class: "fv-times" }, " · ") : "", span]));
   const text = h("p", { class: "fv-text-line", tabindex: 0, role: "application", "aria-roledescription": "words" },
-    ...spans.flatMap((span, k) => (isProduct && k ? [h("span", { class: "fv-times" }, " · "), span] : list[k]!.space && k ? [" ", span] : [span])),
-    ...(drawing.total && isProduct ? [...drawing.total.split("; ").flatMap((part) => [" ", h("span", { class: "fv-total" }, part)])] : []));
+    ...(isProduct ? [factors, ...drawing.total.split("; ").flatMap((part) => [" ", h("span", { class: "fv-total", ...narrowed("", 1.1 * widthOf(part, 17), room) }, part)])]
+      : spans.flatMap((span, k) => (list[k]!.space && k ? [" ", span] : [span]))));
   body.append(text, others);
   if (coloured && !isProduct) {
     const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 1d655aa0f50470ce.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 1009713507d0f02f.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

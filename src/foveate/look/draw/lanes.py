@@ -22,7 +22,7 @@ LANE_MARKS = {"live": " ", "done": "■", "pruned": "×"}
 
 LANES_CAPTION = (
     "each column is a step, with the best prefix on top; thick: the answer, ■ has ended, "
-    "grey and dashed was dropped; numbers are scores"
+    "orange is greedy search; grey and dashed was dropped; numbers are scores"
 )
 
 
@@ -40,12 +40,14 @@ class Node(DrawingPart):
 class LanesDrawing(Drawing):
     """A beam search: a column for each step, in it the partial hypotheses, best first.
 
-    ``best`` are the nodes of the answer; ``scored`` is how a score is computed, where it is not p.
+    ``best`` are the nodes of the answer, ``greedy`` those of greedy search, which the beam may have
+    dropped; ``scored`` is how a score is computed, where it is not p.
     """
 
     kind: Literal["lanes"] = "lanes"
     steps: list[list[Node]]
     best: list[int] = Field([])
+    greedy: list[int] = Field([])
     scored: str = ""
 
     def arrays(self) -> Arrays:
@@ -61,6 +63,7 @@ class LanesDrawing(Drawing):
             "state": np.array([node.state for _, node in rows]),
             "text": np.array([visible(node.text) for _, node in rows]),
             "best": np.array(self.best, dtype=np.int64),
+            "greedy": np.array(self.greedy, dtype=np.int64),
         }
 
     def figure(self) -> Figure:
@@ -70,14 +73,19 @@ class LanesDrawing(Drawing):
         return self.own_figure(max(4.0, step * len(self.steps) + 0.4), RANK * tallest + 1.0)
 
     def fill(self, ax: Axes) -> None:
-        steps, best = self.steps, set(self.best)
+        steps, greedy = self.steps, dict.fromkeys(self.greedy, colors.line(1))
+        inks = greedy | dict.fromkeys(self.best, colors.line(0))
         place = {
             n.id: (number, rank) for number, step in enumerate(steps) for rank, n in enumerate(step)
         }
         for node in (node for step in steps for node in step):
+            ink, style = inks.get(node.id), "--" if node.state == "pruned" else "-"
             if node.parent is not None:
-                _join(ax, node, place[node.parent], place[node.id], node.id in best)
-            _write_node(ax, node, place[node.id], node.id in best)
+                ends = zip(place[node.parent], place[node.id], strict=True)
+                wide, above = (2.4, 2) if ink else (0.9, 1)
+                color, (x, y) = ink or FAINT, map(list, ends)
+                ax.plot(x, y, color=color, linewidth=wide, linestyle=style, zorder=above)
+            _write_node(ax, node, place[node.id], ink)
         tallest = max(map(len, steps), default=1)
         ax.set(xlim=(-0.55, len(steps) - 0.4), ylim=(tallest - 0.4, -0.6), yticks=[])
         ax.set_xticks(range(len(steps)), [str(n + 1) for n in range(len(steps))])
@@ -101,9 +109,13 @@ class LanesDrawing(Drawing):
 
 
 def lanes(
-    steps: Sequence[Sequence[Node]], best: Sequence[int] = (), title: str = ""
-) -> LanesDrawing:
-    """Return a drawing of a beam. Raises ``ValueError`` if a node extends an unknown one."""
+    steps: Sequence[Sequence[Node]], best: Sequence[int] = (), title: str = "",
+    greedy: Sequence[Node] = (),
+) -> LanesDrawing:  # fmt: skip
+    """Return a drawing of a beam, and of the path of greedy search, as far as the beam lacks it.
+
+    Raises ``ValueError`` if a node extends an unknown one.
+    """
     known: set[int] = set()
     for step in steps:
         for node in step:
@@ -112,35 +124,34 @@ def lanes(
         known |= {node.id for node in step}
     if lost := set(best) - known:
         raise ValueError(f"the answer has nodes that no step has: {sorted(lost)}")
-    columns = [list(step) for step in steps]
-    return LanesDrawing(title=title, caption=LANES_CAPTION, steps=columns, best=list(best))
-
-
-def _join(ax: Axes, node: Node, start: tuple[int, int], end: tuple[int, int], chosen: bool) -> None:
-    """Draw a line from a partial hypothesis to the one that extends it."""
-    ax.plot(
-        *(list(pair) for pair in zip(start, end, strict=True)),
-        color=colors.line(0) if chosen else FAINT,
-        linewidth=2.4 if chosen else 0.9,
-        linestyle="--" if node.state == "pruned" else "-",
-        zorder=2 if chosen else 1,
+    columns, path = [list(step) for step in steps], list[int]()
+    for t, node in enumerate(greedy):
+        columns += [[]] * (t == len(columns))
+        parent = path[-1] if path else None
+        same = [each.id for each in columns[t] if (each.parent, each.text) == (parent, node.text)]
+        if not same:
+            own: dict[str, object] = {"id": max(known) + t + 1, "parent": parent, "state": "pruned"}
+            columns[t] = [*columns[t], node.model_copy(update=own)]
+        path.append(same[0] if same else max(known) + t + 1)
+    return LanesDrawing(
+        title=title, caption=LANES_CAPTION, steps=columns, best=list(best), greedy=path
     )
 
 
-def _write_node(ax: Axes, node: Node, place: tuple[int, int], chosen: bool) -> None:
+def _write_node(ax: Axes, node: Node, place: tuple[int, int], ink: str | None) -> None:
     """Write the last token of a partial hypothesis in a box, with its score."""
     word = cut(node.text.removeprefix(" ") or node.text, LONGEST_NODE)
     mark = LANE_MARKS["done"] if node.state == "done" else ""
     dropped = node.state == "pruned"
     box = {
         "boxstyle": "round,pad=0.25", "facecolor": "white",
-        "edgecolor": colors.line(0) if chosen else FAINT,
-        "linestyle": "--" if dropped else "-", "linewidth": 1.4 if chosen else 0.7,
+        "edgecolor": ink or FAINT, "linestyle": "--" if dropped else "-",
+        "linewidth": 1.4 if ink else 0.7,
     }  # fmt: skip
     text = f"{word}{mark} {score_text(node, 1)}".replace("-", "−")
-    weight = "bold" if chosen else "normal"
-    size, ink = figures.FONT_SIZE - 1.5, figures.NOTE if dropped else "black"
-    figures.write(ax, *place, text, ink, ha="center", size=size, weight=weight, bbox=box)
+    size, weight = figures.FONT_SIZE - 1.5, "bold" if ink else "normal"
+    color = figures.NOTE if dropped else "black"
+    figures.write(ax, *place, text, color, ha="center", size=size, weight=weight, bbox=box)
 
 
 def _lane_cell(node: Node, chosen: bool) -> str:

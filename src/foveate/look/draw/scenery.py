@@ -223,6 +223,8 @@ class _Scene(SceneMaker):
             points = (start, OUTPUT + 22), (gap, OUTPUT + 22), (gap, end[1]), end
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
             name, box = f"{main.name} memory label", (left + wide + 20, OUTPUT - 44, 410, 42)
+            at, room = end[0] - 0.26 * (wide - 210), 0.25 * (wide - 210)
+            self.node(f"{main.name} from", "h_i, encoder", (at, end[1] - 10, room, 20), **more)
             if not self.train:
                 self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
         for block in group:

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -44,18 +45,21 @@ FEWEST = 5  # sentences in a group; fewer are too few for a figure
 def beam(
     run: Run, text: Text = None, image: Image = None, beam_size: BeamSize = None
 ) -> LanesDrawing:
-    """Draw the partial hypotheses of every step of a beam search.
+    """Draw the partial hypotheses of every step of a beam search, and the path of greedy search.
 
     Raises `ConfigError` if the search gives no output.
     """
     width = beam_size or run.config.decode.tree().get("beam_size", WIDTH)
     limits = {"max_extra": MOST_ADDED} if isinstance(run.task, Language) else {}
     watched, example, own = Watched(run), example_of(run, text, image), run.config.decode
-    search: Search = watched.task.search_config(own, "beam", beam_size=width, **limits).build()
+    alone, search_config = Watched(run), partial(watched.task.search_config, own, "beam")
+    search: Search = search_config(beam_size=width, **limits).build()
     outputs = watched.write(example, search)
     if not outputs:
         raise ConfigError(f"{run.path} gave no answer to {example!r}")
-    drawn, divided = watched.lanes(outputs[0], outputs[0].text), ""
+    greedy = alone.write(example, search_config(beam_size=1, **limits).build())[:1]
+    path = [alone.node(each) for output in greedy for each in output.path]
+    drawn, divided = watched.lanes(outputs[0], outputs[0].text, path), ""
     if isinstance(search, Beam) and search.config.length_penalty:
         offset, alpha = search.config.length_offset, search.config.length_penalty
         divided = f" ÷ (({offset:g} + n) / {offset + 1:g})^{alpha:g} for n tokens"

@@ -100,7 +100,10 @@ class Watched:
             state=partial.state,
         )
 
-    def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
-        """Draw the beam at each position, with the path of an output."""
+    def lanes(
+        self, best: Output | None = None, title: str = "", greedy: Sequence[Node] = ()
+    ) -> LanesDrawing:
+        """Draw the beam at each position, with the paths of an output and of greedy search."""
         columns = [[self.node(partial) for partial in column] for column in self.watch.positions]
-        return draw_lanes(columns, [partial.id for partial in best.path] if best else [], title)
+        path = [partial.id for partial in best.path] if best else []
+        return draw_lanes(columns, path, title, greedy)

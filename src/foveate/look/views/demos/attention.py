@@ -113,8 +113,8 @@ def scaling(
     return PanelGrid(
         panels=[
             line_chart(
-                sizes.astype(float), curves, "key size K", "gradient ‖∂α/∂e‖",
-                log="x", marks={f"K = {size}": size},
+                sizes.astype(float), curves, "key size K", "‖∂α/∂e‖",
+                "Mean gradient of softmax", log="x", marks={f"K = {size}": size},
             ),
             bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
         ],
@@ -376,13 +376,13 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
     curves = {}
-    for name, weight in ("fixed α: straight", fixed), ("own α: bent", scores.softmax(dim=-1)):
+    for name, weight in ("fixed α", fixed), ("α of X", scores.softmax(dim=-1)):
         curves[name] = (weight @ read @ values)[:, 0, 0].numpy()
     across = "λ, inputs x₁ + λ x₂"
     return PanelGrid(
         panels=[
-            line_chart(x.numpy(), curves, across, "output a, first number"),
             line_chart(x.numpy(), {"e": scores[:, 0, 0].numpy()}, across, "score e: a parabola"),
+            line_chart(x.numpy(), curves, across, "output c, first number"),
         ],
         title="Quadratic inside, linear outside",
         caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. With fixed weights it "

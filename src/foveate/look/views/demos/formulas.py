@@ -261,8 +261,9 @@ def sinusoids(
         .model_copy(update={"outlines": [(row, 0.0, 1.0, hidden_size / 2)]})
         for first, name in enumerate(("sin", "cos"))
     ]  # fmt: skip
-    dots = [(t, t + apart) for t in range(0, length - apart, 3)]
-    products = products.model_copy(update={"dots": dots, "title": f"cosine; dots: s − t = {apart}"})
+    dots = [(t + apart, t) for t in range(0, length - apart, 3)]
+    title = f"similarity; ○: {apart} apart"
+    products = products.model_copy(update={"dots": dots, "title": title})
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
         caption="Waves become longer along i; products depend only on the distance.",

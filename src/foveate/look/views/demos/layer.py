@@ -119,14 +119,20 @@ def _repairs(made: Chalkboard) -> None:
     boxes = zip(all_of.names, all_of.hues, all_of.losses, strict=True)
     for number, (name, hue, text) in enumerate(boxes):
         y = 434.0 - 140 * number
-        made.node(name, name, (150, y, 330, 100), hue=hue, level=0.25)
-        made.node(f"{name} why", text, (500, y + 28, 15.0 * len(text), 44), form="word")
+        more: dict[str, object] = {"hue": hue, "level": 0.25}
+        if name[0] == "4":  # inside the heads
+            made.node("heads", "", (150, 154, 330, 240), hue=all_of.hues[2], level=0.1)
+            made.node(name, name, (170, y, 290, 84), **more)
+        elif name[0] == "2":
+            made.node(name, name, (150, y + 28, 330, 44), form="label")
+        else:
+            made.node(name, name, (150, y, 330, 100), **more)
+        made.node(f"{name} why", text, (500, y + 28, 730, 44), form="word")
         if name[0] != "4":
             made.edge(f"{name} out", (150, y + 24), (82, y + 24))
             made.node(f"{name} plus", "+", (38, y + 2, 44, 44), form="plus")
         if name[0] in "34":
             made.edge(f"{name} in", (60, y + 78), (150, y + 78))
-    made.edge("masked", (315, 294), (315, 254))
     made.stop("repairs", "Each box repairs what attention alone cannot do.", ["stream"])
 
 
@@ -223,11 +229,12 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
     """Write x W_1 + b_1 of two layers; the second reads what the first returns."""
     for layer, hue in enumerate((5, 3)):
         forward = filled(ReLU(ReLU.Config(), 2, 3))
-        text = "Layer 0: the same W_1 and b_1 for all words."
-        text += " Layer 1 reads its output, with a W_1 and b_1 of its own." * layer
+        text = "Layer 1 reads what layer 0 returns; its weights are others."
+        text = text if layer else "Layer 0: the same W_1 and b_1 for all words."
         name, z = f", layer {layer}", forward.inner(x)
         made.product(text, (f"x{name}", x, 6), f"1{name}", forward.inner, (f"z{name}", z, 4), hue)
         x = forward(x)
+    made.on("max(0, z) W_2 + b_2, layer 0", "line 0 6 2 1", "line 1 0")
 
 
 def _attend(made: Chalkboard, masked: bool) -> None:
@@ -357,7 +364,7 @@ def _raster(made: SceneMaker, name: str, numbers: Tensor, box: Box) -> None:
     """Draw each number as a pixel, from white to black; the first is in ``box``."""
     x, y, wide, high = box
     for (row, column), value in np.ndenumerate(numbers.numpy()):
-        place = x + wide * column, y + high * row, wide, high
+        place = x + wide * column, y + high * row, wide + 2, high + 2  # without gaps
         made.node(f"{name} {row} {column}", "", place, form="pixel", level=float(value))
 
 
@@ -371,13 +378,14 @@ def _glimpse(made: SceneMaker, picture: Tensor, size: int) -> str:
         _raster(made, f"glimpse {k}", patch, (left, 200, 200 / size, 200 / size))
         made.node(f"frame {k}", "", (246 - wide / 2, 300 - wide / 2, wide, wide), **own)
         made.node(f"seen {k}", "", (left, 200, 200, 200), **own)
-        name = f"{size * 2**k} pixels wide", (left - 16, 146, 232, 44)
+        name = f"{size * 2**k} pixels wide", (left - 16, 146, 232 - 12 * (k == 2), 44)
         made.node(f"seen {k} name", *name, form="label")
         made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
     made.node("state", "h_t", (570, 20, 110, 64), **state)
     made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
     made.node("mean", "l_t ~ N(f(h_t), σ²), here (0, 0)", (690, 30, 540, 44), form="label")
     made.edge("place", (570, 30), (246, 30), (246, 58), hue=3)
+    made.node("way", "", (245, 56, 2, 232), form="plus", hue=3)  # on the pixels, down to l_t
     made.node("l", "", (233, 287, 26, 26), form="plus", hue=3)
     return f"Each frame gives {size} × {size} numbers: the wider it is, the coarser what is seen."
 
@@ -402,11 +410,13 @@ def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
         (f"x_1 … x_{count} → encoder", 560, 508),
     ):  # fmt: skip
         made.node(f"{text} name", text, (left, top, 672, 44), form="label")
-    arrows = (x + wide, y + wide / 2, 550, 96), (900, 126, 900, 192), (900, 256, 900, 338)
-    for n, arrow in enumerate((*arrows, (middle, 388, middle, 452))):
-        made.edge(f"arrow {n}", arrow[:2], arrow[2:], hue=1 if n < 2 else 2)
-    texts = [f"{v:.2f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]
-    places, each = 560 + 84 * (np.arange(FEATURES) + 0.5), [str(n + 1) for n in range(count)]
+    gap = x + wide + 6, y + wide / 2  # beside the patch; from there the way leads above the picture
+    made.edge("way", (x + wide, gap[1]), gap, (gap[0], 18), (528, 18), (528, 96), (550, 96), hue=1)
+    for n, (at, start, end) in enumerate(((900, 126, 192), (900, 256, 338), (middle, 388, 452))):
+        made.edge(f"arrow {n}", (at, start), (at, end), hue=1 if n < 1 else 2)
+    texts = [f"{v:.1f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]
+    places, each = 560 + 84 * (np.arange(FEATURES) + 0.5), [""] * count
+    each[k] = str(k + 1)
     made.cells("x", places, 338, 81, texts, [0.35] * FEATURES, hue=2)
     places = 560 + 672 * (np.arange(count) + 0.5) / count
     made.cells("tokens", places, 452, 38, each, 0.8 * (np.arange(count) == k), hue=2)

@@ -193,7 +193,8 @@ def vanishing(
     recurrence: Annotated[float, Field(gt=0, le=4, description="factor on Elman's U")] = 1.0,
 ) -> LinesDrawing:  # fmt: skip
     """Draw the gradient's norm against distance, for each cell."""
-    models = {f"Elman, U × {recurrence:g}": recurrent("rnn", scale=recurrence)}
+    name = "Elman (tanh)" if recurrence == 1 else f"Elman, U × {recurrence:g}"
+    models = {name: recurrent("rnn", scale=recurrence)}
     for bias in forget:
         models[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = recurrent("lstm", bias)
     models["Transformer"], text = transformer(), ids(length)
@@ -335,9 +336,8 @@ def rnn(
     texts: dict[str, list[str]] = {"x_t": ["x_t"]}
     for layer, (of_input, of_state) in enumerate(zip(w, u, strict=True), start=1):
         cell = ElmanCell(ElmanCell.Config(), 1, 1)
-        weights = (cell.weight_ih, of_input), (cell.weight_hh, of_state), (cell.bias_ih, b)
-        for parameter, value in (*weights, (cell.bias_hh, 0.0)):
-            parameter.fill_(value)
+        for weight, value in zip(cell.parameters(), (of_input, of_state, b, 0.0), strict=True):
+            weight.fill_(value)
         values, _ = cell.run(values, cell.start(values[:, 0]))
         own = f"^{layer}" * (len(w) > 1)
         name, written = f"h_t{own}", [f"W{own} = {of_input:g}", f"U{own} = {of_state:g}"]
@@ -346,17 +346,18 @@ def rnn(
     outputs = OUTPUTS[output](v * values + c)
     rows |= {"o_t": outputs.flatten().tolist()} if v else {}
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
-    if head is not None:
-        rows["y_t"] = (head * outputs).flatten().tolist()
-        texts["y_t"] = ["y_t", f"W_yo = {head:g}"]
+    rows |= {} if head is None else {"y_t": (head * outputs).flatten().tolist()}
+    texts["y_t"] = ["y_t", f"W_yo = {head or 0:g}"]
     made = _unrolled({"x_t": [*inputs], **rows}, texts, any(u))
     states = [name for name in rows if name.startswith("h")]
     h, o, y, n = rows[states[-1]], outputs[0, 0, 0], rows.get("y_t", [0.0])[0], len(inputs)
+    reads = f"{w[-1]:g} · {[inputs, *map(rows.__getitem__, states)][-2][0]:.2f} + {b:g}"
     begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
         f"Any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
             ["y_t"] * (head is not None),
-        "Each layer has its own W, U; layer 2 reads layer 1.": ["x_t", *states] * (len(w) > 1),
+        f"Layer {len(w)} reads layer {len(w) - 1}: h_1^{len(w)} = tanh({reads}) = {h[0]:.2f}":
+            ["x_t", *states] * (len(w) > 1),
         f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
             ["o_t"] * (output != "linear"),
         f"The same W and U at each step: h_2 = tanh({begins}) = {h[1 % n]:.2f}":

@@ -134,7 +134,7 @@ def beam(
     """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
     model = LECTURE if file is None else ToyModel.load(file)
     end = len(model.tokens) - 1
-    (_, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
+    (alone, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
 
     def name(output: Hypothesis) -> str:
         ids = [*output.ids, end] if output.ended else output.ids
@@ -142,13 +142,12 @@ def beam(
         return f"{' '.join(model.tokens[i] for i in ids)}, p = {p:.3g}"
 
     def node(partial: PartialHypothesis) -> Node:
-        tokens, last = [each.token for each in watch.path(partial)], partial.token_log_p
-        mark = "° " if tokens == [*greedy.ids, end][: len(tokens)] else ""
+        last = partial.token_log_p
         factors = [f"{np.exp(x):.2g}".lstrip("0") for x in (partial.log_p - last, last)]
-        product = f": {'·'.join(factors)} =" if len(tokens) > 1 else ""
+        product = "" if partial.parent is None else f": {'·'.join(factors)} ="
         return Node(
             id=partial.id, parent=partial.parent, log_p=partial.log_p, state=partial.state,
-            text=f"{mark}{model.tokens[partial.token]}{product}", score=np.exp(partial.log_p),
+            text=f"{model.tokens[partial.token]}{product}", score=np.exp(partial.log_p),
         )  # fmt: skip
 
     if tables:
@@ -163,10 +162,11 @@ def beam(
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
-        "A token, and the product of probabilities so far. °: the greedy path; a beam also follows "
-        "the second best. ■: finished; dashed: dropped."
+        "A token, and the product of probabilities so far. A beam also follows what greedy search "
+        "drops. ■: finished; dashed: dropped."
     )
-    return lanes(steps, path, title).model_copy(update={"caption": caption})
+    of_greedy = [node(partial) for partial in alone.find(greedy.ids, end)]
+    return lanes(steps, path, title, of_greedy).model_copy(update={"caption": caption})
 
 
 def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> None:
@@ -264,8 +264,10 @@ def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) ->
                                             [*map(table.columns.index, target)])]  # fmt: skip
         room = min(126.0, wide / 2 - 60), 490.0
         box, other = (left + 10, 60, *room), (left + wide - room[0] - 20, 60, *room)
-        made.column(f"f {number}", "f", box, target, hue=1)
-        made.column(f"e {number}", "e", other, source, hue=0)
+        for name, column, words, hue in (("f", box, target, 1), ("e", other, source, 0)):
+            made.column(f"{name} {number}", "", column, words, hue=hue)
+            over = column[0], made.nodes[-len(words)].box[1] - 46, room[0], 44
+            made.node(f"{name} {number} name", name, over, form="label")
         for i, j in np.ndindex(*own.shape):
             best = own[i, j] == own[:, j].max()
             line = {"weight": max(0.02, own[i, j]), "hue": 2 if best else None}
@@ -294,7 +296,7 @@ def targets(
     made = SceneMaker()
     if of == "text":
         _blocks(made, TEXT.split(), size)
-        caption = "Each word is predicted from all before it in its block; bold: one of them."
+        caption = "Each word is predicted from all before it in its block; orange: one of them."
     elif of == "pair":
         _sides(made, *(text.split() for text in PAIR))
         caption = "Source and target are read; only the target words are predicted."
@@ -303,11 +305,12 @@ def targets(
             box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
             made.column(head, head, box, cells, hue=5 if k == 4 else 0)
         made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
-        for t in range(3):
-            made.link(f"value {t + 1}", f"next value {t}", weight=0.3, hue=5)
         for t in range(4):
             made.link(f"value {t}", f"next value {t}")
-        caption = "After each row, the value of the next row is predicted (joined to it)."
+        for y in 60 + 122.5 * np.arange(1, 4):  # the value of a row is the next of the one above
+            points = (785, y + 25), (785, y), (1140, y), (1140, y - 25)
+            made.edge(f"same {y:g}", *points, hue=5)
+        caption = "Grey: each row predicts the next value. Yellow: the same number."
     return made.drawing("Inputs and targets", caption=caption)
 
 
@@ -318,12 +321,13 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
         high, own = HIGH / len(starts), words[k : k + size + 1]
         low, top, read = high * (number + 1) - 70, high * number + 8, 0.02 * np.tri(len(own) - 1)
         middles, names = 150 + pitch * (np.arange(len(read)) + 0.5), range(1, len(own) + 1)
-        texts = [f"u_{i} {word}" for i, word in zip(names, own, strict=True)]
+        texts = [f"u_{{{k + i}}} {word}" for i, word in zip(names, own, strict=True)]
         for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
             made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
             made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
-        read[3 * (number == 0)] *= 1 + 19 * (number == 0)
-        made.fan(f"reads {number}", middles, (low, top + CELL), read, hue=None if number else 1)
+        bold = read * 20 * (np.arange(len(read)) == 3)[:, None] * (number == 0)
+        for lines, more in (read * (bold == 0), {}), (bold, {"hue": 1}):
+            made.fan(f"reads {number}", middles, (low, top + CELL), lines, **more)
 
 
 def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
@@ -331,14 +335,14 @@ def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
     sides = ("encoder", source, 4.0, 2), ("decoder", ["<s>", *target], 580.0, 3)
     for name, words, left, hue in sides:
         middles, own = left + 130 * (np.arange(len(words)) + 0.5), 0.2 * np.eye(len(words))
-        made.node(name, name, (left, 300, 130 * len(words), 84), hue=hue, level=0.2)
-        made.cells(f"{name} reads", middles, 480, 122, words, 0.35 + 0 * middles, hue=0)
-        made.fan(f"{name} in", middles, (480, 384), own)
-    made.fan("decoder out", middles, (300, 204), own)
-    made.cells("predicted", middles, 154, 116, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
-    made.cells("loss", middles, 96, 120, ["−log p"] * len(middles), 0 * middles, form="label")
-    made.edge("states", (524, 342), (580, 342), hue=0)
-    made.node("no loss", "x: no prediction, no loss", (4, 154, 520, CELL), form="label")
+        made.node(name, name, (left, 270, 130 * len(words), 84), hue=hue, level=0.2)
+        made.cells(f"{name} reads", middles, 490, 124, words, 0.35 + 0 * middles, hue=0)
+        made.fan(f"{name} in", middles, (490, 354), own)
+    made.fan("decoder out", middles, (270, 134), own)
+    made.cells("predicted", middles, 84, 124, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
+    made.cells("loss", middles, 26, 120, ["−log p"] * len(middles), 0 * middles, form="label")
+    made.edge("states", (524, 312), (580, 312), hue=0)
+    made.node("no loss", "x: no prediction, no loss", (4, 84, 520, CELL), form="label")
 
 
 @demo

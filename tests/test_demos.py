@@ -656,11 +656,15 @@ def test_a_recurrent_network_reads_the_word_that_it_has_just_written() -> None:
 
 
 def test_at_inference_errors_are_read_again_and_in_training_they_are_not() -> None:
-    drawn = DEMOS["sampling"].draw({"network": "recurrent", "keep": 0.0})
-    said, read, true = (
-        texts_of(drawn, f"{n} ") for n in ("predicts ŷ_t", "inference: ŷ", "training: y")
-    )
-    assert read[1:] == said[:-1] != true[1:] and read[0] == true[0]
+    source, target = "My daughter will become intelligent.", "Ma fille deviendra intelligente."
+    options = {"network": "one-vector", "keep": 0.0, "text": source, "target": target}
+    drawn = DEMOS["sampling"].draw(options)
+    names = "writes ŷ_t", "inference: ŷ_{t−1}", "predicts ŷ_t", "training: y_{t−1}"
+    said, read, predicted, given = (texts_of(drawn, f"{name} ") for name in names)
+    true = texts_of(drawn, "loss: true y_t ")
+    assert read[1:] == said[:-1] != given[1:] == true[:-1] and read[0] == given[0]
+    once, growing = (sum(map(str.__ne__, row, true)) for row in (predicted, said))
+    assert once < growing and f"{once} in training and {growing} at inference" in drawn.caption
 
 
 def test_growth_names_its_points() -> None:

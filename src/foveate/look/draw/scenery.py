@@ -417,7 +417,7 @@ class _Scene(SceneMaker):
             order = np.argsort(-values[output][0], axis=-1, kind="stable")[:, :BEST]
             if token is not None:
                 values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
-                tokens = {output: [[_plain(token(i)) for i in best] for best in order.tolist()]}
+                tokens[output] = [[_plain(token(i)) for i in best] for best in order.tolist()]
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         if pools:
             values["weights"] = values["weights"].swapaxes(1, 2)

@@ -598,7 +598,7 @@ class _Scene(SceneMaker):
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             if not stage:  # all numbers, those of keys with little weight dimmed
                 lit += ["h note", "h own", "c own", "c bus", "c step", "name"]
-                for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
+                for key in ("matrix", *np.flatnonzero(weights.round(2) >= 0.1).tolist()):
                     lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)
             self._enter(

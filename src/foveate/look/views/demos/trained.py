@@ -167,10 +167,10 @@ def landscape(anew: Anew = False) -> SceneDrawing:
                 made.node(f"{name} {level}", str(10**level), place, form="label")
         for v, u in lowest.tolist():
             x, y = box[0] + u * scale[0], box[1] + v * scale[1]
-            made.node(f"{name} minimum {v} {u}", "", (x - 11, y - 11, 22, 22), form="plus")
+            made.node(f"{name} minimum {v} {u}", "●", (x - 20, y - 23, 40, 40), form="label")
     made.stop(
         "contours",
-        "Lines: the loss, × 10 from line to line. Circles: minima, θ in the middle.",
+        "Lines: the loss, × 10 from line to line. Dots: minima, θ in the middle.",
         ["stream"],
     )
     return made.drawing(

@@ -589,9 +589,8 @@ class _Scene(SceneMaker):
             alone = stage in ("o", "E", "A")
             if stage in ("E", "A") and (not itself or len(rows) == 1):
                 continue
-            shows, done = ([stage], [stage]) if alone else (order, order[:k])
+            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
-            lit = lit if stage else [*order, "name"]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
@@ -603,8 +602,9 @@ class _Scene(SceneMaker):
         row, made = p.row, {n: v.array[p.head % len(v.array)] for n, v in p.values.items()}
         best = int(made["weights"][row].argmax())
         pairs = (made["query"][row], made["key"][best]), (made["weights"][row], made["value"][:, 0])
-        products = ([*zip(a[:2].tolist(), b[:2].tolist(), strict=True)] for a, b in pairs)
-        dot, mean = (" + ".join(f"{_number(x)} · {_factor(y)}" for x, y in p) for p in products)
+        products = (zip(map(_number, a[:2]), map(_number, b[:2]), strict=True) for a, b in pairs)
+        sums = (" + ".join(f"{x} · {y}" for x, y in pair) for pair in products)
+        dot, mean = (re.sub(r"· (−[\d.]+)", r"· (\1)", text) for text in sums)
         score, total = (made["score"][row, best] * x for x in (1, size**0.5))
         text = f"({dot} + …) / √{size} = {_number(total)} / √{size} = {_number(score)}"
         if "q · k_i / √d" not in p.equations["score"]:
@@ -756,11 +756,6 @@ def _looks_back(f: ForwardFrame) -> bool:
 
 def _number(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
-
-
-def _factor(value: float) -> str:
-    """Return a number as a second factor, in brackets if it is negative."""
-    return f"({_number(value)})" if _number(value) != _number(abs(value)) else _number(value)
 
 
 def _plain(word: str) -> str:

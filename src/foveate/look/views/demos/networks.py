@@ -257,13 +257,15 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / max(2, len(counts))
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
-    letters = np.array([len(label) + 3 for label in labels])
-    lengths = (WIDE - 8 - 12 * (len(labels) - 1)) * letters / letters.sum()
-    for k, (label, wide) in enumerate(zip(labels, lengths, strict=True)):
-        box = 4 + lengths[:k].sum() + 12 * k, 4.0, wide, 44.0
-        made.node(label, label, box, hue=LOOKS[k], level=0.5)
+    most, left = np.max([*counts.values()], axis=0), 4.0
+    letters = np.array([len(label) + 3 for label in labels]) * (most >= 0.1)
+    for k, wide in enumerate((WIDE - 56) * letters / letters.sum()):
+        if wide:
+            made.node(labels[k], labels[k], (left, 4, wide, 44), hue=LOOKS[k], level=0.5)
+            left += wide + 12
     for row, (name, sizes) in enumerate(counts.items()):
-        y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
+        y = 70 + pitch * (row + max(0, 2 - len(counts)) / 2)
+        text = f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
         made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
             box, texts = (4 + unit * start, y + 44, unit * size, pitch - 96), [f"{size:.1f}"]

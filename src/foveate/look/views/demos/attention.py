@@ -181,12 +181,9 @@ def masks(
         middles = made.row(family, TABLES["masks"][family], words, end - 6, hues=hues.tolist())
         made.cells(family, middles, top, 64, letters, np.zeros(count))
         allowed = np.where(decodes[:, None], causal[0, 0].numpy() & decodes, ~decodes)
-        for hue, kind in (
-            (2, hues + hues[:, None] == 4),
-            (3, hues == 3),
-            (0, hues < hues[:, None]),
-        ):
-            lines = 0.1 * (allowed & kind)
+        kinds = np.where(hues[:, None] == hues, hues, 0)  # 0: from y to x
+        for hue in (2, 3, 0):
+            lines = 0.1 * (allowed & (kinds == hue))
             made.fan(f"{family} {hue}", middles, (end - 52, top + CELL), lines, hue=hue)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
             x, u, high = *middles[[t, s]], top - 26 - 23 * (t - s)

@@ -15,7 +15,7 @@ from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.views.demos import TABLES, demo
-from foveate.look.views.demos.layer import Chalkboard
+from foveate.look.views.demos.layer import WORDS
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
@@ -125,33 +125,32 @@ def scaling(
 
 @demo
 def local(
-    position: Annotated[float, Field(ge=0, le=19, description="p, the centre of the window")] = 9,
+    position: Annotated[float, Field(ge=0, le=16, description="p, the centre of the window")] = 8,
     window: Annotated[float, Field(gt=0, le=20, description="D, positions each way")] = 4,
 ) -> BarsDrawing:
     """Draw local attention of one query: a window and a Gaussian, σ = D/2 (Luong et al., 2015).
 
-    local-m: softmax over p − D … p + D. local-p: the weights of local-m, each multiplied by
-    exp(−(s − p)² / 2σ²).
+    local-m: softmax over p − D … p + D, here of equal scores. local-p: the weights of local-m, each
+    multiplied by exp(−(s − p)² / 2σ²).
     """
-    scores = torch.randn(20, generator=torch.Generator().manual_seed(3)).numpy()
-    away = np.arange(20.0) - position
+    scores, away = np.zeros(17), np.arange(17.0) - position
     inside = np.where(np.abs(away) <= window, scores, -np.inf)
     if np.isinf(inside).all():
         raise UserError(f"no position within {window:g} of {position:g}: widen the window")
     weights = Softmax.Config().build()(torch.tensor(inside)).numpy()
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
     return bar_chart(
-        [str(s) for s in range(20)],
+        [str(s) for s in range(17)],
         {"local-m: softmax over p ± D": weights,
          "local-p: the same × Gaussian": weights * bell},
-        "weight, random scores",
+        "weight, equal scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "
         "its weights sum to less than 1.",
-    ).model_copy(update={"controls": Controls(
+    ).model_copy(update={"across": "position s", "controls": Controls(
         formula="local", data={"scores": Numbers.exact(scores)},
         sliders=[
-            Slider.of("position", position, np.linspace(0, 19, 77), label="p, centre"),
+            Slider.of("position", position, np.linspace(0, 16, 65), label="p, centre"),
             Slider.of("window", window, np.linspace(0.5, 20, 40), label="D, positions each way"),
         ],
     )})  # fmt: skip
@@ -171,28 +170,26 @@ def masks(
     words, count = [*read, *written], len(read) + len(written)
     causal = Mask(causal=True).dense(range(count), range(count))
     assert causal is not None
-    made, band = SceneMaker(), HIGH / len(families)
-    for number, family in enumerate(families, start=1):
-        end, top = band * number, band * (number - 1) + (52 if family == "encoder-decoder" else 8)
-        middles = made.row(family, TABLES["masks"][family], words, end)
+    made, parts = SceneMaker(), [2 + (family == "encoder-decoder") for family in families]
+    for family, part, below in zip(families, parts, np.cumsum(parts), strict=True):
+        end, top = (HIGH * n / sum(parts) for n in (below, below - part))
+        top += 4 + 72 * (part - 2)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
+        decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
+        hues = np.where(decodes & ~is_x, 3, 2)
+        middles = made.row(family, TABLES["masks"][family], words, end - 6, hues=hues.tolist())
         made.cells(family, middles, top, 64, letters, np.zeros(count))
-        decodes = np.arange(count) >= first
-        own, is_x = causal[0, 0].numpy() & decodes[:, None] & decodes, np.arange(count) < len(read)
-        reads = (~decodes[:, None] & ~decodes) | (own & is_x & is_x[:, None])
-        kinds = [(2, reads), (3, own & ~is_x), (0, own & is_x & ~reads)]
-        for hue, some in enumerate([middles[: len(read)], middles[len(read) :]] * (first == 0), 2):
-            box = some[0] - 62, end - 54, some[-1] - some[0] + 124, 48.0
-            made.node(f"{family} {'xy'[hue - 2]}", "", box, form="frame", hue=hue)
-        for hue, allowed in kinds:
-            ends = end - 44 - 12 * (first == 0), top + CELL
-            made.fan(f"{family} {hue}", middles, ends, 0.1 * allowed, hue=hue)
+        allowed = np.where(decodes[:, None], causal[0, 0].numpy() & decodes, ~decodes)
+        kinds = np.where(hues[:, None] == hues, hues, 0)  # 0: from y to x
+        for hue in (2, 3, 0):
+            lines = 0.1 * (allowed & (kinds == hue))
+            made.fan(f"{family} {hue}", middles, (end - 52, top + CELL), lines, hue=hue)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
-            x, u = middles[[t, s]]
-            bends = (u, top), (u, top - 46), (x, top - 46), (x, top)
+            x, u, high = *middles[[t, s]], top - 26 - 23 * (t - s)
+            bends = (u, top), (u, high), (x, high), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
-    text = "Lines: what a position may attend to. Blue: what y attends to in x."
+    text = "Green is read (x), pink written (y). A line: may attend. Blue: y to x."
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
@@ -338,12 +335,7 @@ def heads(
     """Draw one softmax over the whole keys, and two over their halves: who ate, and what."""
     words, halves = ["the", "man", "ate", "the", "apple"], ("head 0", "head 1")
     if part == "split":
-        whole, board = torch.arange(1.0, 13).view(3, 4), Chalkboard()
-        a, b = ((x, h) for h, x in enumerate(whole.split(2, dim=1)))
-        text = "No number changes: each head takes d/h = 2 columns of the whole matrix."
-        board.line(text, ("3 × 4", *a), ("", *b), "→", ("3 × 2 × 2", *a), "", ("", *b))
-        board.line(text, ("2 × 3 × 2: head 0", *a), "", "", "", "", ("head 1", *b))
-        return board.drawing("A colour for each head", board.stops[::-1], text)
+        return _split()
     query, keys, values = torch.full((1, 4), 6.0), torch.zeros(5, 4), torch.zeros(5, 4)
     keys[1, :2], keys[4, 2:] = 1.0, 1.0  # may be a subject; may be an object
     values[1, ::2], values[4, 1::2] = 1.0, 1.0  # in each half: is it the man, is it the apple
@@ -363,6 +355,29 @@ def heads(
         fan(made, name, left, 600, above, below, alphas.numpy(), hues)
     text = "One head blends man and apple; two heads read each of them whole."
     return made.drawing("Who ate, and what?", caption=text)
+
+
+def _split() -> SceneDrawing:
+    """Draw three vectors of four numbers as one matrix, as two halves of each, and by head."""
+    made, wide, high = SceneMaker(), 94.0, 68.0
+    shapes = ("3 × 4", 78.0, 4), ("3 × 2 × 2", 608.0, 2), ("2 × 3 × 2", 942.0, 2)
+    for number, (shape, left, columns) in enumerate(shapes):
+        made.node(shape, shape, (left, 0, wide * columns, 44), form="label")
+        for word, head in product(range(3), range(2)):
+            y, right = 54 + 160.0 * word, wide * 2 * head * (number == 0)
+            top = (y + high / 2, y + high * head, 54 + 252.0 * head + high * word)[number]
+            middles, name = left + right + wide * np.array([0.5, 1.5]), f"{shape}, {word} {head}"
+            texts = [str(4 * word + 2 * head + k) for k in (1, 2)]
+            made.cells(name, middles, top + 9, wide, texts, [0.3, 0.3], hue=head)
+            if number == 2 or not head:
+                beside = left - 82, top + (number == 1) * high / 2, 74.0, high
+                made.node(f"{name} word", WORDS[word], beside, form="word")
+    for k in (0, 1):
+        made.edge(f"reshape {k}", (474 + 334 * k, 296), (526 + 334 * k, 296))
+        beside = 1140, 54 + 252.0 * k + high, 100, high
+        made.node(f"head {k}", f"head {k}", beside, form="label")
+    text = "Blue: head 0, orange: head 1. No number changes, only their order."
+    return made.drawing("A colour for each head", caption=text)
 
 
 @demo

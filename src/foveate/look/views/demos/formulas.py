@@ -306,22 +306,22 @@ def rotary(
 def alibi(
     text: Annotated[str, Field(min_length=1, description="words; the last is the query")]
     = "she opens every letter with great care",
-    num_heads: Annotated[int, Field(ge=1, le=5, description="heads")] = 4,
+    num_heads: Annotated[int, Field(ge=1, le=5, description="heads to draw, of eight")] = 4,
 ) -> SceneDrawing:  # fmt: skip
     """Draw what ALiBi adds to the scores of each head: −m_h |t − s| (Press et al., 2022)."""
-    words, made, band = text.split(), SceneMaker(), (HIGH - 56) / num_heads
-    position = ALiBi(ALiBi.Config(), 8 * num_heads, num_heads)
+    words, made, band = text.split(), SceneMaker(), (HIGH - 72) / num_heads
+    position = ALiBi(ALiBi.Config(), 64, 8)
     bias = position.bias(torch.tensor([len(words) - 1]), torch.arange(len(words)))
     assert bias is not None
-    middles = made.row("words", [""], words, HIGH - 4)
-    made.node("query", "", (middles[-1] - 56, HIGH - 54, 112.0, 50.0), form="frame", hue=1)
-    for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias, strict=True)):
+    middles = made.row("words", [""], words, HIGH - 12, WIDE - 10)
+    made.node("query", "", (middles[-1] - 56, HIGH - 62, 112.0, 50.0), form="frame", hue=1)
+    for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias[:num_heads], strict=False)):
         top, values = band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
-        title = [f"head {h + 1}:", f"m = 1/{1 / slope:.4g}"]
+        title = [f"head {h + 1} of 8:", f"m = 1/{1 / slope:.4g}"]
         made.node(f"head {h} title", "", (0, top - 23, 236, 96), form="label", texts=title)
         written = [f"{round(v, 2) + 0.0:.2f}".replace("-", "−") for v in values]
         made.cells(f"head {h}", middles, top, 100, written, np.exp(values), hue=2)
-    caption = f"Added to the scores of “{words[-1]}”. Green: exp of it, what is left of the weight."
+    caption = f"Added to the scores of “{words[-1]}”: the fainter, the less that word counts."
     return made.drawing("Distance penalties, with a slope for each head", caption=caption)
 
 

@@ -44,6 +44,7 @@ class Chalkboard(SceneMaker):
 
     pitch = 290.0  # from line to line
     words: tuple[str, ...] = WORDS  # of the rows
+    over = 0.0  # height of the words over square matrices
 
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
@@ -55,7 +56,7 @@ class Chalkboard(SceneMaker):
         columns = sum(piece[1].shape[1] for piece in pieces if not isinstance(piece, str))
         signs = sign * sum(isinstance(piece, str) for piece in pieces)
         wide = min(112.0, (WIDE - first - signs - 4) / columns)
-        top, left = self.pitch * number + 44, first
+        top, left = self.pitch * number + 44 + self.over, first
         for row, word in enumerate(self.words * (len(pieces[0][1]) > 1)):
             box = (0.0, top + high * row, first - 8, high)
             self.node(f"line {number} word {row}", word, box, form="word")
@@ -63,8 +64,12 @@ class Chalkboard(SceneMaker):
             name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
             own, across = f"line {number} {place}", wide * x.shape[1] or sign
             down = top + high * (len(WORDS) - len(x)) / 2
-            room, over = max(across, 17.0 * len(name)), 44.0 * (x.shape[1] > 0)
-            box = (left + (across - room) / 2, down - over, room, over or high)
+            keys = self.over * (x.shape == (3, 3))
+            for column, word in enumerate(self.words * bool(keys)):
+                box = left + wide * column, top - keys, wide, keys
+                self.node(f"{own} key {column}", word, box, form="word")
+            room, over = max(across, 17.0 * len(name)), (44.0 + keys) * (x.shape[1] > 0)
+            box = (left + (across - room) / 2, down - over, room, min(44.0, over) or high)
             self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
@@ -250,7 +255,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         made.line(text, ("A", weights, 5), "×", ("V", v, 2), "=", to)
         made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         return
-    later = torch.full((3, 3), -torch.inf).triu(1)
+    made.over, later = 34.0, torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     text = "exp(−∞) = 0: later words get weight 0, and each row of α still sums to 1."

@@ -152,7 +152,7 @@ def reach(
     for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
         y = band * number
         room = WIDE - (440 if family in TRANSLATORS else 20)
-        middles = made.row(family, textwrap.wrap(FAMILIES[family], 14), words, y + band, room)
+        middles = made.row(family, textwrap.wrap(FAMILIES[family], 12), words, y + band, room)
         shares, top, x = norms / norms.max(), y + band - 106, middles[at]
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
@@ -161,6 +161,7 @@ def reach(
         frame = middles[least] - wide / 2 - 7, top - 7, wide + 14, 64.0
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
         half = np.full(count, wide / 2)
+        half[least] += 12  # of the frame
         if family in TRANSLATORS:
             states = np.linspace(room + 80, WIDE - 44, count)
             letters = [f"s_{k}" for k in range(1, count + 1)]
@@ -168,7 +169,7 @@ def reach(
             middles, half = np.append(middles, states), np.append(half, 0 * half + 23)
             x = states[at]
             if family == "attention":
-                made.node("α", f"α_{{{at + 1},s}}", (x - 330, y + 10, 100, 44), form="label")
+                made.node("α", f"α_{{{at + 1},s}}", (x - 330, y + 42, 100, 44), form="label")
         if family in CHAINED:
             both = family == "bi-gru"
             for sign in (1, -1)[: 1 + both]:
@@ -180,8 +181,8 @@ def reach(
             weights[list(middles).index(x)] = shares / 5
             made.fan(f"{family} direct", middles, (top, y + 50), weights, 0.6, hue=5)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=3, level=0.25)
-    caption = f"Framed: the gradient of y_{at + 1} at “{words[least]}”, {' or '.join(numbers)}"
-    caption += "; the largest is 1."
+    caption = f"Untrained; framed: gradient of y_{at + 1} at “{words[least]}”, "
+    caption += f"{' or '.join(numbers)} of the largest."
     return made.drawing("Which words an output depends on", caption=caption)
 
 
@@ -257,19 +258,24 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / max(2, len(counts))
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
-    left = 4.0
-    for k, label in enumerate(labels):
-        made.node(label, "", (left, 8, 30, 30), hue=LOOKS[k], level=0.5)
-        made.node(f"{label} name", label, (left + 38, 4, 15.0 * len(label), 40), form="word")
-        left += 56 + 14 * len(label)
+    most, left = np.max([*counts.values()], axis=0), 4.0
+    letters = np.array([len(label) + 3 for label in labels]) * (most >= 0.1)
+    for k, wide in enumerate((WIDE - 56) * letters / letters.sum()):
+        if wide:
+            made.node(labels[k], labels[k], (left, 4, wide, 44), hue=LOOKS[k], level=0.5)
+            left += wide + 12
     for row, (name, sizes) in enumerate(counts.items()):
-        y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
+        y = 70 + pitch * (row + max(0, 2 - len(counts)) / 2)
+        text = f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
         made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
-            box = 4 + unit * start, y + 46, unit * size, pitch - 66
-            text = f"{size:.1f}" if box[2] > 60 else ""
+            box, texts = (4 + unit * start, y + 44, unit * size, pitch - 96), [f"{size:.1f}"]
             if size >= 0.1:
-                made.node(f"{name}: {labels[k]}", "", box, texts=[text], hue=LOOKS[k], level=0.5)
+                below = min(box[0] + box[2] / 2, WIDE - 34) - 30, y + pitch - 50, 60.0, 36.0
+                if box[2] <= 60:
+                    made.node(f"{name}, {labels[k]}", texts[0], below, form="word")
+                    texts = []
+                made.node(f"{name}: {labels[k]}", "", box, texts=texts, hue=LOOKS[k], level=0.5)
     caption = "Parameters in millions; each bar is as long as its model is large."
     return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)
 

@@ -208,6 +208,7 @@ def chain(
         product *= p
         others = alternatives.get(word, {}).items()
         ranked = sorted([*others, (word, p)], key=lambda pair: -pair[1]) if others else []
+        ranked += [("any other", 1 - sum(chance for _, chance in ranked))] * bool(others)
         choices = [Choice(text=name, p=chance) for name, chance in ranked]
         drawn.append(Word(text=word, value=p, alternatives=choices))
     surprise = -log(product) / len(drawn)
@@ -441,12 +442,15 @@ def bottleneck() -> LinesDrawing:
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
     for model in tree["models"]:
-        curves[SPOKEN[model]] = bleu[model]
-        bands[SPOKEN[model]] = np.array(bleu[f"{model}, low"]), np.array(bleu[f"{model}, high"])
+        first, *_, last = bleu[model]
+        name = f"{SPOKEN[model]}: {first:.0f} → {last:.0f}"
+        each = (np.array(bleu[f"{model}{end}"]) for end in ("", ", low", ", high"))
+        curves[name], low, high = (100 * values / first for values in each)
+        bands[name] = low, high
     return line_chart(
-        bleu["x"], curves, "source words", "BLEU; bands: 95 % intervals",
+        bleu["x"], curves, "source words", "BLEU, % of that at 1–10 words",
         "BLEU falls with length without attention", bands=bands,
         labels=[label.partition(" ")[0] for label in bleu["labels"]],
-        caption="Without attention, the decoder only has the encoder's last states. Measured by "
-        f"`foveate compare lineage`: {tree['terms']['budget']}.",
+        caption="Without attention, the decoder only has the encoder's last states. Bands: 95 % "
+        f"intervals. Measured by `foveate compare lineage`: {tree['terms']['budget']}.",
     )  # fmt: skip

@@ -6,7 +6,7 @@ Results are stored in ``packaged`` by ``python tools/packaged_runs.py``; ``--ane
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Annotated, Literal, TypedDict, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from foveate.config import PACKAGED, Config
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.figures import contours
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
@@ -136,26 +137,36 @@ def minima(values: Floats) -> NDArray[np.intp]:
     return 1 + np.argwhere(values[1:-1, 1:-1] == lowest)
 
 
+LEVELS = [*range(-4, 6)]  # of log₁₀ of a loss, where contours are drawn
+
+
 @demo
 def landscape(anew: Anew = False) -> SceneDrawing:
-    """Draw log₁₀ of the loss as a relief over a plane through trained weights (Li et al., 2018)."""
+    """Draw contours of the loss on a plane through trained weights (Li et al., 2018)."""
     result, made = stored("landscape", anew, train_landscapes), SceneMaker()
     for number, (name, title) in enumerate((("plain", "f(x) alone"), ("residual", "x + f(x)"))):
         left, values = 640.0 * number, np.log10(np.array(result[name], float))
-        count = len(minima(values))
-        title += f": {count} {'minima' if count != 1 else 'minimum'}"
+        lowest, (down, across) = minima(values), (np.array(values.shape) - 1)
+        title += f": {len(lowest)} {'minima' if len(lowest) != 1 else 'minimum'}"
         made.node(f"{name} title", title, (left, 0, 600, 44), form="label")
-        for letter, u, v in (("α, along δ", 110.0, 466.0), ("β, along η", 440.0, 420.0)):
-            made.node(f"{name} {letter}", letter, (left + u, v, 160, 40), form="label")
-        places = np.linspace(0, 1, len(values))
-        x = left + 4 + 400 * places + 190 * places[::-1, None]
-        y = 450 - 270 * places[::-1, None] - 40 * values.clip(-3, 3)
-        points = np.stack((x, y), axis=-1)
-        for line in range(len(values)):
-            for axis, along in (("α", points[line]), ("β", points[:, line])):
-                made.edge(f"{name} {axis} {line}", *along.tolist(), weight=0.03, hue=1 - number)
-    text = "Height: log₁₀ of the loss, cut at ±3; the trained θ is at the bottom."
-    made.stop("relief", text, ["stream"])
+        box = left + 60, 50.0, 530.0, 460.0
+        made.node(f"{name} plane", "", box, form="group")
+        made.node(f"{name} α", "α, along δ", (left + 225, 514, 200, 40), form="label")
+        made.node(f"{name} β", "β", (left + 8, 250, 40, 40), form="label")
+        scale = np.array([box[2] / across, box[3] / down])
+        for level, lines in zip(LEVELS, contours(values, LEVELS), strict=True):
+            paths = [line * scale + box[:2] for line in lines if len(line)]
+            for k, path in enumerate(paths):
+                made.edge(f"{name} {level} {k}", *path.tolist(), weight=0.03, hue=1 - number)
+            if level in (0, 1):
+                x, y = max(max(paths, key=len).tolist())  # the end at the right
+                place = x + 2, min(y - 20, 468), 6 + 17 * (level + 1), 40
+                made.node(f"{name} {level}", str(10**level), place, form="label")
+        for v, u in lowest.tolist():
+            x, y = box[0] + u * scale[0], box[1] + v * scale[1]
+            made.node(f"{name} minimum {v} {u}", "●", (x - 20, y - 23, 40, 40), form="label")
+    text = "Lines: the loss, × 10 from line to line. Dots: minima, θ in the middle."
+    made.stop("contours", text, ["stream"])
     return made.drawing(
         "The loss around a trained network with 20 layers",
         caption="θ + α δ + β η around the trained θ; δ and η are random, each row scaled to the "
@@ -295,6 +306,9 @@ def coreference(anew: Anew = False) -> SceneDrawing:
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
 
 
+WRITERS = {"transformer": "en-fr", "recurrent": "rnn", "one-vector": "no-attention"}
+
+
 @demo
 @torch.inference_mode()
 def sampling(
@@ -304,11 +318,14 @@ def sampling(
     = "La vieille femme ouvre cette porte.",
     keep: Annotated[float, Field(ge=0, le=1, description="p of reading a true word, ε")] = 0.5,
     seed: Annotated[int, Field(ge=0, description="seed of the choices")] = 3,
-    network: Annotated[Literal["transformer", "recurrent"], Field(description="kind of network")]
+    network: Annotated[Literal["transformer", "recurrent", "one-vector"], Field(description="kind")]
     = "transformer",
 ) -> SceneDrawing:  # fmt: skip
-    """Draw scheduled sampling, by steps (Bengio et al., 2015) or two passes (Mihaylova, 2019)."""
-    run = load("packaged/en-fr" if network == "transformer" else "packaged/rnn")
+    """Draw scheduled sampling, by steps (Bengio et al., 2015) or two passes (Mihaylova, 2019).
+
+    A recurrent network that reads no true word is drawn at inference, beside its training.
+    """
+    run = load(f"packaged/{WRITERS[network]}")
     task, model = run.need(Translation, "mix two passes"), run.model
     reads, writes = task.tokenizers
     batch = collate([reads.encode(text).ids], [writes.encode(target).ids])
@@ -317,51 +334,55 @@ def sampling(
     gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
-    rows = {"true y_{t−1}": gold[:, :-1]}
-    if own.each is None:
-        mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
-        text = "Orange arrows: the model reads its own last word. Filled: errors."
-    else:
+    rows, predicts = {"true y_{t−1}": gold[:, :-1]}, "predicts ŷ_t"
+    if own.each:
         rows["pass 1: ŷ_t"] = own.each(gold[:, :-1], "greedy")
-        mixed = second_pass(own, gold, shown, "greedy")[:, :-1]
-        text = "Pass 2 reads true words, and some of pass 1 (orange). Filled: errors."
-    if own.each is None and not keep:
-        text = "Filled: errors. Inference reads them again; training reads the true words."
-        rows = {"training: y": gold[:, :-1]}
-        rows["predicts ŷ"] = model.predict(gold[:, :-1], memory).argmax(-1)
-    reads_own = "reads y′_{t−1}" if keep else "inference: ŷ"
-    rows[reads_own], last = mixed, "pass 2: ŷ_t" if own.each else "predicts ŷ_t"
-    rows[last] = model.predict(mixed, memory).argmax(-1)
-    rows["true y_t"] = true
+        mixed, predicts = second_pass(own, gold, shown, "greedy")[:, :-1], "pass 2: ŷ_t"
+        caption = "Pass 2 reads true words, and some of pass 1 (orange). Filled: errors."
+    else:
+        mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
+        caption = "Orange arrows: the model reads its own last word. Filled: errors."
+    written = model.predict(mixed, memory).argmax(-1)
+    if not (own.each or keep):
+        predicted = model.predict(gold[:, :-1], memory).argmax(-1)
+        rows = {
+            "inference: ŷ_{t−1}": mixed,
+            "writes ŷ_t": written,
+            "training: y_{t−1}": gold[:, :-1],
+        }
+        rows[predicts], (few, more) = predicted, [(y != true).sum() for y in (predicted, written)]
+        caption = f"Filled: errors, {few} in training and {more} at inference, which reads them."
+    else:
+        rows |= {"reads y′_{t−1}": mixed, predicts: written}
+    rows["loss: true y_t"] = true
     words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
-    return _mixed(words, shown[0, :-1].tolist()).drawing("Scheduled sampling", caption=text)
+    return _mixed(words, shown[0, :-1].tolist()).drawing(f"“{text}”", caption=caption)
 
 
 def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     """Draw rows of words, from below, with arrows to each word that is read from its origin.
 
-    The last row has the true words.
+    The last row has the true words. Of five rows the first two and the last three are passes.
     """
-    *names, true_row = rows
-    made, count, left, (*_, read, predicted) = SceneMaker(), len(shown), 236.0, names
-    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / len(names)
-    tops = {name: HIGH - CELL - 4 - apart * row for row, name in enumerate(rows)}
+    names, made, count, left = [*rows], SceneMaker(), len(shown), 236.0
+    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / (len(rows) - 1)
+    tops = [HIGH - CELL - 4 - apart * row for row in range(len(rows))]
     middles = left + pitch * (np.arange(count) + 0.5)
-    for name, words in rows.items():
-        made.node(name, name, (0, tops[name], left - 16, CELL), form="label")
-        is_read = name.startswith(("true y_{", "training", "reads", "inference"))
-        right = rows[names[0] if is_read else true_row]
-        wrong = [0.5 * (word != other) for word, other in zip(words, right, strict=True)]
-        made.cells(name, middles, tops[name], pitch - 14, words, wrong, hue=1 if any(wrong) else 5)
-    before = tops["pass 1: ŷ_t" if "pass 1: ŷ_t" in rows else predicted]
-    into = before > tops[read]
+    read = next(k for k, name in enumerate(names) if name.startswith(("reads", "inference")))
+    truth = next(name for name in names if name.startswith(("true", "training")))
+    for name, top in zip(names, tops, strict=True):
+        made.node(name, name, (0, top, left - 16, CELL), form="label")
+        right = rows[truth if "t−1" in name else names[-1]]
+        wrong = [0.5 * (w != other) for w, other in zip(rows[name], right, strict=True)]
+        made.cells(name, middles, top, pitch - 8, rows[name], wrong, hue=1 if any(wrong) else 5)
+    origin = tops[2 if read == 1 else 1]  # of the words that the model reads again
+    into = origin > tops[read]
     for k, x in enumerate(middles):
-        made.edge(f"predict {k}", (x, tops[read]), (x, tops[predicted] + CELL), tag="")
-        made.edge(f"loss {k}", (x, tops[predicted]), (x, tops[true_row] + CELL), tag="")
-        if len(names) == 4 or k == 0 or shown[k]:
-            made.edge(f"true {k}", (x, tops[names[0]]), (x, tops[names[1]] + CELL), tag="")
+        for row, (low, top) in enumerate(pairwise(tops)):
+            if row != 1 if len(rows) == 5 else row or k == 0 or shown[k]:
+                made.edge(f"up {row} {k}", (x, low), (x, top + CELL), tag="")
         if k and not shown[k]:
-            ends = (x - pitch, before + CELL * (not into)), (x - 16, tops[read] + CELL * into)
+            ends = (x - pitch, origin + CELL * (not into)), (x - 16, tops[read] + CELL * into)
             made.edge(f"own {k}", *ends, hue=1, tag="")
     return made
 

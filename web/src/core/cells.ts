@@ -95,6 +95,7 @@ export class Grid {
     box.addEventListener("click", (event) => this.pointed(event));
     this.loupe = new Grid();
     this.loupe.element.classList.add("fv-loupe");
+    this.loupe.element.prepend(h("p", { class: "fv-quiet" }, "enlarged"));
     this.element.append(this.loupe.element);
   }
 

@@ -59,6 +59,13 @@ export function tallOf(element: Element, otherwise?: number): number {
   return Math.max(0.5 * innerHeight, Math.min(0.75 * innerHeight, below));
 }
 
+/** Fades the right edge of an element while more lies beyond it; the function to call where its width changes. */
+export function faded(box: HTMLElement): () => void {
+  const cue = () => void box.classList.toggle("fv-more", box.scrollWidth - box.scrollLeft > box.clientWidth + 8);
+  box.addEventListener("scroll", cue, { passive: true });
+  return cue;
+}
+
 /** How much larger an element is on the screen than in its own pixels, where the page around it is zoomed. */
 export const zoomOf = (element: HTMLElement): number => element.getBoundingClientRect().width / element.offsetWidth || 1;
 

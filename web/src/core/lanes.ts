@@ -1,12 +1,13 @@
 // A beam as it went: a column for each step, the best beginning on top, what was cut off dashed.
-import { fill, fitted, h, s, tallOf, widthOf } from "./dom";
+import { faded, fill, fitted, h, s, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
+const MORE = 8, SMALL = 12; // pixels of a second line in a node, and of its letters
+const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 8, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -25,9 +26,6 @@ export const textOf = (path: readonly Node[]): string => path.reduce((text, { te
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
 export const boxed = ({ text, score }: Node) => (text.trim().replace(/^° /, "") || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
 
-/** The same in a box of so many pixels: without its factors where these would hide the product. */
-const boxedIn = (node: Node, room: number) => (widthOf(boxed(node)) <= room ? boxed(node) : boxed({ ...node, text: node.text.replace(/: .* =$/, "") }));
-
 /** The path of greedy search: from the beginning, the most probable next token, as far as the beam has it. */
 export function greedyOf(steps: LanesDrawing["steps"]): Set<number> {
   const made = new Set<number>();
@@ -42,10 +40,10 @@ export function greedyOf(steps: LanesDrawing["steps"]): Set<number> {
 }
 
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
-export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
+export function columnsOf(wish: number, steps: number, room: number, least = NARROW): { wide: number; across: number } {
   const near = room / steps > FAR ? 3 * NEAR : NEAR; // edges are told apart where there is room for them
-  const across = Math.max(NARROW + near, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + near) / steps : Infinity));
-  return { wide: Math.min(wish, Math.max(NARROW, across - near)), across };
+  const across = Math.max(least + near, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + near) / steps : Infinity));
+  return { wide: Math.min(wish, Math.max(least, across - near)), across };
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
@@ -55,30 +53,31 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
   const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
   const p = ({ logP, parent }: Node) => Math.exp(logP - (parent === null ? 0 : nodes.get(parent)?.logP ?? 0)); // of its token
-  const told = (node: Node) => `${boxed(node).replace(/^\p{P}$/u, "“$&”")} ${p(node) < 0.005 ? "≈0" : p(node).toFixed(2).replace(/^0/, "")}`;
-  const written = (node: Node, room: number) => (node.score <= 0 && widthOf(told(node)) <= room ? told(node) : boxedIn(node, room));
-  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(node.score <= 0 ? told(node) : boxed(node)) + 12)));
-  const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
-  const down = Math.max(TIGHT, Math.min(isWhole ? 46 : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
+  const named = (node: Node) => boxed(node).replace(/^\p{P}$/u, "“$&”"), chance = (node: Node) => (p(node) < 0.005 ? "≈0" : p(node).toFixed(2).replace(/^0/, ""));
+  const told = (node: Node) => `${named(node)} ${chance(node)}`;
+  const isProduct = steps.flat().some(({ score }) => score > 0), room = body.clientWidth - 6 - START;
+  const wishOf = (text: (node: Node) => string) => Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(text(node)) + 12)));
+  const wish = wishOf(isProduct ? boxed : told), near = columnsOf(wish, steps.length, room), isTall = !isWhole && !isProduct && near.wide < wish; // p below its token
+  const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = isTall ? columnsOf(wishOf(named), steps.length, room, NARROW + MORE) : near;
+  const down = Math.max(TIGHT, Math.min(isWhole ? 46 : isTall ? DOWN + MORE : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
   steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [START + t * across + 2, TOP + rank * down])));
-  const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
+  const svg = s("svg", { class: isTall ? "fv-plot fv-tall" : "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  const isProduct = steps.flat().some(({ score }) => score > 0);
   const keys = [ // in the colours of the page
     ...(isProduct ? [] : [[isWhole ? "number: p" : "number: p of the token"]]),
     [isWhole ? "round: finished" : `each step keeps the ${kept} best open prefixes (round: finished)`],
     [h("b", {}, "■ "), "the answer"],
     [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", {}, "■ "), "greedy search"],
     ...(isBare ? [] : [["dashed: dropped"]]),
+    ...(width > body.clientWidth && !isWhole ? [[`scroll sideways for all ${steps.length} steps`]] : []),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),
   ];
   body.append(reading, box, h("p", { class: "fv-quiet" }, ...keys.flatMap((key, k) => (k ? [" · ", ...key] : key))), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
-  const cue = () => box.classList.toggle("fv-more", box.scrollWidth - box.scrollLeft > box.clientWidth + 4); // columns to the right
-  box.addEventListener("scroll", cue, { passive: true });
+  const cue = faded(box); // columns to the right
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
   const kind = (node: Node) => `fv-${node.state}${best.has(node.id) ? " fv-best" : greedy.has(node.id) ? " fv-greedy" : ""}`;
@@ -105,7 +104,8 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + tall / 2 + 4, "text-anchor": "middle" }, fitted(written(node, wide - 12), wide - 4))));
+      ...(isTall ? [fitted(named(node), wide - 4, SMALL), chance(node)] : [fitted([node.score > 0 ? "" : told(node), boxed(node)].find((text) => text && widthOf(text) <= wide - 12) ?? boxed({ ...node, text: node.text.replace(/: .* =$/, "") }), wide - 4)])
+        .map((text, line) => s("text", { x: x + wide / 2, y: y + tall / 2 + 4 + (isTall ? 14 * line - 6 : 0), "text-anchor": "middle" }, text))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     s("circle", { class: "fv-point", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());

@@ -3,7 +3,7 @@
 export interface Meaning { title: string; means: string; caveat: string }
 
 const MEANINGS: Record<string, Meaning> = {
-  attention: { title: "Attention", means: "Each row is a word; its colours are the weights with which it mixes the values of the columns. They sum to 1.", caveat: "A weight says what was read, not why a word was chosen: silence a head to see what it does." },
+  attention: { title: "Attention", means: "Each row is a word or token; its colours are its weights for the columns, which sum to 1: of one head, or the mean of all.", caveat: "A weight says what was read, not why a word was chosen: silence a head to see what it does." },
   links: { title: "Links", means: "A line from each word to those it attends to, as thick as the weight.", caveat: "By default only the strongest line of each word is drawn (all of them in a tie); a silenced head has no lines." },
   heads: { title: "Heads", means: "All layers and heads as small maps; click one to show it in every picture of the page.", caveat: "Head names are a rule of thumb for this sentence; a decoder's refer to the word before the one produced." },
   picture: { title: "Attention on the picture", means: "Weights over the picture for each word or layer: tinted parts have weight.", caveat: "The cells are as large as the patches of the model, not finer." },

@@ -54,7 +54,7 @@ def beam(
     search: Search = watched.task.search_config(own, "beam", beam_size=width, **limits).build()
     outputs = watched.write(example, search)
     if not outputs:
-        raise ConfigError(f"{run.path} gave no answer to {example!r}")
+        raise ConfigError(f"{run.folder} gave no answer to {example!r}")
     drawn, divided = watched.lanes(outputs[0], outputs[0].text), ""
     if isinstance(search, Beam) and search.config.length_penalty:
         offset, alpha = search.config.length_offset, search.config.length_penalty

@@ -14,7 +14,7 @@ const STRING = '"((?:[^"\\\\]|\\\\.)*)"';
 /** Texts that reach `t` by a table: where they are, and what stands around them. */
 const TABLES: readonly [string, RegExp][] = [
   ["keys.ts", new RegExp(`\\["[^"]+", ${STRING}\\]`, "g")], ["screens/Lecture.svelte", new RegExp(`\\["[^"]+", ${STRING}\\]`, "g")],
-  ["tasks.ts", new RegExp(`(?:verb|source|hint|answer): ${STRING}`, "g")], ["meanings.ts", new RegExp(`(?:title|means|caveat): ${STRING}`, "g")],
+  ["tasks.ts", new RegExp(`(?:verb|source|hint|answer): ${STRING}`, "g")], ["meanings.ts", new RegExp(`(?<=\\w: \\[.*)${STRING}`, "g")],
   ["parts/SearchForm.svelte", new RegExp(`(?<=TELLS[^=]*= \\{[^}]*)\\w+: ${STRING}`, "g")], ["parts/Facts.svelte", new RegExp(`\\[${STRING}, (?!")`, "g")],
 ];
 

@@ -314,7 +314,8 @@ def joined_record(
 def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> AttentionRecord:
     """Return a record of maps whose rows and columns are merged as in ``axes``, which it notes."""
     counts = [(sum(map(len, pieces)), len(pieces)) for axis in axes.values() for pieces, _ in axis]
-    notes = [f"{few} words of {many} tokens" for many, few in dict.fromkeys(counts) if few < many]
+    merged = ", ".join(f"{a} into {b}" for a, b in dict.fromkeys(counts) if b < a)
+    notes = [f"tokens are merged into words: {merged}"] if merged else []
     return AttentionRecord(
         {
             name: np.stack([to_words(w, axes[name][0][0], axes[name][1][0]) for w in heads])

@@ -95,7 +95,6 @@ export class Grid {
     box.addEventListener("click", (event) => this.pointed(event));
     this.loupe = new Grid();
     this.loupe.element.classList.add("fv-loupe");
-    this.loupe.element.prepend(h("p", { class: "fv-quiet" }, "enlarged"));
     this.element.append(this.loupe.element);
   }
 
@@ -146,7 +145,7 @@ export class Grid {
     this.marks = ["fv-band", "fv-band", "fv-edge", "fv-cell"].map((name) => s("rect", { class: name }));
     this.current = [0, 1].map(() => s("text", { class: "fv-chosen" }));
     if (this.onpoint) this.over.append(...this.marks, ...this.current);
-    if (this.loupe) this.loupe.element.hidden = Math.min(across, down) >= LOUPE;
+    if (this.loupe) this.loupe.element.hidden = Math.min(across, down) >= LOUPE || isSparse(cells.rows);
     this.select(...this.chosen);
   }
 

@@ -7,7 +7,7 @@ import type { LanesDrawing, Node } from "./types";
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
 const MORE = 8, SMALL = 12; // pixels of a second line in a node, and of its letters
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 8, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
+const WIDE = 156, NARROW = 64, BETWEEN = 34, NEAR = 8, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -40,10 +40,10 @@ export function greedyOf(steps: LanesDrawing["steps"]): Set<number> {
 }
 
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
-export function columnsOf(wish: number, steps: number, room: number, least = NARROW): { wide: number; across: number } {
+export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
   const near = room / steps > FAR ? 3 * NEAR : NEAR; // edges are told apart where there is room for them
-  const across = Math.max(least + near, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + near) / steps : Infinity));
-  return { wide: Math.min(wish, Math.max(least, across - near)), across };
+  const across = Math.max(NARROW + near, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + near) / steps : Infinity));
+  return { wide: Math.min(wish, Math.max(NARROW, across - near)), across };
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
@@ -56,9 +56,9 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const named = (node: Node) => boxed(node).replace(/^\p{P}$/u, "“$&”"), chance = (node: Node) => (p(node) < 0.005 ? "≈0" : p(node).toFixed(2).replace(/^0/, ""));
   const told = (node: Node) => `${named(node)} ${chance(node)}`;
   const isProduct = steps.flat().some(({ score }) => score > 0), room = body.clientWidth - 6 - START;
-  const wishOf = (text: (node: Node) => string) => Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(text(node)) + 12)));
-  const wish = wishOf(isProduct ? boxed : told), near = columnsOf(wish, steps.length, room), isTall = !isWhole && !isProduct && near.wide < wish; // p below its token
-  const deepest = Math.max(1, ...steps.map((step) => step.length)), { wide, across } = isTall ? columnsOf(wishOf(named), steps.length, room, NARROW + MORE) : near;
+  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(isProduct ? boxed(node) : told(node)) + 12)));
+  const { wide, across } = columnsOf(wish, steps.length, room), isTall = !isWhole && !isProduct && wide < wish; // p below its token
+  const deepest = Math.max(1, ...steps.map((step) => step.length));
   const down = Math.max(TIGHT, Math.min(isWhole ? 46 : isTall ? DOWN + MORE : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();

@@ -72,7 +72,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     [h("b", {}, "■ "), "the answer"],
     [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", {}, "■ "), "greedy search"],
     ...(isBare ? [] : [["dashed: dropped"]]),
-    ...(width > body.clientWidth && !isWhole ? [[`scroll sideways for all ${steps.length} steps`]] : []),
+    ...(width > body.clientWidth && !isWhole ? [[`scroll for all ${steps.length} steps`]] : []),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),
   ];
   body.append(reading, box, h("p", { class: "fv-quiet" }, ...keys.flatMap((key, k) => (k ? [" · ", ...key] : key))), h("p", { class: "fv-keys", "data-unsaved": true },

@@ -73,7 +73,8 @@ class _Scene(SceneMaker):
         self.forced, self.layer, self.train = forced, layer, train
         places = places_of(forced, self.film).items()
         self.places = {part: [*map(_plain, words)] for part, words in places}
-        self.unit = "token" if any(w[0] in "▁Ġ" for _, some in places for w in some if w) else "word"
+        cut = any(word[:1] in {*"▁Ġ"} for _, words in places for word in words)
+        self.unit = "token" if cut else "word"
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
         for some, sign in ((self.produced, "</s>"), *((p, "<s>") for p in self.places.values())):
             some[:] = [sign if word == "⏎" else word for word in some]  # of a language model

@@ -24,7 +24,8 @@ FETCHED = """command => performance.getEntriesByType('resource')
   .some(({ name }) => new URL(name).searchParams.get('command') === command)"""
 PLACE = "text => document.querySelector('[data-testid=place]').innerText === text"
 MOST_STAGES = 300  # of a walk
-SCREENS = [(1280, 800, 1), (1920, 1080, 1), (1024, 768, 1), (960, 540, 2), (360, 740, 2)]
+PHONES = [(360, 740, 1), (360, 740, 2), (360, 740, 3), (740, 360, 3)]
+SCREENS = [(1280, 800, 1), (1920, 1080, 1), (1024, 768, 1), (960, 540, 2), *PHONES]
 
 
 SHORT = """title = "Four steps"
@@ -65,7 +66,27 @@ WHERE = """slide => {
   const b = slide.getBoundingClientRect();
   return [(a.x - b.x) / b.width, (a.y - b.y) / b.height, a.width / b.width, a.height / b.height];
 }"""
+DRAWN = """() => {
+  const all = [...document.querySelectorAll('.stage svg')].filter((e) => e.checkVisibility());
+  const texts = all.flatMap((e) => [...e.querySelectorAll('text')]);
+  const tall = (e) => e.getBoundingClientRect().height;
+  const seen = texts.filter((e) => e.checkVisibility() && e.textContent.trim());
+  return [Math.max(...all.map(tall)), Math.min(...seen.map(tall))];
+}"""
 PAGE = (960, 600)  # points: 1280 × 800 pixels
+
+
+LONG = """title = "Much to say"
+[[steps]]
+title = "What a slide looks like that has a long title, a long equation and a caption"
+equation = "a_l = W_v Σ_t α_{l,t} h_t: linear in h for a fixed α, which itself depends on h and x"
+caption = "λ moves the input. Fixed α: a straight line; its own α: bent, as scores are products."
+command = "foveate demo quadratic"
+[[steps]]
+title = "The same of a scene"
+equation = "a_l = W_v Σ_t α_{l,t} h_t: linear in h for a fixed α, which itself depends on h and x"
+command = "foveate demo rnn --w 1 --u 0.6"
+"""
 
 
 def pages(pdf: bytes) -> list[tuple[int, int]]:
@@ -82,6 +103,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     own = tmp_path_factory.mktemp("own")
     (own / "short.toml").write_text(SHORT, encoding="utf-8")
     (own / "paper.toml").write_text(PAPER, encoding="utf-8")
+    (own / "long.toml").write_text(LONG, encoding="utf-8")
     with served(folder.parent, own) as result:
         yield result
 
@@ -440,6 +462,25 @@ def test_a_lecture_is_one_file_without_requests(browser, address, tmp_path, sche
     page.close()
 
 
+@pytest.mark.parametrize(("width", "height", "ratio"), PHONES)
+@pytest.mark.parametrize("step", [1, 2])
+def test_long_texts_leave_room_for_the_drawing(
+    browser, address, width, height, ratio, step
+) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=ratio
+    )
+    page = context.new_page()
+    page.goto(f"{address}#/lecture/long/{step}")
+    wait(page, "lecture")
+    high, letters = page.evaluate(DRAWN)
+    assert high > height / 4
+    assert letters >= (10 if height > width else 7)
+    page.get_by_test_id("step-on").scroll_into_view_if_needed()
+    page.get_by_test_id("step-on").click()
+    context.close()
+
+
 @pytest.mark.parametrize(("width", "height", "ratio"), SCREENS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, scheme) -> None:
@@ -454,7 +495,7 @@ def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, sche
     box, stage = cells.bounding_box(), page.locator(".stage").bounding_box()
     assert box["height"] > height / 4
     assert box["y"] + box["height"] <= stage["y"] + stage["height"] + 1
-    assert page.evaluate(SMALLEST) >= 24
+    assert page.evaluate(SMALLEST) >= (12 * ratio if (width, height, ratio) in PHONES else 24)
     for control in ("step-back", "place", "step-on"):
         at = page.get_by_test_id(control).bounding_box()
         assert at["x"] >= 0 and at["x"] + at["width"] <= width and at["y"] + at["height"] <= height

@@ -63,7 +63,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
   steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [START + t * across + 2, TOP + rank * down])));
-  const svg = s("svg", { class: isTall ? "fv-plot fv-tall" : "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
+  const svg = s("svg", { class: `fv-plot${isTall ? " fv-tall" : ""}`, "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
   const keys = [ // in the colours of the page
@@ -104,8 +104,8 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      ...(isTall ? [fitted(named(node), wide - 4, SMALL), chance(node)] : [fitted([node.score > 0 ? "" : told(node), boxed(node)].find((text) => text && widthOf(text) <= wide - 12) ?? boxed({ ...node, text: node.text.replace(/: .* =$/, "") }), wide - 4)])
-        .map((text, line) => s("text", { x: x + wide / 2, y: y + tall / 2 + 4 + (isTall ? 14 * line - 6 : 0), "text-anchor": "middle" }, text))));
+      ...(isTall ? [fitted(named(node), wide - 4, SMALL), chance(node)] : [fitted([isProduct ? boxed(node) : told(node)].find((text) => widthOf(text) <= wide - 12) ?? boxed({ ...node, text: node.text.replace(/: .* =$/, "") }), wide - 4)])
+        .map((text, line) => s("text", { x: x + wide / 2, y: y + tall / 2 + (isTall ? 14 * line - 2 : 4), "text-anchor": "middle" }, text))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     s("circle", { class: "fv-point", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());

@@ -1,5 +1,5 @@
 // One scene and its camera stops: boxes keep their place and colour while the camera moves.
-import { faded, fill, fitted, h, s, tallOf, widthOf } from "./dom";
+import { faded, fill, fitted, h, put, s, tallOf, widthOf } from "./dom";
 import { HIGH, insideOf, WIDE, type Inner } from "./insides";
 import { decode, type Values } from "./numbers";
 import type { Draw, Twin } from "./stage";
@@ -9,6 +9,7 @@ import type { SceneDrawing, SceneEdge, ScenePanel, SceneStop } from "./types";
 
 const TYPE = 28, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
 const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: its lines, from which height and how much of what it computes; words at least
+const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
 const HALF = WIDE / 2, STACKED = 2 * HIGH + 20; // of two parts on a narrow page: width of each, height of both, one below the other
@@ -130,9 +131,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   const isStacked = ({ box }: SceneStop) => isNarrow && isPair && box[2] === WIDE;
   const look = (box: Box) => {
     camera = box;
-    svg.setAttribute("viewBox", (isStacked(stops[at]!) ? [0, 0, HALF, STACKED] : box).join(" "));
-    svg.style.setProperty("--unit", String(box[2] / WIDE));
-    for (const side of ["markerWidth", "markerHeight"]) head.setAttribute(side, String((12 * box[2]) / WIDE));
+    const unit = box[2] / WIDE, seen = isStacked(stops[at]!) ? [0, 0, HALF, STACKED] : box;
+    svg.setAttribute("viewBox", seen.map((side, k) => side + (k < 2 ? -EDGE : 2 * EDGE) * unit).join(" "));
+    svg.style.setProperty("--unit", String(unit));
+    put(head, { markerWidth: 12 * unit, markerHeight: 12 * unit });
   };
   const lighten = (element: Element, { tag, name }: { tag: string; name: string }) => {
     element.classList.toggle("fv-off", !isShown(stops[at]!, tag));
@@ -144,16 +146,14 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     const roomOf = ({ box, form, texts }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : texts?.length ? 9 : 6);
     const sizeOf = (node: Inner, text: string) => {
       if (node.form === "plus") return 1;
-      const own = Math.min(node.texts?.length ? 1 : grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));
+      const own = Math.min(grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));
       return Math.max(SHRUNK, node.form === "word" ? Math.min(own, rows.get(rowIn(node)) ?? own) : own);
     };
-    const frames = shown.filter(({ form }) => form === "frame"), isNumber = ({ form, texts }: Inner) => form === "box" && !!texts?.length, isFramed = ({ box: [x, y, w, tall] }: Inner) => frames.some(({ box: [u, v, across, down] }) => Math.abs(2 * (u - x) + across - w) < across && Math.abs(2 * (v - y) + down - tall) < down), isMarked = shown.some((node) => isNumber(node) && isFramed(node));
     for (const node of shown) if (node.form === "word") rows.set(rowIn(node), sizeOf(node, node.label));
     for (const [node, { group, texts }] of drawn) {
       const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
-      const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit, tall / told.length);
+      const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit * grown, tall / told.length);
       lighten(group, node);
-      if (isMarked && isNumber(node) && !isFramed(node)) group.classList.add("fv-dim"); // what decides is framed
       group.classList.toggle("fv-around", isAround);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
@@ -172,12 +172,11 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     caption.style.minHeight = `${caption.offsetHeight}px`;
     say(told(stops[at]!));
     const room = stage.body.clientWidth || WIDE, slide = tallOf(stage.body, 0), tall = slide ? slide - caption.offsetHeight - 24 : tallOf(stage.body);
-    const least = (WIDE * LEAST) / TYPE;
+    const least = (WIDE * LEAST) / TYPE, most = (tall * WIDE) / HIGH;
     isNarrow = !slide && room < least;
-    const both = isStacked(stops[at]!), wide = both ? room : Math.max(Math.min(room, (tall * WIDE) / HIGH), slide ? 99 : least);
+    const both = isStacked(stops[at]!), wide = both ? room : Math.max(Math.min(room, most), slide > room ? Math.min(most, least) : slide ? 99 : least);
     grown = slide ? Math.max(1, Math.min(GROWN, SMALLEST / ((TYPE * wide) / WIDE))) : 1;
-    svg.setAttribute("width", String(wide));
-    svg.setAttribute("height", String(both ? (wide * STACKED) / HALF : (wide * HIGH) / WIDE));
+    put(svg, { width: wide, height: both ? (wide * STACKED) / HALF : (wide * HIGH) / WIDE });
     cue();
   };
   /** Brings what is lit into a window that is narrower than the picture. */

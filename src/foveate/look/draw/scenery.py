@@ -448,8 +448,7 @@ class _Scene(SceneMaker):
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
         self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
-        text = TEXTS["pooled" if pools else "signs"]
-        text = text.removeprefix("The same at each position. " * ("position" in own.values()))
+        text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
         lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:

@@ -105,7 +105,7 @@ def _origin(source: Path) -> Settings:
     pairs = [f"{tokens.get('source_lang')}-{tokens.get('target_lang')}"]
     pairs += [path.name for path in (source.resolve(), source.resolve().parent)]
     named = (re.search(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$", pair) for pair in pairs)
-    languages = next((found.groups() for found in named if found), ())
+    languages = next((match.groups() for match in named if match), ())
     return {"folder": str(source.resolve()), "family": family or "Marian", "languages": languages}
 
 

@@ -94,7 +94,7 @@ class _Scene(SceneMaker):
         self, name: str, caption: str, shows: Sequence[str], lit: Sequence[str] = (), **more: object
     ) -> None:
         """Stop where the names of the parts are always lit; pieces of words are called tokens."""
-        caption = re.sub(r"(“[^”]*”)|\bword", lambda found: found[1] or self.unit, caption)
+        caption = re.sub(r"(“[^”]*”)|\bword", lambda match: match[1] or self.unit, caption)
         if lit and "panel" not in more:
             lit = [*lit, *(n.name for n in self.nodes if n.name.endswith((" head", " below")))]
         super().stop(name, caption, shows, lit=lit, **more)
@@ -165,11 +165,9 @@ class _Scene(SceneMaker):
                 y, high = (top + 8 + 26 * (k % 2), 26.0) if crowded else (top + 10, 40.0)
                 box = x - room / 2, y, room, high
                 self.node(f"{part} {kind} {k}", texts[k], box, form="word", tag="words")
-                tips = (OUTPUT, 54.0 if crowded else 36.0), (502.0 - 6 * crowded, STEM + 46)
+                up = (OUTPUT, 36.0 + 18 * crowded) if top < 0 else (502.0 - 6 * crowded, STEM + 46)
                 if not self.train and (not recurs or kind == "writes"):
-                    self.edge(
-                        f"{part} {kind} {k} arrow", *((x, y) for y in tips[top > 0]), tag="words"
-                    )
+                    self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
         """Draw embedding, layers and output of a part, from below, along the residual stream.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 from pathlib import Path
 
 from foveate.data.sentencepiece import SentencePiece, SentencePieceModel
@@ -57,3 +59,34 @@ def wrapped(path: Path) -> SentencePiece:
     ids = {text: i for i, (text, _, _) in enumerate(model.pieces)} | {"<pad>": len(model.pieces)}
     order = with_tags(ids, (1, len(model.pieces), len(model.pieces), 0))
     return SentencePiece.of_model(model, ids, order)
+
+
+def published(place: Path) -> Path:
+    """Write a Marian model as transformers saves it, with a peaked output so that sentences end."""
+    import torch
+    import transformers
+
+    trained(place)
+    shutil.copy(place / "source.spm", place / "target.spm")
+    pieces = SentencePieceModel.read(place / "source.spm").pieces
+    ids = {text: i for i, (text, _, _) in enumerate(pieces)} | {"<pad>": len(pieces)}
+    (place / "vocab.json").write_text(json.dumps(ids), "utf-8", newline="\n")
+    torch.manual_seed(3)
+    config = transformers.MarianConfig(
+        vocab_size=len(ids), d_model=32, encoder_layers=2, decoder_layers=2,
+        pad_token_id=len(pieces), encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=48, decoder_ffn_dim=48, decoder_start_token_id=len(pieces),
+        eos_token_id=0, bos_token_id=0,
+        forced_eos_token_id=0, activation_function="swish", scale_embedding=True, init_std=0.4,
+    )  # fmt: skip
+    model = transformers.MarianMTModel(config).eval()
+    with torch.no_grad():
+        model.final_logits_bias[0, 0] = 4.0
+    model.generation_config.update(
+        num_beams=4, max_length=40, bad_words_ids=[[len(pieces)]], length_penalty=0.7
+    )
+    model.save_pretrained(place)
+    languages = {"source_lang": "en", "target_lang": "fr"}
+    settings = json.dumps({"tokenizer_class": "MarianTokenizer"} | languages)
+    (place / "tokenizer_config.json").write_text(settings, "utf-8", newline="\n")
+    return place

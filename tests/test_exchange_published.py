@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from foveate.errors import UserError
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.importing import import_from, opened
 from foveate.exchange.marian import read_marian
-from piece_models import TEXT, hostile, trained, wrapped
+from foveate.look.views.examples import text_of
+from foveate.train.checkpoint import origin_of
+from piece_models import TEXT, hostile, published, trained, wrapped
 
 spm = pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
@@ -90,32 +93,7 @@ def test_a_file_that_is_no_model_is_named(model_file: Path, tmp_path: Path, cut:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A Marian model as transformers saves it, with a peaked output so that sentences end."""
-    place = tmp_path_factory.mktemp("opus")
-    trained(place)
-    shutil.copy(place / "source.spm", place / "target.spm")
-    pieces = SentencePieceModel.read(place / "source.spm").pieces
-    ids = {text: i for i, (text, _, _) in enumerate(pieces)} | {"<pad>": len(pieces)}
-    (place / "vocab.json").write_text(json.dumps(ids), "utf-8", newline="\n")
-    torch.manual_seed(3)
-    config = transformers.MarianConfig(
-        vocab_size=len(ids), d_model=32, encoder_layers=2, decoder_layers=2,
-        pad_token_id=len(pieces), encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=48, decoder_ffn_dim=48, decoder_start_token_id=len(pieces),
-        eos_token_id=0, bos_token_id=0,
-        forced_eos_token_id=0, activation_function="swish", scale_embedding=True, init_std=0.4,
-    )  # fmt: skip
-    model = transformers.MarianMTModel(config).eval()
-    with torch.no_grad():
-        model.final_logits_bias[0, 0] = 4.0
-    model.generation_config.update(
-        num_beams=4, max_length=40, bad_words_ids=[[len(pieces)]], length_penalty=0.7
-    )
-    model.save_pretrained(place)
-    languages = {"source_lang": "en", "target_lang": "fr"}
-    settings = json.dumps({"tokenizer_class": "MarianTokenizer"} | languages)
-    (place / "tokenizer_config.json").write_text(settings, "utf-8", newline="\n")
-    return place
+    return published(tmp_path_factory.mktemp("opus"))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -173,6 +151,29 @@ def test_later_outputs_are_found_by_a_bound(folder: Path) -> None:
         for stop in ("count", "bound")
     }
     assert all(b >= a - 1e-5 for a, b in zip(best["count"], best["bound"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "languages"),
+    [
+        ("opus-mt-de-en", {"source_lang": "en", "target_lang": "fr"}, ["en", "fr"]),
+        ("opus-mt-de-en", {"source_lang": "", "target_lang": "opus_in"}, ["de", "en"]),
+        ("opus-mt-de-en/transformers", {}, ["de", "en"]),
+        ("model", {}, []),
+    ],
+)
+def test_a_run_says_what_it_was_imported_from(
+    folder, tmp_path, monkeypatch, name, tokens, languages
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    copy = tmp_path / name
+    shutil.copytree(folder, copy)
+    (copy / "tokenizer_config.json").write_text(json.dumps(tokens), "utf-8")
+    run = foveate.load(copy)
+    said = {"folder": str(copy.resolve()), "family": "Marian", "languages": languages}
+    assert origin_of(run.path) == said and run.folder == copy.resolve()
+    with pytest.raises(UserError, match=re.escape(f"{copy.resolve()} has no stored example")):
+        text_of(run)
 
 
 def test_a_folder_is_read_once(folder: Path, tmp_path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from foveate.data.tokenizer import BPE, Byte, Character, Symbol
 from foveate.data.words import Grouping, group_pieces, to_words
 from foveate.look.draw.parts import visible
-from foveate.look.records import TokenizedText, attention_record
+from foveate.look.records import TokenizedText, Units, attention_record
 from tolerances import ROW, close, near
 
 
@@ -260,3 +260,13 @@ def test_special_tokens_within_an_output_have_their_names() -> None:
     labels = TokenizedText.written(tokenizer, [2, *tokenizer.encode("ab").ids, 3]).axis
     assert labels("tokens")[1] == ["<s>", "a", "b", "</s>"]
     assert labels("words")[1] == ["<s>", "ab", "</s>"]
+
+
+@pytest.mark.parametrize("units", ["words", "tokens"])
+def test_tokens_that_are_merged_are_counted(units: Units) -> None:
+    tokenizer = Character.Config().build()
+    tokenizer.train(["a cat", "un chat"])
+    source, target = (TokenizedText.read(tokenizer, text) for text in ("a cat", "un chat"))
+    maps = {"decoder.cross_attention": np.full((1, 8, 6), 1 / 6, dtype=np.float32)}
+    merged = {"words": ["tokens are merged into words: 8 into 3, 6 into 3"], "tokens": []}
+    assert attention_record(maps, units, source, target).notes == merged[units]

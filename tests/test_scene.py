@@ -1,6 +1,7 @@
 """The scene has the numbers of the model, and its stops lead through what is there."""
 
 import json
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -8,19 +9,20 @@ import numpy as np
 import pytest
 import torch
 
+import foveate.look.draw.scenery as scenery
 from foveate.config import PACKAGED, ConfigError
 from foveate.look.draw.blocks import blocks_of, equation_of
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, ScenePanel
 from foveate.look.draw.scenery import scene
-from foveate.look.forward import frames
+from foveate.look.forward import frames, places_of
 from foveate.look.views import find
 from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
 from foveate.run import Run, load
 from foveate.studio.lectures import lectures, parsed, present
 from routes import squeezed
-from test_draw_blocks import TOYS
+from test_draw_blocks import TOYS, TRANSFORMER, translator
 
 NAMES = [
     "transformer",
@@ -249,6 +251,51 @@ def test_block_head_query_and_stop_choose_where_the_camera_goes() -> None:
 def test_a_forecast_has_no_training_step_of_tokens(runs: dict[str, Run]) -> None:
     with pytest.raises(ConfigError, match="--train"):
         find("scene").draw([runs["forecaster"]], Question(train=True))
+
+
+LETTER = 0.56 * 28 * 0.68  # width of a letter, as small as it is drawn
+LONG = "Extraordinarily a of businesspeople is . enthusiastically overcomplicating it to us"
+
+
+@pytest.mark.parametrize("name", ["transformer", "recurrent", "language"])
+def test_words_of_any_length_are_whole_and_apart(name: str, monkeypatch) -> None:
+    def long(forced, film) -> dict[str, list[str]]:
+        return {part: LONG.split()[: len(words)] for part, words in places_of(forced, film).items()}
+
+    monkeypatch.setattr(scenery, "places_of", long)
+    made = scene(TOYS[name]())
+    words = [n for n in made.nodes if n.form == "word" and n.tag == "words"]
+    assert words
+    for node in words:
+        assert node.box[2] > min(LETTER * len(node.label), 90), node
+    for one, other in combinations(words, 2):
+        (x, y, w, h), (u, v, across, down) = one.box, other.box
+        assert x + w <= u + 1e-6 or u + across <= x + 1e-6 or y + h <= v or v + down <= y
+
+
+@pytest.mark.parametrize("name", WITH_WORDS)
+@pytest.mark.parametrize("sign", ["", "▁"])
+def test_pieces_of_words_are_called_tokens(name: str, sign: str, monkeypatch) -> None:
+    def signed(forced, film) -> dict[str, list[str]]:
+        places = places_of(forced, film).items()
+        return {part: [sign + word for word in words] for part, words in places}
+
+    monkeypatch.setattr(scenery, "places_of", signed)
+    made = scene(TOYS[name]())
+    said = re.sub("“[^”]*”", "", " ".join(stop.caption for stop in made.stops))
+    assert "word" not in said if sign else "a token" not in said and "tokens" not in said
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_what_the_encoder_hands_on_begins_where_its_stream_ends(order: str) -> None:
+    fields = TRANSFORMER | {"norm_order": order}
+    made = scene(translator(fields, fields))
+    edges = {edge.name: edge for edge in made.edges}
+    [memory] = [edge for name, edge in edges.items() if name.endswith(" memory")]
+    ends = [edge.points[-1] for name, edge in edges.items() if name.startswith("encoder stream")]
+    boxes = [n.box for n in made.nodes if n.form == "box"]
+    x, y = memory.points[0]
+    assert (x, y) in ends or any(a + w == x and b <= y <= b + h for a, b, w, h in boxes)
 
 
 def test_long_texts_are_cut_and_said() -> None:

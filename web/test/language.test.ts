@@ -14,8 +14,8 @@ const STRING = '"((?:[^"\\\\]|\\\\.)*)"';
 /** Texts that reach `t` by a table: where they are, and what stands around them. */
 const TABLES: readonly [string, RegExp][] = [
   ["keys.ts", new RegExp(`\\["[^"]+", ${STRING}\\]`, "g")], ["screens/Lecture.svelte", new RegExp(`\\["[^"]+", ${STRING}\\]`, "g")],
-  ["tasks.ts", new RegExp(`(?:verb|source|hint|answer): ${STRING}`, "g")], ["meanings.ts", new RegExp(`(?:title|means|caveat): ${STRING}`, "g")],
-  ["parts/SearchForm.svelte", new RegExp(`(?<=TELLS[^=]*= \\{[^}]*)\\w+: ${STRING}`, "g")], ["screens/Model.svelte", new RegExp(`\\[${STRING}, (?!")`, "g")],
+  ["tasks.ts", new RegExp(`(?:verb|source|hint|answer): ${STRING}`, "g")], ["meanings.ts", new RegExp(`(?<=\\w: \\[.*)${STRING}`, "g")],
+  ["parts/SearchForm.svelte", new RegExp(`(?<=TELLS[^=]*= \\{[^}]*)\\w+: ${STRING}`, "g")], ["parts/Facts.svelte", new RegExp(`\\[${STRING}, (?!")`, "g")],
 ];
 
 /** The texts that a source passes to `t`: its first argument, or both of a choice between two. */

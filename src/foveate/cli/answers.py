@@ -391,8 +391,8 @@ def evaluate_split(run: Run, split: str, measure: Callable[..., Evaluation]) -> 
         other = "" if split == "valid" else ", or measure on --split valid"
         reason = error.reason.rstrip(" .:;")
         raise DataError(
-            f"{run.path}: no {split} data ({reason}); name a file of examples: "
-            f"foveate evaluate {run.path} --data FILE{other}"
+            f"{run.folder}: no {split} data ({reason}); name a file of examples: "
+            f"foveate evaluate {run.folder} --data FILE{other}"
         ) from None
 
 

@@ -231,9 +231,9 @@ def check_inputs(run: Run, text: object = None, image: object = None) -> None:
     """Raise ``ConfigError`` for a text if a run reads pictures, or for a picture if it does not."""
     pictures = run.task.reads == "picture"
     if pictures and text is not None:
-        raise ConfigError(f"--text: {run.path} reads pictures; give one with --image")
+        raise ConfigError(f"--text: {run.folder} reads pictures; give one with --image")
     if not pictures and image is not None:
-        raise ConfigError(f"--image: {run.path} reads {run.task.reads}; write --text")
+        raise ConfigError(f"--image: {run.folder} reads {run.task.reads}; write --text")
 
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory

@@ -6,6 +6,8 @@ OpenNMT-py (text, a piece per line, counts after a tab) a tokenizer of pieces se
 
 import contextlib
 import hashlib
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +36,7 @@ from foveate.tasks.base import Task
 from foveate.tasks.language import Language
 from foveate.tasks.translation import Translation
 from foveate.train import stored
-from foveate.train.checkpoint import path_of
+from foveate.train.checkpoint import ORIGIN, path_of
 from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -80,6 +82,7 @@ def _run(source: Path, out: Path) -> str:
     with appearing(out) as place:
         place.mkdir()
         write_text(place / "config.toml", config.toml())
+        write_text(place / ORIGIN, json.dumps(_origin(source)))
         for side, tokenizer in sides.items():
             tokenizer.save(place / f"{side}.tokenizer.json")
         first = path_of(place, 0)  # only weights, from which training begins
@@ -91,6 +94,18 @@ def _run(source: Path, out: Path) -> str:
         f"{out}: a run of {source}, {vocabulary.source.vocab_size:,} pieces; to train it further: "
         f"foveate train {out}/config.toml {files} train.max_steps=1000 (the names of your files)"
     )
+
+
+def _origin(source: Path) -> Settings:
+    """Return what a published folder says of itself, or its name where that ends as in -en-fr."""
+    files = [source / name for name in (CONFIG, "tokenizer_config.json")]
+    says, tokens = (read_settings(file) if file.is_file() else {} for file in files)
+    family = re.sub(r"(MT|LMHead)?Model$|For[A-Z].*$", "", str(*says.get("architectures", [])[:1]))
+    pairs = [f"{tokens.get('source_lang')}-{tokens.get('target_lang')}"]
+    pairs += [path.name for path in (source.resolve(), source.resolve().parent)]
+    named = (re.search(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$", pair) for pair in pairs)
+    languages = next((match.groups() for match in named if match), ())
+    return {"folder": str(source.resolve()), "family": family or "Marian", "languages": languages}
 
 
 def run_in_cache(folder: Path) -> Path:

@@ -312,7 +312,10 @@ def joined_record(
 
 
 def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> AttentionRecord:
-    """Return a record of maps whose rows and columns are merged as in ``axes``."""
+    """Return a record of maps whose rows and columns are merged as in ``axes``, which it notes."""
+    counts = [(sum(map(len, pieces)), len(pieces)) for axis in axes.values() for pieces, _ in axis]
+    merged = ", ".join(f"{a} into {b}" for a, b in dict.fromkeys(counts) if b < a)
+    notes = [f"tokens are merged into words: {merged}"] if merged else []
     return AttentionRecord(
         {
             name: np.stack([to_words(w, axes[name][0][0], axes[name][1][0]) for w in heads])
@@ -321,6 +324,7 @@ def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> At
         {name: rows[1] for name, (rows, _) in axes.items()},
         {name: columns[1] for name, (_, columns) in axes.items()},
         title,
+        notes,
     )
 
 
@@ -334,7 +338,8 @@ def lines_record(
     rows = lines_axis(tokenizer, [*ids, EOS], units)
     columns = lines_axis(tokenizer, [tokenizer.text_ends[0], *ids], units)
     title = " ".join(tokenizer.decode_lines(ids).split())
-    return replace(_merged(maps, dict.fromkeys(maps, (rows, columns)), title), notes=[*notes])
+    made = _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
+    return replace(made, notes=[*notes, *made.notes])
 
 
 def lines_axis(tokenizer: Tokenizer, ids: Sequence[int], units: Units) -> Axis:

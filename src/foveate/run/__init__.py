@@ -225,6 +225,11 @@ class Run(answers.Translator):
         return f"Run({str(self.path)!r}, {self.checkpoint})"
 
     @property
+    def folder(self) -> Path:
+        """The folder that a user gives: of an imported run, the published one."""
+        return Path(checkpoint.origin_of(self.path).get("folder", self.path))
+
+    @property
     def engine(self) -> answers.ModelEngine:
         return self._engine or RunEngine(self.task, self.model, self.search)
 

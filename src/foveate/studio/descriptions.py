@@ -24,7 +24,7 @@ from foveate.tasks.base import Gives, Reads
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train import journal
-from foveate.train.checkpoint import is_imported
+from foveate.train.checkpoint import origin_of
 from foveate.train.journal import Line
 
 CAN = {  # what a page can do with a run, by the output of its task
@@ -58,12 +58,24 @@ class ViewInfo(StudioResponse):
     most: int | None = 1
 
 
+class Origin(StudioResponse):
+    """What a run was imported from: a published folder, its family and its languages, if named."""
+
+    folder: str
+    family: str
+    languages: list[str]
+
+
 class RunInfo(StudioResponse):
-    """A run: whether it ships with foveate, what it reads and gives, its size, its figures."""
+    """A run: whether it ships with foveate, what it reads and gives, its size, its figures.
+
+    ``origin`` is that of a run that was imported and not trained here.
+    """
 
     id: str
     name: str
     packaged: bool = False
+    origin: Origin | None = None
     task: str
     model: str
     reads: Reads
@@ -103,7 +115,6 @@ class RunDetail(RunInfo):
     device: str
     checkpoint: str
     folder: str
-    imported: bool  # from a published folder, and not trained here
 
 
 class RunList(StudioResponse):
@@ -148,6 +159,7 @@ def info(stored: StoredRun[Run]) -> RunInfo:
         id=stored.name,
         name=stored.folder.name,
         packaged=stored.folder.parent == PACKAGED,
+        origin=Origin.model_validate(origin) if (origin := origin_of(stored.folder)) else None,
         task=str(config.task.kind),
         model=str(config.model.kind),
         reads=task.reads,
@@ -182,8 +194,7 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
         views=[view_info(run, entry) for entry in [*VIEWS.values()]],
         device=device(),
         checkpoint=run.checkpoint,
-        folder=str(run.path),
-        imported=is_imported(run.path),
+        folder=str(run.folder),
     )
 
 

@@ -270,7 +270,7 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
         by = scoring(run, split)
     except MissingData as error:
         why = f"no {split} data ({error.reason.rstrip(' .:;')})"
-        raise RequestError(422, f"{why}: foveate evaluate {run.path} --data FILE") from None
+        raise RequestError(422, f"{why}: foveate evaluate {run.folder} --data FILE") from None
     if by is None:
         message = f"this run has the task {run.config.task.kind}: use foveate evaluate {name}"
         raise RequestError(422, message)

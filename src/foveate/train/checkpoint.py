@@ -40,6 +40,7 @@ C = TypeVar("C", bound=Config)
 OPTIMIZER, REST = "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
 CONFIG, STATE = "config.toml", "state.json"
+ORIGIN = "origin.json"  # of an imported run: the published folder, its family and languages
 LOCK = ".writing"  # of the process that writes into a run
 
 
@@ -83,6 +84,12 @@ def is_imported(run: Path) -> bool:
     """Return whether a run's step 0 is imported weights, and it has not been trained here."""
     folder = path_of(run, 0)
     return steps(run) == [0] and folder.is_dir() and not (folder / STATE).exists()
+
+
+def origin_of(run: Path) -> Record:
+    """Return the folder, family and languages of what a run was imported from; {} if trained."""
+    file = run / ORIGIN
+    return dict(json.loads(file.read_bytes())) if is_imported(run) and file.is_file() else {}
 
 
 def refuse_lost(run: Path) -> None:

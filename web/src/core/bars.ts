@@ -1,6 +1,6 @@
 // Bars for labels, several beside each other where there are several series.
 import { along, boxOf, endsOf, highOf, upward } from "./axes";
-import { fill, fitted, h, s, tallOf, widthOf } from "./dom";
+import { fill, fitted, h, put, s, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
 import { every, figure, tick } from "./text";
@@ -89,7 +89,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
     svg.replaceChildren(...upward(frame, axis, drawing.up), s("path", { class: "fv-axis", d: `M${frame.left} ${y(0)}H${frame.right}` }), ...groups,
       ...(drawing.at === null ? [] : [s("path", { class: "fv-mark", d: `M${frame.left} ${y(drawing.at)}H${frame.right}` })]),
       ...(drawing.across ? [s("text", { class: "fv-quiet", x: (frame.left + frame.right) / 2, y: height - 5, "text-anchor": "middle" }, drawing.across)] : []));
-    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
+    put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     read();
   }
   const quiet = selection.on(() => {

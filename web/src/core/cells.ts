@@ -1,5 +1,5 @@
 // Cells of colour with words at their sides: what matrices, sheets and the loupe are drawn with.
-import { fitted, h, s, tallOf, widthOf, zoomOf } from "./dom";
+import { fitted, h, put, s, tallOf, widthOf, zoomOf } from "./dom";
 import { colourOf, isLight, pixels, pooled, type Colours } from "./levels";
 import { every } from "./text";
 
@@ -90,7 +90,7 @@ export class Grid {
     this.element = h("div", { class: "fv-grid" }, h("div", { class: "fv-scroll" }, box));
     if (!onpoint) return;
     const role = { tabindex: "0", role: "application", "aria-roledescription": roledescription };
-    for (const [name, value] of Object.entries(role)) box.setAttribute(name, value);
+    put(box, role);
     box.addEventListener("pointermove", (event) => event.pointerType === "mouse" && this.pointed(event));
     box.addEventListener("click", (event) => this.pointed(event));
     this.loupe = new Grid();
@@ -140,12 +140,12 @@ export class Grid {
     const { levels, height, width } = pooled(cells.levels, cells.height, cells.width, tile);
     Object.assign(this.canvas, { width, height });
     if (width * height) this.canvas.getContext("2d")!.putImageData(new ImageData(pixels(levels, cells.colours), width, height), 0, 0);
-    for (const [name, value] of Object.entries({ width: lies.width, height: lies.height })) this.over.setAttribute(name, String(value));
+    put(this.over, { width: lies.width, height: lies.height });
     this.over.replaceChildren(...this.rule(lies, cells), ...this.write(lies, cells), ...this.inside(lies, cells));
     this.marks = ["fv-band", "fv-band", "fv-edge", "fv-cell"].map((name) => s("rect", { class: name }));
     this.current = [0, 1].map(() => s("text", { class: "fv-chosen" }));
     if (this.onpoint) this.over.append(...this.marks, ...this.current);
-    if (this.loupe) this.loupe.element.hidden = Math.min(across, down) >= LOUPE;
+    if (this.loupe) this.loupe.element.hidden = Math.min(across, down) >= LOUPE || isSparse(cells.rows);
     this.select(...this.chosen);
   }
 
@@ -205,8 +205,8 @@ export class Grid {
     const { cells, lies } = this;
     if (!cells || !lies || !this.onpoint) return;
     const { left, top, across, down } = lies, x = left + column * across, y = top + row * down;
-    const boxes = [[left, y, across * cells.width, down], [x, top, across, down * cells.height], [x, y, across, down], [x, y, across, down]];
-    this.marks.forEach((mark, k) => ["x", "y", "width", "height"].forEach((name, i) => mark.setAttribute(name, String(boxes[k]![i]))));
+    const cell = { x, y, width: across, height: down }, boxes = [{ ...cell, x: left, width: across * cells.width }, { ...cell, y: top, height: down * cells.height }, cell, cell];
+    this.marks.forEach((mark, k) => put(mark, boxes[k]!));
     for (const { side, index, node } of this.labels) {
       const chosen = this.chosen[side]!, cell = side === 0 ? down : across;
       node.toggleAttribute("hidden", !isSparse(side ? cells.columns : cells.rows) && Math.abs(index - chosen) < everyWord(cell));
@@ -215,7 +215,7 @@ export class Grid {
       const index = this.chosen[side]!, node = this.current[side]!;
       node.textContent = words.length && !isSparse(words) ? fitted(words[index] ?? "", lies.limit) : "";
       for (const name of ["transform", "x", "y"]) node.removeAttribute(name);
-      for (const [name, value] of Object.entries(this.at(lies, side as 0 | 1, index))) node.setAttribute(name, String(value));
+      put(node, this.at(lies, side as 0 | 1, index));
     });
     if (this.loupe && !this.loupe.element.hidden) this.magnify(row, column);
   }

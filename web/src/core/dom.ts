@@ -8,12 +8,17 @@ type Child = Node | string | undefined | false;
 /** How texts and drawings are shown: a page in another language shows other words. */
 export const language = { of: <T>(shown: T): T => shown };
 
-function dress(made: Element, attributes: Attributes, children: Child[]): void {
+/** Give an element attributes; functions are listeners. */
+export function put(made: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) continue;
     if (typeof value === "function") made.addEventListener(name, value as unknown as EventListener);
     else made.setAttribute(name, value === true ? "" : language.of(String(value)));
   }
+}
+
+function dress(made: Element, attributes: Attributes, children: Child[]): void {
+  put(made, attributes);
   fill(made, ...children);
 }
 
@@ -57,6 +62,13 @@ export function tallOf(element: Element, otherwise?: number): number {
   if (tall !== undefined) return tall;
   const below = innerHeight - element.getBoundingClientRect().top - scrollY - 60;
   return Math.max(0.5 * innerHeight, Math.min(0.75 * innerHeight, below));
+}
+
+/** Fades the right edge of an element while more lies beyond it; the function to call where its width changes. */
+export function faded(box: HTMLElement): () => void {
+  const cue = () => void box.classList.toggle("fv-more", box.scrollWidth - box.scrollLeft > box.clientWidth + 8);
+  box.addEventListener("scroll", cue);
+  return cue;
 }
 
 /** How much larger an element is on the screen than in its own pixels, where the page around it is zoomed. */

@@ -1,6 +1,6 @@
 // Attention to one example at steps of a training: played, stepped through, or followed while it grows.
 import { attention } from "./attention";
-import { h, s } from "./dom";
+import { h, put, s } from "./dom";
 import type { Draw, Drawn } from "./stage";
 import type { AttentionDrawing, FilmDrawing } from "./types";
 
@@ -41,7 +41,8 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
     at = Math.max(0, Math.min(last, to));
     scrub.value = String(at);
     scrub.setAttribute("aria-valuetext", label.textContent = labelled(frames[at]!));
-    for (const end of ["x1", "x2"]) now.setAttribute(end, String((100 * at) / Math.max(1, last)));
+    const x = (100 * at) / Math.max(1, last);
+    put(now, { x1: x, x2: x });
     map.redraw(frame());
   };
   const grow = (next: FilmDrawing) => {

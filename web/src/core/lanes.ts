@@ -1,11 +1,12 @@
 // A beam as it went: a column for each step, the best beginning on top, what was cut off dashed.
-import { fill, h, s, squeezed, tallOf, widthOf } from "./dom";
+import { faded, fill, h, s, squeezed, tallOf, widthOf } from "./dom";
 import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
 const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
+const MORE = 8; // pixels of a box whose p is below its token, on a page
 const LINES = 27, UNDER = 8; // pixels of a box that has room for two lines, from its middle to theirs
 const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
 
@@ -47,6 +48,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const steps = isBare ? drawing.steps.map((step) => step.filter((node) => node.state !== "pruned" || isLost(node))) : drawing.steps;
   const low = Math.max(...steps.map((step) => (step.some(isLost) ? step.filter((node) => !isLost(node)).length : 0))); // the rank of what greedy search adds
   const kept = Math.max(0, ...drawing.steps.map((step) => step.filter(({ state }) => state === "live").length)), nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
+  const isProduct = steps.flat().some(({ score }) => score > 0);
   const way = steps.flat().filter(({ id }) => best.has(id)), answer = way.map(({ text }) => text.trim() || text); // as the words of other drawings
   const p = ({ logP, parent }: Node) => Math.exp(logP - (nodes.get(parent ?? -1)?.logP ?? 0)); // of its token
   const said = drawing.greedy.flatMap((id) => nodes.get(id) ?? []), last = said.at(-1);
@@ -54,30 +56,29 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   /** Its token above its product and p; or all on a line, without what would hide the token. */
   const linesOf = (node: Node) => {
     const whole = told(node), [, token = whole, by = "", number = ""] = /^(.+?):? (\S+ = )?(\S+)$/s.exec(whole) ?? [];
-    return isWhole && tall >= LINES ? [token, by + number] : [[whole, `${token} ${number}`].find((text) => widthOf(text) <= wide - 12) ?? token];
+    return (isWhole ? tall >= LINES : isTall) ? [token, by + number] : [[whole, `${token} ${number}`].find((text) => widthOf(text) <= wide - 12) ?? token];
   };
   const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(told(node)) + 12)));
-  const rankOf = (node: Node, rank: number) => (isBare && isLost(node) ? low : rank), deepest = 1 + Math.max(0, low, ...steps.map((step) => step.length - 1)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
-  const down = Math.max(TIGHT, Math.min(isWhole ? 46 : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
+  const rankOf = (node: Node, rank: number) => (isBare && isLost(node) ? low : rank), deepest = 1 + Math.max(0, low, ...steps.map((step) => step.length - 1)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START), isTall = !isWhole && !isProduct && wide < wish; // p below its token
+  const down = Math.max(TIGHT, Math.min(isWhole ? 46 : isTall ? DOWN + MORE : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
   steps.forEach((step, t) => step.forEach((node, rank) => at.set(node.id, [START + t * across + 2, TOP + rankOf(node, rank) * down])));
-  const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
+  const svg = s("svg", { class: `fv-plot${isTall ? " fv-tall" : ""}`, "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  const isProduct = steps.flat().some(({ score }) => score > 0);
   const keys = [ // in the colours of the page
     ...(isProduct ? [] : [["number: p"]]),
     [`k = ${kept} open prefixes a step (round: finished)`],
     [h("b", {}, "■ "), "the answer"],
-    [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", { style: "color: #d55e00" }, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
+    [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", {}, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
     ...(isBare ? [] : [["dashed: dropped"]]),
+    ...(width > body.clientWidth && !isWhole ? [[`scroll for all ${steps.length} steps`]] : []),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),
   ];
-  body.append(reading, box, h("p", { class: "fv-quiet" }, ...keys.flatMap((key, k) => [k && !isWhole ? " · " : "", h("span", { style: isWhole && "display: inline-block; margin-right: 1em" }, ...key)])), h("p", { class: "fv-keys", "data-unsaved": true },
+  body.append(reading, box, h("p", { class: "fv-quiet" }, ...keys.map((key) => h("span", {}, ...key))), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
-  const cue = () => box.classList.toggle("fv-more", box.scrollWidth - box.scrollLeft > box.clientWidth + 4); // columns to the right
-  box.addEventListener("scroll", cue, { passive: true });
+  const cue = faded(box); // columns to the right
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
   const kind = (node: Node) => `fv-${!isBare || !isLost(node) ? node.state : node === last ? "done" : "live"}${best.has(node.id) ? " fv-best" : greedy.has(node.id) ? " fv-greedy" : ""}`;
@@ -102,12 +103,12 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
       const [x1, y1] = from ? [from[0] + wide, from[1] + tall / 2] : [6, TOP + tall / 2], y2 = y + tall / 2, middle = (x1 + x) / 2;
       edges.set(node.id, s("path", { class: `fv-edge-line ${kind(node)}`, d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x} ${y2}` }));
     }
-    boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, style: isWhole && "opacity: 1", pointerenter: () => point(node), click: () => point(node) },
+    boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
       ...linesOf(node).map((line, k, { length }) => squeezed(line, wide - 8, 13, { x: x + wide / 2, y: y + tall / 2 + 3 + length + Math.min(UNDER, tall / 4) * (2 * k + 1 - length), "text-anchor": "middle" }))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
-    s("circle", { class: "fv-point", style: "fill: currentColor", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());
+    s("circle", { fill: "currentColor", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());
   const first = way.at(-1) ?? steps.at(-1)?.[0];
   if (first) choose(first);
   const quiet = selection.on(() => {

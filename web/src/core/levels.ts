@@ -1,5 +1,4 @@
 // From numbers to levels 0 … 1 to pixels. Pure functions; what is blank has level -1.
-import { bytesOf } from "./numbers";
 import { palette } from "./palette";
 
 /** A matrix (height × width), row after row. */
@@ -12,9 +11,13 @@ export interface Matrix {
 export type Scale = "row" | "absolute";
 export type Colours = Uint8Array; // 256 × red, green, blue
 
-/** Colours of which each is written as its difference from the one before. */
-const summed = (differences: Colours): Colours => differences.map((difference, k, made) => (k < 3 ? difference : (made[k] = difference + made[k - 3]!)));
-export const sequential = summed(bytesOf(palette.sequential)), diverging = summed(bytesOf(palette.diverging));
+/** Colours whose reds, then greens, then blues are written as letters, for the difference from the one before. */
+function summed(letters: string): Colours {
+  const made = new Uint8Array(letters.length);
+  for (let k = 0; k < 256; k++) for (let c = 0; c < 3; c++) made[3 * k + c] = (made[3 * k + c - 3] ?? 0) + letters.charCodeAt(256 * c + k) - 107;
+  return made;
+}
+export const sequential = summed(palette.sequential), diverging = summed(palette.diverging);
 
 /** A row of a matrix; no copy. */
 export const rowOf = (map: Matrix, row: number): Float64Array =>

@@ -1,6 +1,6 @@
 // Lines over one axis: curves of training, errors against distance, a forecast with its fan.
 import { across, along, boxOf, endsOf, highOf, marksOf, upward, type Box, type Map1 } from "./axes";
-import { fill, h, s, tallOf, widthOf, zoomOf } from "./dom";
+import { fill, h, put, s, tallOf, widthOf, zoomOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
 import { figure, marked } from "./text";
@@ -189,7 +189,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         return lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...(lines.length < 2 && isBlank(ys.at(-1)) && ys.includes(top) ? { x: x(xs[ys.indexOf(top)]!), y: y(top) - BESIDE, "text-anchor": "middle" } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }) }, line));
       }),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
-    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
+    put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     read();
   }
   const go = (k: number, told = true) => {

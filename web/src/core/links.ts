@@ -1,5 +1,5 @@
 // Words in columns joined by lines: across two texts, or as arcs beside one text that attends to itself.
-import { fitted, h, s, tallOf, widthOf } from "./dom";
+import { fitted, h, put, s, tallOf, widthOf } from "./dom";
 import { equals, glow, rowOf, strongest, type Matrix } from "./levels";
 import type { Looking, Side } from "./looking";
 import { weightsOf } from "./looking";
@@ -69,7 +69,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     svg.replaceChildren(...headings, idle, chosen, ...list("row", rows, "end", left, left),
       ...(alone ? [] : list("column", columns, "start", left + gap, right)));
     const width = Math.min(room, left + gap + right + 8), height = y(Math.max(rows.length, columns.length));
-    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
+    put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
   };
 
   const select: Links["select"] = (looking) => {

@@ -1,5 +1,5 @@
 // What is seen as a file: SVG from the elements themselves, PNG from that, JSON and a page.
-import { h, s, zoomOf } from "./dom";
+import { h, put, s, zoomOf } from "./dom";
 import { inlined } from "./numbers";
 import type { AnyDrawing, Numbers } from "./types";
 
@@ -88,7 +88,7 @@ function copied(svg: SVGSVGElement, at: { x: number; y: number; width: number; h
     for (const name of ["class", "style"]) made.removeAttribute(name);
   });
   if (!svg.hasAttribute("viewBox")) copy.setAttribute("viewBox", `0 0 ${at.width / scale} ${at.height / scale}`);
-  for (const [name, value] of Object.entries(at)) copy.setAttribute(name, String(value));
+  put(copy, at);
   return copy;
 }
 

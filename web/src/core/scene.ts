@@ -1,5 +1,5 @@
 // One scene and its camera stops: boxes keep their place and colour while the camera moves.
-import { fill, fitted, h, s, tallOf, widthOf } from "./dom";
+import { faded, fill, fitted, h, put, s, tallOf, widthOf } from "./dom";
 import { HIGH, insideOf, WIDE, type Inner } from "./insides";
 import { decode, type Values } from "./numbers";
 import type { Draw, Twin } from "./stage";
@@ -12,6 +12,7 @@ const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: i
 const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
+const HALF = WIDE / 2, STACKED = 2 * HIGH + 20; // of two parts on a narrow page: width of each, height of both, one below the other
 type Box = SceneStop["box"];
 
 /** The camera between two stops, at 0 to 1: its width changes by a factor, as a zoom looks even. Pure. */
@@ -47,7 +48,7 @@ const write = (element: SVGTextElement, text: string, isPlain = false) => {
 /** A label cut to the room of its box, in which indices take less. */
 const short = (label: string, room: number) => (widthOf(label.replace(/[_^{}]/g, ""), TYPE) <= room ? label : fitted(label, room, TYPE));
 /** What words that stand side by side have in common. */
-const rowIn = ({ box: [, y] }: Inner) => y.toFixed(1);
+const rowIn = ({ name }: Inner) => name.replace(/ \d+$/, "");
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const scene: Draw<SceneDrawing> = (stage, drawing) => {
@@ -57,10 +58,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   let lines: { edge: SceneEdge; path: SVGPathElement }[] = [];
   const opened = new Map<number, [Inner[], typeof lines]>(); // what is drawn of a panel
   const layers = [s("g"), s("g"), s("g")] as const; // groups, edges, boxes
-  const mark = `fv-${Math.random().toString(36).slice(2)}`;
+  const mark = `fv-${Math.random().toString(36).slice(2)}`, right = s("g", { transform: `translate(${-HALF} ${STACKED - HIGH})` }); // a copy, of which the right half is seen
   const svg = s("svg", { class: "fv-scene-picture", role: "img", tabindex: 0 },
-    s("defs", {}, s("marker", { id: mark, viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "fv-arrowhead", d: "M0 0L8 4L0 8z" }))), ...layers);
-  const head = svg.querySelector("marker")!, view = h("div", { class: "fv-scroll" }, svg);
+    s("defs", {}, s("marker", { id: mark, viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "fv-arrowhead", d: "M0 0L8 4L0 8z" }))), ...layers, right);
+  const head = svg.querySelector("marker")!, view = h("div", { class: "fv-scroll" }, svg), cue = faded(view);
   const caption = h("output", { class: "fv-scene-caption", "aria-live": "polite" });
   const go = (text: string, name: string, by: number) => h("button", { type: "button", "aria-label": name, click: () => { move(by); } }, text);
   const chooser = h("select", { "aria-label": "camera stop", change: () => { show(Number(chooser.value)); } }, ...stops.map(({ name }, k) => h("option", { value: k }, `${k + 1} ${name}`)));
@@ -125,12 +126,15 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     else Promise.all(coming).then((made) => { build(made); paint(); }, failed);
   };
 
+  const isPair = drawing.nodes.filter(({ form }) => form === "group").length > 1; // two stacks, which can be drawn one below the other
+  let isNarrow = false;
+  const isStacked = ({ box }: SceneStop) => isNarrow && isPair && box[2] === WIDE;
   const look = (box: Box) => {
     camera = box;
-    const unit = box[2] / WIDE;
-    svg.setAttribute("viewBox", box.map((side, k) => side + (k < 2 ? -EDGE : 2 * EDGE) * unit).join(" "));
+    const unit = box[2] / WIDE, seen = isStacked(stops[at]!) ? [0, 0, HALF, STACKED] : box;
+    svg.setAttribute("viewBox", seen.map((side, k) => side + (k < 2 ? -EDGE : 2 * EDGE) * unit).join(" "));
     svg.style.setProperty("--unit", String(unit));
-    for (const side of ["markerWidth", "markerHeight"]) head.setAttribute(side, String(12 * unit));
+    put(head, { markerWidth: 12 * unit, markerHeight: 12 * unit });
   };
   const lighten = (element: Element, { tag, name }: { tag: string; name: string }) => {
     element.classList.toggle("fv-off", !isShown(stops[at]!, tag));
@@ -159,6 +163,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       });
     }
     for (const { edge, path } of lines) lighten(path, edge);
+    right.replaceChildren(...(isStacked(stop) ? layers.map((layer) => layer.cloneNode(true)) : []));
   };
   const say = (text: string) => { caption.replaceChildren(...indexed(text).map(({ text: part, tag }) => h(tag, {}, part))); };
   const size = () => {
@@ -167,15 +172,18 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     caption.style.minHeight = `${caption.offsetHeight}px`;
     say(told(stops[at]!));
     const room = stage.body.clientWidth || WIDE, slide = tallOf(stage.body, 0), tall = slide ? slide - caption.offsetHeight - 24 : tallOf(stage.body);
-    const wide = Math.max(Math.min(room, (tall * WIDE) / HIGH), slide > room ? Math.min((tall * WIDE) / HIGH, (WIDE * LEAST) / TYPE) : slide ? 99 : (WIDE * LEAST) / TYPE);
+    const least = (WIDE * LEAST) / TYPE, most = (tall * WIDE) / HIGH;
+    isNarrow = !slide && room < least;
+    const both = isStacked(stops[at]!), wide = both ? room : Math.max(Math.min(room, most), slide > room ? Math.min(most, least) : slide ? 99 : least);
     grown = slide ? Math.max(1, Math.min(GROWN, SMALLEST / ((TYPE * wide) / WIDE))) : 1;
-    svg.setAttribute("width", String(wide));
-    svg.setAttribute("height", String((wide * HIGH) / WIDE));
+    put(svg, { width: wide, height: both ? (wide * STACKED) / HALF : (wide * HIGH) / WIDE });
+    cue();
   };
   /** Brings what is lit into a window that is narrower than the picture. */
   const arrive = () => {
     const lit = stops[at]!.lit.length && view.scrollWidth > view.clientWidth ? layers[2].querySelector(".fv-node:not(.fv-off, .fv-dim)") : undefined;
     lit?.scrollIntoView({ block: "nearest", inline: "center" });
+    cue();
   };
   const show = (to: number, jump = false) => {
     at = Math.max(0, Math.min(last, to));
@@ -188,7 +196,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     size();
     paint();
     stage.changed();
-    if (jump || isStill()) { look(stop.box); arrive(); return; }
+    if (jump || isNarrow || isStill()) { look(stop.box); arrive(); return; }
     const tick = (now: number) => {
       const part = Math.min(1, (now - start) / MOVE);
       look(between(from, stop.box, part));

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 1009713507d0f02f.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of e513d2adf9fad30c.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -35,6 +35,7 @@ export interface Everything {
   LectureList: LectureList;
   LectureRun: LectureRun;
   LectureStep: LectureStep;
+  Origin: Origin;
   Ping: Ping;
   Probability: Probability;
   Progress: Progress;
@@ -427,6 +428,14 @@ export interface LectureRun {
   instead: string;
 }
 /**
+ * What a run was imported from: a published folder, its family and its languages, if named.
+ */
+export interface Origin {
+  folder: string;
+  family: string;
+  languages: string[];
+}
+/**
  * What to look at, and how. A view reads those fields that it has as parameters.
  *
  * Where no ``text`` is given, an example of the run's last validation stands in.
@@ -531,6 +540,7 @@ export interface RunDetail {
   id: string;
   name: string;
   packaged: boolean;
+  origin: Origin | null;
   task: string;
   model: string;
   reads: "text" | "picture" | "series";
@@ -557,7 +567,6 @@ export interface RunDetail {
   device: string;
   checkpoint: string;
   folder: string;
-  imported: boolean;
 }
 /**
  * The run's own search, the other kinds of search, and their fields.
@@ -588,11 +597,14 @@ export interface ViewInfo {
 }
 /**
  * A run: whether it ships with foveate, what it reads and gives, its size, its figures.
+ *
+ * ``origin`` is that of a run that was imported and not trained here.
  */
 export interface RunInfo {
   id: string;
   name: string;
   packaged: boolean;
+  origin: Origin | null;
   task: string;
   model: string;
   reads: "text" | "picture" | "series";

@@ -2,7 +2,7 @@
 // `studio.json`, `drawings.json`, and for the lecture NAME `NAME.json`. A text that has no translation stays English.
 import type { AnyDrawing } from "../core";
 import { language as drawn } from "../core/dom";
-import type { Lecture } from "./api";
+import type { Lecture, Origin } from "./api";
 import { ENGLISH, language, speakWith, t, words } from "./language";
 
 type Words = Readonly<Record<string, string>>;
@@ -12,8 +12,12 @@ const fileOf = (code: string, name: string) => FILES[`./languages/${code}/${name
 /** The codes of all languages, English first. */
 export const LANGUAGES: readonly string[] = [ENGLISH, ...new Set(Object.keys(FILES).map((path) => path.split("/")[2]!))];
 
-/** The name of a language in itself: français. */
-export const nameOf = (code: string): string => new Intl.DisplayNames([code], { type: "language" }).of(code) ?? code;
+/** The name of a language, in itself (français) or in another. */
+export const nameOf = (code: string, told = code): string => new Intl.DisplayNames([told], { type: "language" }).of(code) ?? code;
+
+/** What was imported, and from where: Marian, English → French, opened from FOLDER. */
+export const openedFrom = ({ family, languages, folder }: Origin): string =>
+  t("{model}, opened from {folder}", { model: [family, languages.map((code) => nameOf(code, language())).join(" → ")].filter(Boolean).join(", "), folder });
 
 /** The first language of the browser's reader that there is. */
 export const preferred = (): string => navigator.languages.map((one) => one.split("-")[0]!).find((one) => LANGUAGES.includes(one)) ?? ENGLISH;

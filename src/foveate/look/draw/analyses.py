@@ -238,7 +238,9 @@ def positions(
         raise UserError(
             f'position = "{position.config.kind}" does not distinguish positions: nothing to draw'
         )
-    return SheetGrid(sheets=drawn, title=f"Positions: {position.config.kind}")
+    return SheetGrid(
+        sheets=drawn, title=f"Positions: {str(position.config.kind).replace('_', ' ')}"
+    )
 
 
 def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:

@@ -30,6 +30,7 @@ STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
 NUMBER = 96.0  # width of a number in a box
+LETTER, EDGE = 13.0, 20.0  # width of a letter of a word at least, and free beside a part
 UPDATE = "the optimizer computes the update from ∂L/∂W."
 BEST = 4  # tokens of an output, the most probable at each position
 RECTIFIED = "activation", "ReLU"  # stages whose zeros are white
@@ -72,12 +73,16 @@ class _Scene(SceneMaker):
         self.forced, self.layer, self.train = forced, layer, train
         places = places_of(forced, self.film).items()
         self.places = {part: [*map(_plain, words)] for part, words in places}
+        cut = any(word[:1] in {*"▁Ġ"} for _, words in places for word in words)
+        self.unit = "token" if cut else "word"
         self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
         for some, sign in ((self.produced, "</s>"), *((p, "<s>") for p in self.places.values())):
             some[:] = [sign if word == "⏎" else word for word in some]  # of a language model
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
         self.homes: dict[str, str] = {}  # by block, the node that it is drawn in
-        recurs = any(block.steps for part in self.parts for block in part.blocks)
+        blocks = [block for part in self.parts for block in part.blocks]
+        recurs = any(block.steps for block in blocks)
+        self.lone = all(block.family != "attention" for block in blocks)
         self.words = WORDS - 34 * (recurs and {*self.places} >= {"encoder", "decoder"})
 
     def box_of(self, name: str) -> Box:
@@ -88,7 +93,8 @@ class _Scene(SceneMaker):
     def stop(
         self, name: str, caption: str, shows: Sequence[str], lit: Sequence[str] = (), **more: object
     ) -> None:
-        """Stop where the names of the parts are always lit."""
+        """Stop where the names of the parts are always lit; pieces of words are called tokens."""
+        caption = re.sub(r"(“[^”]*”)|\bword", lambda match: match[1] or self.unit, caption)
         if lit and "panel" not in more:
             lit = [*lit, *(n.name for n in self.nodes if n.name.endswith((" head", " below")))]
         super().stop(name, caption, shows, lit=lit, **more)
@@ -148,11 +154,18 @@ class _Scene(SceneMaker):
         written, side = self.produced if part == "decoder" else (), 10 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
             lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
-            for k, word in enumerate(texts[:MOST]):  # a cell is as wide as any other
-                start, end = (wide * sum(lengths[:n]) / sum(lengths) for n in (k, k + 1))
-                box = left + start + side, top + 10, end - start - 2 * side, 40.0
-                self.node(f"{part} {kind} {k}", word, box, form="word", tag="words")
-                x, up = left + (start + end) / 2, (OUTPUT, 36.0) if top < 0 else (502.0, STEM + 46)
+            ends = left + wide * np.cumsum([0.0, *lengths]) / max(1.0, sum(lengths))
+            rooms, middles = np.diff(ends) - 2 * side, (ends[1:] + ends[:-1]) / 2
+            needs = [LETTER * len(word) for word in texts[:MOST]]
+            crowded = bool((rooms < needs).any()) and not self.train and not (self.lone and recurs)
+            if crowded:  # every other word is a line lower, and as wide as its neighbours allow
+                around = np.diff(ends, prepend=ends[0] - EDGE, append=ends[-1] + EDGE)
+                rooms += np.minimum(around[:-2], around[2:])
+            for k, (x, room) in enumerate(zip(middles.tolist(), rooms.tolist(), strict=True)):
+                y, high = (top + 8 + 26 * (k % 2), 26.0) if crowded else (top + 10, 40.0)
+                box = x - room / 2, y, room, high
+                self.node(f"{part} {kind} {k}", texts[k], box, form="word", tag="words")
+                up = (OUTPUT, 36.0 + 18 * crowded) if top < 0 else (502.0 - 6 * crowded, STEM + 46)
                 if not self.train and (not recurs or kind == "writes"):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
@@ -173,7 +186,8 @@ class _Scene(SceneMaker):
             self.node(f"{name} head", label, head, form="label", tag="stream")
         self._row(name, before, (left, STEM, wide, 44), " + ")
         self._row(name, after, (left, OUTPUT, wide, 44), " → ")
-        self.edge(f"{name} stream", (stream, STEM), (stream, OUTPUT + 44 * bool(after)))
+        end = OUTPUT + (44 if after else 22 * (name == "encoder" and wide == SIDE))
+        self.edge(f"{name} stream", (stream, STEM), (stream, end))
         groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
         branches = [group for group in groups if group[0].branch is not None]
         pitch = (TALL - HEAD) / max(1, len(branches))
@@ -219,10 +233,12 @@ class _Scene(SceneMaker):
         self.node(f"{main.name} adds", f"= {', '.join(f_of)}, …" if f_of else "", inside, **more)
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
+            output = [e.points[-1] for e in self.edges if e.name == "encoder stream"]
+            ends = [2 * left + wide - x for x, y in output if y < OUTPUT + 44]  # of no last norm
             start, gap, end = left + wide + 60, left + wide + 30, (x + wide - 210, y + high / 2)
-            points = (start, OUTPUT + 22), (gap, OUTPUT + 22), (gap, end[1]), end
+            points = ((*ends, start)[0], OUTPUT + 22), (gap, OUTPUT + 22), (gap, end[1]), end
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
-            name, box = f"{main.name} memory label", (left + wide + 20, OUTPUT - 44, 410, 42)
+            name, box = f"{main.name} memory label", (left + wide + 40, OUTPUT - 44, 410, 42)
             at, room = end[0] - 0.26 * (wide - 210), 0.25 * (wide - 210)
             self.node(f"{main.name} from", "h_i, encoder", (at, end[1] - 10, room, 20), **more)
             if not self.train:
@@ -247,11 +263,10 @@ class _Scene(SceneMaker):
         letter = "s" if part.name == "decoder" and "encoder" in self.places else "h"
         attends = next((b for b in part.blocks if b.family == "attention"), None)
         count = min(len(cells[0].steps), MOST)
-        lone = all(b.family != "attention" for side in self.parts for b in side.blocks)
-        pitch, first = wide / count, CELLS - 50 * (attends is not None) - 70 * lone
+        pitch, first = wide / count, CELLS - 50 * (attends is not None) - 70 * self.lone
         stacked = len(cells) > 1 and not cells[1].backwards
         after = [*(b for b in part.blocks if b.label == "readout"), *rest]
-        feeds = lone and letter == "s" and not self.train  # a written word is read next
+        feeds = self.lone and letter == "s" and not self.train  # a written word is read next
         self._row(part.name, after, (left, OUTPUT, wide, 44), " → ", count if feeds else 0)
         more: dict[str, object] = {"hue": Hue.OUTPUT} if letter == "s" else {}
         alone = len(cells) == 1 and len(self.places) == 1 and count < MOST

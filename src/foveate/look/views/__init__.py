@@ -141,7 +141,7 @@ class ViewEntry(Entry[ViewSpec]):
             raise ConfigError(f"the view {self.name} needs {count}, not {len(runs)}")
         for run in runs:
             if reason := self.unfit(run):
-                raise ConfigError(f"{run.path}: the view {self.name!r} does not apply: {reason}")
+                raise ConfigError(f"{run.folder}: the view {self.name!r} does not apply: {reason}")
         from foveate.look.draw.drawings import Drawing
 
         fields = {name: getattr(question, name) for name in self.spec.fields}

@@ -63,7 +63,7 @@ def text_of(run: Run, text: str | None = None) -> str:
         return text
     sources = [sample["source"].split("\n")[0] for sample in last_samples(run.path)]
     if not sources:
-        raise ConfigError(f"{run.path} has no stored example: give --text")
+        raise ConfigError(f"{run.folder} has no stored example: give --text")
     return str(sources[0])
 
 

@@ -157,7 +157,7 @@ def _cell(
         forced.run()
     names = list(captured)
     if not -len(names) <= layer < len(names):
-        raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counting from 0")
+        raise ConfigError(f"layer {layer}: {run.folder} has {len(names)}, counting from 0")
     name = names[layer]
 
     def of_example(values: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ def beam(
     search: Search = search_config(beam_size=width, **limits).build()
     outputs = watched.write(example, search)
     if not outputs:
-        raise ConfigError(f"{run.path} gave no answer to {example!r}")
+        raise ConfigError(f"{run.folder} gave no answer to {example!r}")
     greedy = alone.write(example, search_config(beam_size=1, **limits).build())[:1]
     path = [alone.node(each) for output in greedy for each in output.path]
     drawn, divided = watched.lanes(outputs[0], outputs[0].text, path), ""

@@ -4,11 +4,10 @@ import type { Draw } from "./stage";
 import { figure } from "./text";
 import type { LanesDrawing, Node } from "./types";
 
-const DOWN = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is little room, between nodes, above the first; of the beginning
+const DOWN = 46, LOW = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is less room, where there is little, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
-const MORE = 8; // pixels of a box whose p is below its token, on a page
 const LINES = 27, UNDER = 8; // pixels of a box that has room for two lines, from its middle to theirs
-const WIDE = 156, NARROW = 56, BETWEEN = 34, NEAR = 10, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
+const WIDE = 156, NARROW = 64, BETWEEN = 34, NEAR = 8, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -53,18 +52,18 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const p = ({ logP, parent }: Node) => Math.exp(logP - (nodes.get(parent ?? -1)?.logP ?? 0)); // of its token
   const said = drawing.greedy.flatMap((id) => nodes.get(id) ?? []), last = said.at(-1);
   const told = (node: Node) => `${boxed(node).replace(/^\p{P}$/u, "“$&”")}${node.score > 0 ? "" : p(node) < 0.005 ? " ≈0" : p(node).toFixed(2).replace(/^0/, " ")}`;
-  /** Its token above its product and p; or all on a line, without what would hide the token. */
+  /** Its token, and what is below it: p, or its product. */
   const linesOf = (node: Node) => {
     const whole = told(node), [, token = whole, by = "", number = ""] = /^(.+?):? (\S+ = )?(\S+)$/s.exec(whole) ?? [];
-    return (isWhole ? tall >= LINES : isTall) ? [token, by + number] : [[whole, `${token} ${number}`].find((text) => widthOf(text) <= wide - 12) ?? token];
+    return [token, by + number];
   };
-  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().map((node) => widthOf(told(node)) + 12)));
-  const rankOf = (node: Node, rank: number) => (isBare && isLost(node) ? low : rank), deepest = 1 + Math.max(0, low, ...steps.map((step) => step.length - 1)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START), isTall = !isWhole && !isProduct && wide < wish; // p below its token
-  const down = Math.max(TIGHT, Math.min(isWhole ? 46 : isTall ? DOWN + MORE : DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < DOWN ? GAP / 2 : GAP);
+  const wish = Math.min(WIDE, Math.max(NARROW, ...steps.flat().flatMap(linesOf).map((line) => widthOf(line) + 12)));
+  const rankOf = (node: Node, rank: number) => (isBare && isLost(node) ? low : rank), deepest = 1 + Math.max(0, low, ...steps.map((step) => step.length - 1)), { wide, across } = columnsOf(wish, steps.length, body.clientWidth - 6 - START);
+  const down = Math.max(TIGHT, Math.min(DOWN, (tallOf(body, Infinity) - TOP) / deepest)), tall = down - (down < LOW ? GAP / 2 : GAP);
   const width = START + across * (steps.length - 1) + wide + 4, height = TOP + down * deepest + 4;
   const at = new Map<number, [number, number]>();
   steps.forEach((step, t) => step.forEach((node, rank) => at.set(node.id, [START + t * across + 2, TOP + rankOf(node, rank) * down])));
-  const svg = s("svg", { class: `fv-plot${isTall ? " fv-tall" : ""}`, "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
+  const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
   const keys = [ // in the colours of the page
@@ -105,7 +104,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      ...linesOf(node).map((line, k, { length }) => squeezed(line, wide - 8, 13, { x: x + wide / 2, y: y + tall / 2 + 3 + length + Math.min(UNDER, tall / 4) * (2 * k + 1 - length), "text-anchor": "middle" }))));
+      ...linesOf(node).slice(0, tall < LINES ? 1 : 2).map((line, k, { length }) => squeezed(line, wide - 8, 13, { x: x + wide / 2, y: y + tall / 2 + 3 + length + Math.min(UNDER, tall / 4) * (2 * k + 1 - length), "text-anchor": "middle" }))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     s("circle", { fill: "currentColor", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());

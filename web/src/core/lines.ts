@@ -58,11 +58,12 @@ export function besidePoints(points: readonly (readonly [number, number])[], wid
   const taken = [...points, ...between].map(([x, y]) => [x - 4, y - 4, x + 4, y + 4]);
   return points.map(([x, y], k) => {
     const wide = widths[k]! + 4, [over, under] = [y - 12, y + 14];
-    const places = [[x - wide - 5, over], [x + 8, under], [x + 8, y + 3], [x + 8, over], [x - wide - 5, under]].map(([from, middle]) => [Math.max(left + 2, Math.min(right - wide, from!)), middle!] as [number, number]);
+    const places = [[x - wide - 5, over], [x + 8, under], [x + 8, y + 3], [x + 8, over], [x - wide - 5, under], [x - wide - 8, y + 3], [x - wide / 2, over - 4], [x - wide / 2, under + 4]].map(([from, middle]) => [Math.max(left + 2, Math.min(right - wide, from!)), middle!] as [number, number]);
     const boxOf = ([from, middle]: [number, number]) => [from, middle - 8, from + wide, middle + 8];
     const cost = (place: [number, number]) => {
       const [a, b, c, d] = boxOf(place) as [number, number, number, number];
-      return taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), b < top || d > bottom ? 1e4 : 0);
+      const [own, ...others] = [points[k]!, ...points.filter((_, other) => other !== k)].map(([px, py]) => Math.hypot(Math.max(a - px, 0, px - c), Math.max(b - py, 0, py - d)));
+      return 1e3 * others.filter((far) => far < own! + 2).length + taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), b < top || d > bottom ? 1e4 : 0);
     };
     const best = places.reduce((one, other) => (cost(other) < cost(one) ? other : one));
     taken.push(boxOf(best));
@@ -186,7 +187,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
       ])))), cross,
       ...names.flatMap((lines, k) => {
         const { y: ys } = curves[k]!, top = Math.max(...ys.map((value) => value ?? -Infinity)); // of one that ends before the others, which is named over its top
-        return lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...(lines.length < 2 && isBlank(ys.at(-1)) && ys.includes(top) ? { x: x(xs[ys.indexOf(top)]!), y: y(top) - BESIDE, "text-anchor": "middle" } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }) }, line));
+        return lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...(lines.length < 2 && isBlank(ys.at(-1)) && ys.includes(top) ? { x: Math.max(frame.left + widthOf(line, 12) / 2, x(xs[ys.indexOf(top)]!)), y: y(top) - BESIDE, "text-anchor": "middle" } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }) }, line));
       }),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.scene import WIDE, Box, SceneDrawing, SceneMaker
 from foveate.look.views.demos import demo, facts
 from foveate.models.vision import Retina
@@ -19,7 +20,7 @@ from foveate.nn.spec import Pixels
 WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
-               "mask", "order", "positions", "permuted", "repairs"]  # fmt: skip
+               "mask", "mean", "order", "positions", "permuted", "repairs"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each word, for each column
@@ -78,7 +79,7 @@ class Chalkboard(SceneMaker):
                 box = (left + wide * column, down + high * row, wide, high)
                 hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
                 own_hue = None if np.isinf(value) else hues.get(hue or 0, hue)
-                fill = {"hue": own_hue, "level": 0.3 * bool(value)}
+                fill = {"hue": own_hue, "level": 0.3 * (bool(value) or hue == ROWS)}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
@@ -89,9 +90,9 @@ class Chalkboard(SceneMaker):
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
         boxes = {node.name: node.box for node in self.nodes}
         (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
-        low, down, middle, up = y + high + 4, y + high + 44, x + wide / 2, u + across / 2
+        low, down, middle, up = y + high + 4, min(y + high + 44, v - 12), x + wide / 2, u + across / 2
         self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
-        box = (middle + up) / 2 - 250, low - 4, 500.0, 40.0
+        box = (middle + up) / 2 - 250, down - 44, 500.0, 40.0
         self.node(f"{end} on name", text, box, form="label")
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
@@ -178,8 +179,8 @@ def block(
         text += " x is not changed."
         made.line(text, ("x", x, 0), "+", (name, dropped, 1), "=", result)
         made.on("", "line 0 2 2 1", "line 1 2")
-    elif part == "attention":
-        _attention(made)
+    elif part in ("attention", "mean"):
+        _attention(made, part == "attention")
     elif part in ("positions", "permuted"):
         _reordered(made, part == "positions")
     elif part in ("line", "mask"):
@@ -241,6 +242,7 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
 def _attend(made: Chalkboard, masked: bool) -> None:
     """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
     q, k, v = torch.randn(3, 3, 2).round() + 0.0
+    made.over, made.pitch = 34.0, 300.0
     score = q @ k.T / 2**0.5
     if not masked:
         text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
@@ -251,7 +253,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         made.line(text, ("A", weights, 5), "×", ("V", v, 2), "=", to)
         made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         return
-    made.over, later = 34.0, torch.full((3, 3), -torch.inf).triu(1)
+    later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     text = "exp(−∞) = 0: later words get weight 0, and each row of α still sums to 1."
@@ -263,6 +265,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
 def _reordered(made: Chalkboard, has_positions: bool) -> None:
     """Write x + PE for words in two orders; or f(X) = X + α X W and f(P X), row by row."""
     x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
+    made.over = 34.0
     vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
     for p, names in (([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")):
         own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
@@ -277,8 +280,8 @@ def _reordered(made: Chalkboard, has_positions: bool) -> None:
                   "=", (of[3], own + alpha @ read, ROWS))  # fmt: skip
 
 
-def _attention(made: Chalkboard) -> None:
-    """Write e_i = s · h_i, α = softmax(e), a = Σ_i α_i h_i and [a; s] for three states."""
+def _attention(made: Chalkboard, has_output: bool) -> None:
+    """Write e_i = s · h_i, α = softmax(e), a = Σ_i α_i h_i for three states, and maybe [a; s]."""
     state, memory = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     score = memory @ state.T
     weights = score.softmax(dim=0)
@@ -287,15 +290,17 @@ def _attention(made: Chalkboard) -> None:
     scores = "1. e_i", score, 5
     made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "", alphas)
     text = "“the” and “sat” match s best: weight 0.47 each, so a is near both."
-    both = "4. [a; s]", torch.cat((mean, state), dim=1), 3
+    both: list[Piece] = ["→", ("4. [a; s]", torch.cat((mean, state), dim=1), 3)]
     mixed = "3. a = Σ_i α_i h_i", mean, 2
-    made.line(text, ("α_i", weights.T, 5), "×", ("h_i", memory, 0), "=", mixed, "→", both)
+    made.line(
+        text, ("α_i", weights.T, 5), "×", ("h_i", memory, 0), "=", mixed, *both[: 2 * has_output]
+    )
 
 
 @demo
 @torch.no_grad()
 def mixing(seed: Seed = 2) -> SceneDrawing:
-    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
+    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [c; x] + b_c), h′ = [s; x].
 
     The states H of three words have two numbers each, as have s and x. No key is read: row i of
     W_a scores position i (Luong et al., 2015).
@@ -307,29 +312,35 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     affine = of_places(read)
     weights = affine.softmax(dim=1)
     context = weights @ memory
-    both = torch.cat((x, context), dim=1)
+    both = torch.cat((context, x), dim=1)
     made, written = SceneMaker(), np.vectorize("{:.2f}".format)
-    columns: list[tuple[str, str, Tensor, int | None]] = [
-        ("h′", "h′ = [s; x]", read, 1), ("e", "W_a h′ + b_a", affine, None),
-        ("α", "α = softmax", weights, 5), ("h", "h_i", memory, 2),
-        ("c", "c = Hᵀ α", context, 3), ("[x; c]", "[x; c]", both, 3),
-        ("z", "z = ReLU(…)", of_context(both).relu(), 0),
+    columns: list[tuple[str, Tensor, int | None]] = [
+        ("h′", read, 1), ("e", affine, None), ("α", weights, 5), ("h_i", memory, 2),
+        ("c", context, 3), ("[c; x]", both, 3), ("z", of_context(both).relu(), 0),
     ]  # fmt: skip
-    for number, (name, head, x, hue) in enumerate(columns):
+    named = {"h′": "ssxx", "[c; x]": "ccxx"}
+    for number, (name, x, hue) in enumerate(columns):
         cells = written(x.T if len(x) == 1 else x).tolist()
-        texts = ["\n".join(cell).replace("-", "−") for cell in cells]
-        box = 14.0 + 178 * number, 60.0, 112.0, 500.0
-        made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
-    for start, end in (("h′", "e"), ("[x; c]", "z")):  # a layer: all numbers of one from all others
-        for i, k in np.ndindex(4, of_places.out_features if end == "e" else len(columns[-1][2][0])):
+        texts = [
+            " ".join([*letter, "\n".join(cell)]).replace("-", "−")
+            for cell, letter in zip(cells, named.get(name, [""] * len(cells)), strict=True)
+        ]
+        box = 4.0 + 182 * number, 50.0, 136.0 if name in named else 104.0, 470.0
+        made.column(name, name, box, texts, weights[0].tolist() if name == "h_i" else (), hue=hue)
+    for k, node in enumerate(made.nodes):  # x has one colour
+        if node.texts and node.texts[0].startswith("x "):
+            made.nodes[k] = node.model_copy(update={"hue": Hue.INPUT})
+    for start, end in (("h′", "e"), ("[c; x]", "z")):  # a layer: all numbers of one from all others
+        for i, k in np.ndindex(4, of_places.out_features if end == "e" else of_context.out_features):
             made.link(f"{start} {i}", f"{end} {k}")
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
-        made.link(f"α {k}", f"h {k}")
+        made.link(f"α {k}", f"h_i {k}", weight=alpha, hue=5)
         for i in range(2):
-            made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
+            made.link(f"h_i {k}", f"c {i}", weight=alpha, hue=2)
     for i in range(2):
-        made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
+        made.link(f"c {i}", f"[c; x] {i}", hue=3)
+    made.edge("x on", (72, 498), (72, 548), (982, 548), (982, 498), hue=Hue.INPUT)
     caption = "The scores come from s and x alone: no key is read."
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 

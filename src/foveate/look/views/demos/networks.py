@@ -292,7 +292,7 @@ def memory(
         "Mamba: a constant state": MambaDecoder.Config.parse(shape),
         "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }
-    lengths = np.unique(np.linspace(1, length, 17).round()).astype(int)
+    lengths = np.unique(np.linspace(1, length, 25).round()).astype(int)
     curves = dict[str, Floats]()
     for name, config in models.items():
         model, stored = decoder(config), list[float]()

@@ -82,7 +82,7 @@ def lookup(
             cells = [*PAGES, *cells[len(PAGES) :]][:count]
             out = cells[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
-        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag)
+        made.column(c, "result" if pages else "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
             made.link(f"{α} {k}", f"{v} {k}", tag=tag)

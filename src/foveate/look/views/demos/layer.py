@@ -242,7 +242,7 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
 def _attend(made: Chalkboard, masked: bool) -> None:
     """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
     q, k, v = torch.randn(3, 3, 2).round() + 0.0
-    made.over, made.pitch = 34.0, 300.0
+    made.over, made.pitch = 34.0, 296.0
     score = q @ k.T / 2**0.5
     if not masked:
         text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."

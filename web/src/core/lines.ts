@@ -63,7 +63,7 @@ export function besidePoints(points: readonly (readonly [number, number])[], wid
     const cost = (place: [number, number]) => {
       const [a, b, c, d] = boxOf(place) as [number, number, number, number];
       const [own, ...others] = [points[k]!, ...points.filter((_, other) => other !== k)].map(([px, py]) => Math.hypot(Math.max(a - px, 0, px - c), Math.max(b - py, 0, py - d)));
-      return 1e3 * others.filter((far) => far < own! + 2).length + taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), b < top || d > bottom ? 1e4 : 0);
+      return 64 * others.filter((far) => far < own! + 2).length + taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), b < top || d > bottom ? 1e4 : 0);
     };
     const best = places.reduce((one, other) => (cost(other) < cost(one) ? other : one));
     taken.push(boxOf(best));

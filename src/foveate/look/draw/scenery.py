@@ -309,6 +309,10 @@ class _Scene(SceneMaker):
         stages = {f.name: f.values[0] for f in self.film if f.block == cell}
         read, state = ([_number(x) for x in stages[n][k, :2]] for n in ("input", "state"))
         texts, middle = [f"x_{k + 1}", *read], box[0] + box[2] / 2
+        for stage, y in (("input", box[1]), ("state", 204.0)) if k == 0 else ():
+            few = ["2 of", str(stages[stage].shape[-1])]
+            aside = (box[0] - 92, y, 84.0, box[3])
+            self.node(f"{part} {stage} few", "", aside, form="label", texts=few, tag="stream")
         name = f"{part} reads {k} vector"
         self.node(name, "", box, texts=texts, hue=Hue.INPUT, tag="stream")
         self.edge(f"{cell} {k} embed", (middle, WORDS), (middle, box[1] + box[3]))
@@ -418,7 +422,7 @@ class _Scene(SceneMaker):
             order = np.argsort(-values[output][0], axis=-1, kind="stable")[:, :BEST]
             if token is not None:
                 values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
-                tokens[output] = [[_plain(token(i)) for i in best] for best in order.tolist()]
+                tokens = {output: [[_plain(token(i)) for i in best] for best in order.tolist()]}
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         if pools:
             values["weights"] = values["weights"].swapaxes(1, 2)
@@ -430,12 +434,15 @@ class _Scene(SceneMaker):
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
+        twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
+        text = TEXTS["pooled" if pools else "signs"]
+        if "position" in stages:
+            text = TEXTS["position"]
+            rows = [f"{word}, t = {t}" for t, word in enumerate(rows)] if len(rows) < 6 else rows
         self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
-        text = TEXTS["pooled" if pools else "signs"]
-        text = text.removeprefix("The same at each position. " * ("position" in own.values()))
         every = _tags(["words", *stages])
-        lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
+        lit = list[str]()
         if deep and twice and "position" in stages:
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, so two inputs."
             lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
@@ -593,7 +600,7 @@ class _Scene(SceneMaker):
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
             if not stage:  # all numbers, those of keys with little weight dimmed
                 lit += ["h note", "h own", "c own", "c bus", "c step", "name"]
-                for key in ("matrix", *np.flatnonzero(weights >= 0.1).tolist()):
+                for key in ("matrix", *np.flatnonzero(weights.round(2) >= 0.1).tolist()):
                     lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)
             self._enter(
@@ -641,8 +648,12 @@ class _Scene(SceneMaker):
         if {"rotated query", "normed query"} & {*equations}:
             equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
-        letters |= {"weights": "α_i", "softmax": "p = softmax(y)"} if "context" in stages else {}
-        letters |= {"position": "PE(t)"} if "PE(t)" in equations.get("position", "") else {}
+        letters |= (
+            {"weights": "α_i, learned q", "softmax": "p = softmax(y)"}
+            if "context" in stages
+            else {}
+        )
+        letters |= {"position": "PE(t)"} if "position" in equations else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
         fields = {"node": node, "equations": equations, "values": numbers, **more}

@@ -178,8 +178,8 @@ def masks(
     assert causal is not None
     made, crosses = SceneMaker(), np.array([family == "encoder-decoder" for family in families])
     ends = np.cumsum((1 + 0.5 * crosses) / (1 + 0.5 * crosses).sum()) * HIGH
-    tops = np.append(0, ends[:-1]) + 8 + 84 * crosses
-    for family, end, top in zip(families, ends - 8, tops, strict=True):
+    tops = np.append(0, ends[:-1]) + 4 + 72 * crosses
+    for family, end, top in zip(families, ends - 6, tops, strict=True):
         middles = made.row(family, TABLES["masks"][family], words, end)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
@@ -197,10 +197,10 @@ def masks(
         for hue, allowed in kinds:
             made.fan(f"{family} {hue}", middles, (end - 48, top + CELL), 0.1 * allowed, hue=hue)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
-            x, u, high = *middles[[t, s]], top - 30 - 27 * (t - s)
+            x, u, high = *middles[[t, s]], top - 26 - 23 * (t - s)
             bends = (u, top), (u, high), (x, high), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
-    text = "Green: x; pink: y. Lines: what may be attended to; blue: by y in x."
+    text = "Green is read (x), pink written (y). A line: may attend. Blue: y to x."
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
@@ -370,25 +370,29 @@ def heads(
 
 def _split() -> SceneDrawing:
     """Draw three vectors of four numbers as one matrix, as two halves of each, and by head."""
-    made, wide, high = SceneMaker(), 100.0, 60.0
-    shapes = ("3 × 4", 78.0, 4), ("3 × 2 × 2", 616.0, 2), ("2 × 3 × 2", 954.0, 2)
+    made, wide, high = SceneMaker(), 94.0, 68.0
+    shapes = ("3 × 4", 78.0, 4), ("3 × 2 × 2", 608.0, 2), ("2 × 3 × 2", 942.0, 2)
     for number, (shape, left, columns) in enumerate(shapes):
         made.node(shape, shape, (left, 0, wide * columns, 44), form="label")
         if number:
-            made.edge(f"to {shape}", (left - 142, 264), (left - 90, 264))
+            made.edge(f"to {shape}", (left - 134, 296), (left - 82, 296))
         for word, head in product(range(3), range(2)):
-            tops = 84 + 144.0 * word, 54 + 144.0 * word + high * head
-            top = (*tops, 54 + 228.0 * head + high * word)[number]
-            x = left + wide * columns / 2 * head * (number == 0)
-            middles = x + wide * (np.arange(2) + 0.5)
+            y = 54 + 160.0 * word
+            top = (y + high / 2, y + high * head, 54 + 252.0 * head + high * word)[number]
+            x = left + wide * 2 * head * (number == 0)
             texts = [str(4 * word + 2 * head + k) for k in (1, 2)]
-            name = f"{shape}, {word} {head}"
-            made.cells(name, middles, top + 5, wide, texts, [0.3, 0.3], hue=head)
+            middles = x + wide * (np.arange(2) + 0.5)
+            made.cells(
+                f"{shape}, {word} {head}", middles, top + 9, wide, texts, [0.3] * 2, hue=head
+            )
             if number == 2 or not head:
                 box = (left - 82, top + (number == 1) * high / 2, 74.0, high)
-                made.node(f"{name} word", ("the", "cat", "sat")[word], box, form="word")
-    for head, y in enumerate((114.0, 342.0)):
-        made.node(f"head {head}", f"head {head}", (1158, y, 82, high), form="label", hue=head)
+                made.node(
+                    f"{shape} word {word} {head}", ("the", "cat", "sat")[word], box, form="word"
+                )
+    for head in (0, 1):
+        box = (1140, 54 + 252.0 * head + high, 100, high)
+        made.node(f"head {head}", f"head {head}", box, form="label")
     text = "Blue: head 0, orange: head 1. No number changes, only their order."
     return made.drawing("A colour for each head", caption=text)
 

@@ -181,7 +181,7 @@ def reach(
             weights[list(middles).index(x)] = shares / 5
             made.fan(f"{family} direct", middles, (top, y + 50), weights, 0.6, hue=5)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=3, level=0.25)
-    caption = f"Untrained. Framed: the gradient of y_{at + 1} at “{words[least]}”, "
+    caption = f"Untrained; framed: gradient of y_{at + 1} at “{words[least]}”, "
     caption += f"{' or '.join(numbers)} of the largest."
     return made.drawing("Which words an output depends on", caption=caption)
 
@@ -257,7 +257,8 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / max(2, len(counts))
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
-    lengths = np.array([24 + 14.8 * len(label) for label in labels])
+    letters = np.array([len(label) + 3 for label in labels])
+    lengths = (WIDE - 8 - 12 * (len(labels) - 1)) * letters / letters.sum()
     for k, (label, wide) in enumerate(zip(labels, lengths, strict=True)):
         box = 4 + lengths[:k].sum() + 12 * k, 4.0, wide, 44.0
         made.node(label, label, box, hue=LOOKS[k], level=0.5)

@@ -446,9 +446,9 @@ def bottleneck() -> LinesDrawing:
         )
     return line_chart(
         bleu["x"], curves, "source words",
-        "BLEU, % of that for 1–10 words; bands: 95 % intervals",
+        "BLEU, % of that at 1–10 words",
         "BLEU falls with length without attention", bands=bands,
         labels=[label.partition(" ")[0] for label in bleu["labels"]],
-        caption="Without attention, the decoder only has the encoder's last states. Measured by "
-        f"`foveate compare lineage`: {tree['terms']['budget']}.",
+        caption="Without attention, the decoder only has the encoder's last states. Bands: 95 % "
+        f"intervals. Measured by `foveate compare lineage`: {tree['terms']['budget']}.",
     )  # fmt: skip

@@ -151,22 +151,26 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         title += f": {len(lowest)} {'minima' if len(lowest) != 1 else 'minimum'}"
         made.node(f"{name} title", title, (left, 0, 600, 44), form="label")
         box = left + 60, 50.0, 530.0, 460.0
-        made.node(f"{name} plane", "", box)
+        made.node(f"{name} plane", "", box, form="group")
         made.node(f"{name} α", "α, along δ", (left + 225, 514, 200, 40), form="label")
         made.node(f"{name} β", "β", (left + 8, 250, 40, 40), form="label")
         scale = np.array([box[2] / across, box[3] / down])
         for level, lines in zip(
             LEVELS, Figure().subplots().contour(values, LEVELS).allsegs, strict=True
         ):
-            for k, line in enumerate(filter(len, lines)):
-                points = (line * scale + box[:2]).tolist()
-                made.edge(f"{name} {level} {k}", *points, weight=0.03, hue=1 - number)
+            paths = [line * scale + box[:2] for line in lines if len(line)]
+            for k, path in enumerate(paths):
+                made.edge(f"{name} {level} {k}", *path.tolist(), weight=0.03, hue=1 - number)
+            if level in (0, 1):
+                x, y = max(paths, key=len)[max(paths, key=len)[:, 0].argmax()]
+                place = x + 2, min(y - 20, box[1] + box[3] - 42), 6 + 17 * (level + 1), 40
+                made.node(f"{name} {level}", str(10**level), place, form="label")
         for v, u in lowest.tolist():
             x, y = box[0] + u * scale[0], box[1] + v * scale[1]
-            made.node(f"{name} minimum {v} {u}", "", (x - 9, y - 9, 18, 18), hue=4, level=1.0)
+            made.node(f"{name} minimum {v} {u}", "●", (x - 20, y - 23, 40, 40), form="label")
     made.stop(
         "contours",
-        "Lines: the loss, × 10 from line to line. Squares: minima of the grid.",
+        "Lines: the loss, × 10 from line to line. Dots: minima, θ in the middle.",
         ["stream"],
     )
     return made.drawing(

@@ -514,8 +514,7 @@ class _Scene(SceneMaker):
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
         text += " (framed: p < ½)" * bool(words)
-        text += ". In a box: ‖∂L/∂W‖, the gradient of its weights."
-        self.stop("whole", text, [*ALL, "back", "gradient"])
+        self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
 
     def _of_weights(self, frame: ForwardFrame) -> None:
         """Stop at the gradient norm of the weights in each box."""
@@ -532,6 +531,9 @@ class _Scene(SceneMaker):
                 shows = [*ALL, "back", "gradient"]
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} {norm}."
+        if "gradient" in shows:
+            text = f"{self.stops[0].caption} In a box: ‖∂L/∂W‖."
+            self.stops[0] = self.stops[0].model_copy(update={"shows": shows, "caption": text})
         self.stop("gradient of weights", caption, shows)
 
     def _attention(

@@ -62,8 +62,8 @@ def ablation(
         "sharpness of the map: mean of the largest α", "log p lost per token without the head",
         "Sharp maps and the loss without them",
         labels=[f"L{layer}H{head}" for layer, head in np.ndindex(loss.values.array.shape)],
-        caption="Each point is a head: L0H1 is head 1 of layer 0. To the right: sharper maps; above: "
-        "heads that matter more.",
+        caption="L0H1 is head 1 of layer 0. To the right: sharper maps; above: heads that matter "
+        "more.",
     ).model_copy(update={"named": True, "joined": False})  # fmt: skip
 
 

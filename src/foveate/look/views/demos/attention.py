@@ -62,6 +62,7 @@ def lookup(
             Softmax.Config.parse({"temperature": tau}).build()
         for tau in temperature * (not pages)
     } | {"hardmax": Hardmax.Config().build()}  # fmt: skip
+    answer = "result" if pages else "Σ_i α_i v_i"
     titles = [TITLES[k] if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
     sought = f"{1 - blend:.2g} {titles[key - 1]}\n+ {blend:.2g} {titles[key % count]}"
     made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
@@ -82,13 +83,14 @@ def lookup(
             cells = [*PAGES, *cells[len(PAGES) :]][:count]
             out = cells[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
-        made.column(c, "result" if pages else "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag)
+        made.column(c, answer, (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
             made.link(f"{α} {k}", f"{v} {k}", tag=tag)
             made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
         taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
-        made.stop(name, f"{name.capitalize()} takes {taken}: {' '.join(out.split())}.", ["stream", tag])
+        text = f"{name.capitalize()} takes {taken}: {out}.".replace("\n", ", ")
+        made.stop(name, text, ["stream", tag])
     caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
     return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
 

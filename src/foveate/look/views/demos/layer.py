@@ -1,5 +1,6 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
+from itertools import product
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -90,7 +91,8 @@ class Chalkboard(SceneMaker):
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
         boxes = {node.name: node.box for node in self.nodes}
         (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
-        low, down, middle, up = y + high + 4, min(y + high + 44, v - 12), x + wide / 2, u + across / 2
+        low, middle, up = y + high + 4, x + wide / 2, u + across / 2
+        down = min(low + 40, v - 12)
         self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
         box = (middle + up) / 2 - 250, down - 44, 500.0, 40.0
         self.node(f"{end} on name", text, box, form="label")
@@ -312,34 +314,30 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     affine = of_places(read)
     weights = affine.softmax(dim=1)
     context = weights @ memory
-    both = torch.cat((context, x), dim=1)
+    z = of_context(torch.cat((context, x), dim=1)).relu()
     made, written = SceneMaker(), np.vectorize("{:.2f}".format)
-    columns: list[tuple[str, Tensor, int | None]] = [
-        ("h′", read, 1), ("e", affine, None), ("α", weights, 5), ("h_i", memory, 2),
-        ("c", context, 3), ("[c; x]", both, 3), ("z", of_context(both).relu(), 0),
+    halves = {"s": 50.0, "x": 285.0, "c′": 50.0, "x′": 285.0}  # tops of what is concatenated
+    columns: list[tuple[str, str, int, Tensor, int | None]] = [
+        ("s", "h′", 0, state, 1), ("x", "", 0, x, Hue.INPUT), ("e", "e", 1, affine, None),
+        ("α", "α", 2, weights, 5), ("h", "h_i", 3, memory, 2), ("c", "c", 4, context, 3),
+        ("c′", "[c; x]", 5, context, 3), ("x′", "", 5, x, Hue.INPUT), ("z", "z", 6, z, 0),
     ]  # fmt: skip
-    named = {"h′": "ssxx", "[c; x]": "ccxx"}
-    for number, (name, x, hue) in enumerate(columns):
-        cells = written(x.T if len(x) == 1 else x).tolist()
-        texts = [
-            " ".join([*letter, "\n".join(cell)]).replace("-", "−")
-            for cell, letter in zip(cells, named.get(name, [""] * len(cells)), strict=True)
-        ]
-        box = 4.0 + 182 * number, 50.0, 136.0 if name in named else 104.0, 470.0
-        made.column(name, name, box, texts, weights[0].tolist() if name == "h_i" else (), hue=hue)
-    for k, node in enumerate(made.nodes):  # x has one colour
-        if node.texts and node.texts[0].startswith("x "):
-            made.nodes[k] = node.model_copy(update={"hue": Hue.INPUT})
-    for start, end in (("h′", "e"), ("[c; x]", "z")):  # a layer: all numbers of one from all others
-        for i, k in np.ndindex(4, of_places.out_features if end == "e" else of_context.out_features):
+    for name, head, place, vectors, hue in columns:
+        is_half, top = name in halves, halves.get(name, 50.0)
+        box = 4.0 + 182 * place, top, 136.0 if is_half else 104.0, 235.0 if is_half else 470.0
+        cells = written(vectors.T if len(vectors) == 1 else vectors).tolist()
+        texts = [f"{name[0]} " * is_half + "\n".join(cell).replace("-", "−") for cell in cells]
+        made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
+    for starts, end, count in ("sx", "e", 3), (("c′", "x′"), "z", 2):  # all numbers, from all
+        for start, i, k in product(starts, range(2), range(count)):
             made.link(f"{start} {i}", f"{end} {k}")
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
-        made.link(f"α {k}", f"h_i {k}", weight=alpha, hue=5)
+        made.link(f"α {k}", f"h {k}", weight=alpha, hue=5)
         for i in range(2):
-            made.link(f"h_i {k}", f"c {i}", weight=alpha, hue=2)
+            made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
     for i in range(2):
-        made.link(f"c {i}", f"[c; x] {i}", hue=3)
+        made.link(f"c {i}", f"c′ {i}", hue=3)
     made.edge("x on", (72, 498), (72, 548), (982, 548), (982, 498), hue=Hue.INPUT)
     caption = "The scores come from s and x alone: no key is read."
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)

@@ -1,3 +1,5 @@
+import { palette } from "../src/core/palette";
+import { LINE, WORDS } from "../src/core/style";
 import { expect, test } from "vitest";
 import { colourOf, diverging, ends, enlarged, equals, glow, isLight, levelsBetween, levelsOf, pixels, pooled, sequential, smallLevels, strongest } from "../src/core/levels";
 
@@ -70,4 +72,14 @@ test("a small picture fills its box and nothing else", () => {
 
 test("the strongest come first, none below the least", () => {
   expect(strongest([0.1, 0.5, 0.02, 0.3], 3, 0.05)).toEqual([1, 3, 0]);
+});
+
+const channels = (hue: string) => [1, 3, 5].map((k) => parseInt(hue.slice(k, k + 2), 16) / 255);
+const mixed = (hue: string, share: number, end: number) => channels(hue).map((c) => (c * share + end * (100 - share)) / 100);
+const light = (all: number[]) => all.map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)).reduce((sum, c, k) => sum + [0.2126, 0.7152, 0.0722][k]! * c, 0);
+const contrast = (a: number[], b: number[]) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+
+test.each(palette.lines.filter((hue) => hue !== "#000000"))("words of %s have a contrast of 4.5 (WCAG 2.2, 1.4.3) on both papers, its lines in the dark", (hue) => {
+  expect(contrast(mixed(hue, WORDS[0], 0), channels("#ffffff"))).toBeGreaterThan(4.5);
+  for (const [, share] of [WORDS, LINE]) expect(contrast(mixed(hue, share, 1), channels("#14161b"))).toBeGreaterThan(4.5);
 });

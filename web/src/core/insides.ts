@@ -100,22 +100,23 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const [stage, y] of rows) label(stage, `name ${stage}`, letters[stage === "h" ? memory : stage] ?? stage, first - 48, y, 40, stage === "α" || stage === "e" ? FLAT : LOW);
     for (const [stage, y] of [["c", 2], ["q", 274], ["h", 384]] as const) label(stage, `name own ${stage}`, letters[stage === "h" ? "own" : stage] ?? stage, 0, y, 66, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!;
-    put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 456, 204, 40) : boxAt(0, 456, 252, 40), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
+    put("h word", writes ? `${word} → ${writes}` : word, isOne ? boxAt(30, 459, 204, 38) : boxAt(0, 459, 252, 38), "h", { form: isOne ? "box" : "label", hue: isOne ? 1 : null, level: isOne ? 0.25 : 0 });
     const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.equations.weights?.includes("exp(");
-    label("h", "h note", size > PAIR ? `${PAIR} of ${size}` : "", 0, 344, 126);
+    label("h", "h note", size > PAIR ? `${PAIR} of ${size}` : "", 0, 344, 114);
     label("c", "c step", "2. mix", 70, 104, 124);
     label("e", "e step", "1. compare", 20, 216, 164);
     const own = values.has("h") ? cell("h own", 70, 384, vector("h", row), "h") : undefined;
     const query = cell("q own", 70, 274, vector("query", row, head), "q", { hue: 1, level: 0.25 });
     cell("c own", 70, 2, vector("context", row, head), "c", { hue: 3, level: 0.25 });
     if (own) join("q from", own, query, "q");
+    const middle = (place: number) => first + pitch * place + wide / 2, last = middle(keys.length - 1), soft = 179; // the height of the softmax, which reads all scores
     if (isSoft) {
-      cell("α sum", 70, 160, [`Σ ${written(1 / top)}`], "α", { hue: 5 });
-      label("α", "name α exp", "exp", first - 56, 160, 54);
+      label("α", "α softmax", "softmax", 62, soft - FLAT / 2, 132);
+      line("α bus", [at(198, soft), at(last, soft), at(last, 142)], "α", { hue: 5 });
     }
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, end = x + wide + (pitch - wide) / 2;
-      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 456, wide, 40), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
+      put(`h word ${k}`, panel.columns[k]!, boxAt(x, 459, wide, 38), "h", { form: isOwn ? "box" : "word", hue: isOwn ? 1 : null, level: isOwn ? 0.25 : 0 });
       const h = isRead && values.has(memory) ? cell(`h ${k}`, x, 384, vector(memory, k), "h") : undefined;
       const key = cell(`k ${k}`, x, 274, vector("key", k, head), "k", { hue: 0, level: 0.25 });
       const score = cell(`e ${k}`, x, 216, [written(scores[k]!)], "e");
@@ -124,14 +125,14 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       if (h) join(`k from ${k}`, h, key, "k");
       if (h) line(`v from ${k}`, [at(x + wide, 418), at(end, 418), at(end, 36), at(x + wide, 36)], "v"); // beside the key
       join(`e from ${k}`, key, score, "e");
-      const exp = isSoft ? cell(`α exp ${k}`, x, 160, [written(weights[k]! / top)], "α", { hue: 5 }) : undefined;
-      if (exp) join(`α exp from ${k}`, score, exp, "α");
-      join(`α from ${k}`, exp ?? score, alpha, "α");
+      if (isSoft) line(`α read ${k}`, [at(middle(place), 216), at(middle(place), soft)], "α");
+      if (isSoft && middle(place) < last) line(`α from ${k}`, [at(middle(place), soft), at(middle(place), 142)], "α", { hue: 5 });
+      if (!isSoft) join(`α from ${k}`, score, alpha, "α");
       line(`c from ${k}`, [at(x + wide / 2, 70), at(x + wide / 2, 84)], "c");
       if (place === keys.length - 1) line("c bus", [at(x + wide / 2, 84), at(132, 84), at(132, 70)], "c");
     });
     const aside = pitch - wide; // beside the keys
-    for (const [stage, of, x, matrix, room] of [["q", "query", 136, "W_Q", 60], ["k", "key", first + wide / 2 + 4, "W_K", 60], ["v", "value", first + wide + aside / 2 + 2, "W_V", aside / 2]] as const)
+    for (const [stage, of, x, matrix, room] of [["q", "query", 136, "W_Q", 60], ["k", "key", first + wide / 2 + 4, "W_K", 60], ["v", "value", first + wide + aside / 2 + 2, "W_V", pitch / 2 - 8]] as const)
       if (panel.equations[of]?.includes(matrix) && room > 36) label(stage, `${stage} matrix`, matrix, x, 344, Math.min(60, room));
     line("e from query", [at(132, 274), at(132, 254)], "e", { hue: 1 });
     line("e from compare", [at(184, 235), at(first - 42, 235)], "e", { hue: 1 });
@@ -224,16 +225,18 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? (lone(stage) ? 1.5 : 2) : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const hidden = RECTIFIED.find((stage) => values.has(stage)), inner = hidden === undefined ? 0 : values.get(hidden)!.shape[2] ?? 1;
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? [], adding = sum ? exactOf([first, second, sum].map((stage) => values.get(stage)!)) : []; // E[id] + position
+    const largestIn = (rows: readonly Float64Array[]) => Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite)), addends = largestIn(sum ? [first, second, sum].map((stage) => floats(values.get(stage)!)) : []); // a sum and its parts have one scale
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
-    words.forEach((word, k) => put(`words ${k}`, word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
+    words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
+    if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, each = lone(stage) ? LINE + 4 : LINE * parts[level]!, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / each), width)), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = [first, second, sum].includes(stage) && width > count ? adding.slice(0, count) : hidden !== undefined && width === inner && width > count ? activeOf(values.get(stages[stages.indexOf(hidden) - 1] ?? hidden)!, count) : [];
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${units.length || count === 1 ? "" : "first "}${count} of ${width}` : "";
-      const largest = Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite));
+      const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
       put(`${own} name`, stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, boxAt(0, y + (few ? high / 2 - 36 : 0), aside - 12, few ? 36 : high), own, { form: "label" });
       if (few) put(`${own} few`, few, boxAt(0, y + high / 2, aside - 12, 36), own, { form: "label" });
@@ -243,7 +246,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
           if (Number.isNaN(value)) return;
           const isZero = isBlank && value === 0, token = tokens?.[i];
           const text = isZero ? "0" : isBack ? (value < 100 ? value.toPrecision(2) : value.toFixed(0)) : !token && width === 1 && Number.isInteger(value) ? String(value) : written(value);
-          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: isZero || text === String(value) ? null : value < 0 ? 4 : 6, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
+          put(`${own} ${k} ${i}`, `${called[level]!} of ${words[k] ?? ""}`, boxAt(x, y + each * i, across, each), own, { texts: token ? (lone(stage) ? [`${token} ${text}`] : [token, text]) : [text], hue: !isZero && text === String(value) ? null : 6, level: text === String(value) ? 0 : (0.6 * Math.abs(value)) / largest, detail: [panel.equations[stage] ?? ""] });
         });
         return boxAt(x, y, across, high);
       }));

@@ -9,6 +9,7 @@ import type { SceneDrawing, SceneEdge, ScenePanel, SceneStop } from "./types";
 
 const TYPE = 28, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
 const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: its lines, from which height and how much of what it computes; words at least
+const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
 type Box = SceneStop["box"];
@@ -126,9 +127,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
 
   const look = (box: Box) => {
     camera = box;
-    svg.setAttribute("viewBox", box.join(" "));
-    svg.style.setProperty("--unit", String(box[2] / WIDE));
-    for (const side of ["markerWidth", "markerHeight"]) head.setAttribute(side, String((12 * box[2]) / WIDE));
+    const unit = box[2] / WIDE;
+    svg.setAttribute("viewBox", box.map((side, k) => side + (k < 2 ? -EDGE : 2 * EDGE) * unit).join(" "));
+    svg.style.setProperty("--unit", String(unit));
+    for (const side of ["markerWidth", "markerHeight"]) head.setAttribute(side, String(12 * unit));
   };
   const lighten = (element: Element, { tag, name }: { tag: string; name: string }) => {
     element.classList.toggle("fv-off", !isShown(stops[at]!, tag));
@@ -140,16 +142,14 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     const roomOf = ({ box, form, texts }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : texts?.length ? 9 : 6);
     const sizeOf = (node: Inner, text: string) => {
       if (node.form === "plus") return 1;
-      const own = Math.min(node.texts?.length ? 1 : grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));
+      const own = Math.min(grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));
       return Math.max(SHRUNK, node.form === "word" ? Math.min(own, rows.get(rowIn(node)) ?? own) : own);
     };
-    const frames = shown.filter(({ form }) => form === "frame"), isNumber = ({ form, texts }: Inner) => form === "box" && !!texts?.length, isFramed = ({ box: [x, y, w, tall] }: Inner) => frames.some(({ box: [u, v, across, down] }) => Math.abs(2 * (u - x) + across - w) < across && Math.abs(2 * (v - y) + down - tall) < down), isMarked = shown.some((node) => isNumber(node) && isFramed(node));
     for (const node of shown) if (node.form === "word") rows.set(rowIn(node), sizeOf(node, node.label));
     for (const [node, { group, texts }] of drawn) {
       const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
-      const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit, tall / told.length);
+      const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit * grown, tall / told.length);
       lighten(group, node);
-      if (isMarked && isNumber(node) && !isFramed(node)) group.classList.add("fv-dim"); // what decides is framed
       group.classList.toggle("fv-around", isAround);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));

@@ -198,16 +198,21 @@ class SceneMaker:
         self.stops.append(SceneStop.model_validate(fields))
 
     def row(
-        self, name: str, titles: Sequence[str], words: Sequence[str], end: float, wide: float = WIDE
-    ) -> Floats:
-        """Write words right of a title, each as wide as its letters; return their middles."""
+        self, name: str, titles: Sequence[str], words: Sequence[str], end: float,
+        wide: float = WIDE, hues: Sequence[int] = (),
+    ) -> Floats:  # fmt: skip
+        """Write words right of a title, each as wide as its letters; return their middles.
+
+        Words with ``hues`` are in boxes.
+        """
         left = BESIDE if titles else 0.0
         ends = np.cumsum([0.0, *(1.4 + len(word) for word in words)])
         ends = left + (wide - left) * ends / ends[-1]
         self.node(name, "", (0, end - 132, left, 96), form="label", texts=titles)
         for k, word in enumerate(words):
             box = ends[k] + 2, end - 44, ends[k + 1] - ends[k] - 4, 40.0
-            self.node(f"{name} word {k}", word, box, form="word")
+            fill = {"hue": hues[k], "level": 0.25} if hues else {"form": "word"}
+            self.node(f"{name} word {k}", word, box, **fill)
         middles: Floats = (ends[:-1] + ends[1:]) / 2
         return middles
 

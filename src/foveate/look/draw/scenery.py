@@ -434,15 +434,13 @@ class _Scene(SceneMaker):
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
-        twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
-        text = TEXTS["pooled" if pools else "signs"]
-        if "position" in stages:
-            text = TEXTS["position"]
-            rows = [f"{word}, t = {t}" for t, word in enumerate(rows)] if len(rows) < 6 else rows
-        self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
+        is_short = "position" in stages and len(rows) < 6
+        named = [f"{word}, t = {t}" if is_short else word for t, word in enumerate(rows)]
+        self._panel(home, stages, values, rows=named, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
+        text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
-        lit = list[str]()
+        lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, so two inputs."
             lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]

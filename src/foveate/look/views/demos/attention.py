@@ -15,6 +15,7 @@ from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.views.demos import TABLES, demo
+from foveate.look.views.demos.layer import WORDS
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
@@ -178,26 +179,21 @@ def masks(
     words, count = [*read, *written], len(read) + len(written)
     causal = Mask(causal=True).dense(range(count), range(count))
     assert causal is not None
-    made, crosses = SceneMaker(), np.array([family == "encoder-decoder" for family in families])
-    ends = np.cumsum((1 + 0.5 * crosses) / (1 + 0.5 * crosses).sum()) * HIGH
-    tops = np.append(0, ends[:-1]) + 4 + 72 * crosses
-    for family, end, top in zip(families, ends - 6, tops, strict=True):
-        middles = made.row(family, TABLES["masks"][family], words, end)
+    made, parts = SceneMaker(), [2 + (family == "encoder-decoder") for family in families]
+    for family, part, below in zip(families, parts, np.cumsum(parts), strict=True):
+        end, top = (HIGH * n / sum(parts) for n in (below, below - part))
+        top += 4 + 72 * (part - 2)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
+        decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
+        hues = np.where(decodes & ~is_x, 3, 2).tolist()
+        middles = made.row(family, TABLES["masks"][family], words, end - 6, hues=hues)
         made.cells(family, middles, top, 64, letters, np.zeros(count))
-        decodes = np.arange(count) >= first
-        own, is_x = causal[0, 0].numpy() & decodes[:, None] & decodes, np.arange(count) < len(read)
+        own = causal[0, 0].numpy() & decodes[:, None] & decodes
         reads = (~decodes[:, None] & ~decodes) | (own & is_x & is_x[:, None])
         kinds = [(2, reads), (3, own & ~is_x), (0, own & is_x & ~reads)]
-        for place, word in enumerate(words):
-            box, hue = (
-                (middles[place] - 60, end - 48, 120.0, 44.0),
-                2 + decodes[place] * (not is_x[place]),
-            )
-            made.node(f"{family} {place} word", word, box, hue=hue, level=0.25)
         for hue, allowed in kinds:
-            made.fan(f"{family} {hue}", middles, (end - 48, top + CELL), 0.1 * allowed, hue=hue)
+            made.fan(f"{family} {hue}", middles, (end - 52, top + CELL), 0.1 * allowed, hue=hue)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
             x, u, high = *middles[[t, s]], top - 26 - 23 * (t - s)
             bends = (u, top), (u, high), (x, high), (x, top)
@@ -376,25 +372,19 @@ def _split() -> SceneDrawing:
     shapes = ("3 × 4", 78.0, 4), ("3 × 2 × 2", 608.0, 2), ("2 × 3 × 2", 942.0, 2)
     for number, (shape, left, columns) in enumerate(shapes):
         made.node(shape, shape, (left, 0, wide * columns, 44), form="label")
-        if number:
-            made.edge(f"to {shape}", (left - 134, 296), (left - 82, 296))
         for word, head in product(range(3), range(2)):
-            y = 54 + 160.0 * word
+            y, right = 54 + 160.0 * word, wide * 2 * head * (number == 0)
             top = (y + high / 2, y + high * head, 54 + 252.0 * head + high * word)[number]
-            x = left + wide * 2 * head * (number == 0)
+            middles, name = left + right + wide * np.array([0.5, 1.5]), f"{shape}, {word} {head}"
             texts = [str(4 * word + 2 * head + k) for k in (1, 2)]
-            middles = x + wide * (np.arange(2) + 0.5)
-            made.cells(
-                f"{shape}, {word} {head}", middles, top + 9, wide, texts, [0.3] * 2, hue=head
-            )
+            made.cells(name, middles, top + 9, wide, texts, [0.3, 0.3], hue=head)
             if number == 2 or not head:
-                box = (left - 82, top + (number == 1) * high / 2, 74.0, high)
-                made.node(
-                    f"{shape} word {word} {head}", ("the", "cat", "sat")[word], box, form="word"
-                )
-    for head in (0, 1):
-        box = (1140, 54 + 252.0 * head + high, 100, high)
-        made.node(f"head {head}", f"head {head}", box, form="label")
+                beside = left - 82, top + (number == 1) * high / 2, 74.0, high
+                made.node(f"{name} word", WORDS[word], beside, form="word")
+    for k in (0, 1):
+        made.edge(f"reshape {k}", (474 + 334 * k, 296), (526 + 334 * k, 296))
+        beside = 1140, 54 + 252.0 * k + high, 100, high
+        made.node(f"head {k}", f"head {k}", beside, form="label")
     text = "Blue: head 0, orange: head 1. No number changes, only their order."
     return made.drawing("A colour for each head", caption=text)
 

@@ -66,14 +66,11 @@ class Chalkboard(SceneMaker):
             name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
             own, across = f"line {number} {place}", wide * x.shape[1] or sign
             down = top + high * (len(WORDS) - len(x)) / 2
-            keys = self.words if self.over and x.shape == (3, 3) else ()
-            for column, word in enumerate(keys):
-                box = left + wide * column, top - self.over, wide, self.over
+            keys = self.over * (x.shape == (3, 3))
+            for column, word in enumerate(self.words * bool(keys)):
+                box = left + wide * column, top - keys, wide, keys
                 self.node(f"{own} key {column}", word, box, form="word")
-            room, over = (
-                max(across, 17.0 * len(name)),
-                (44.0 + self.over * bool(keys)) * (x.shape[1] > 0),
-            )
+            room, over = max(across, 17.0 * len(name)), (44.0 + keys) * (x.shape[1] > 0)
             box = (left + (across - room) / 2, down - over, room, min(44.0, over) or high)
             self.node(f"{own} name", name, box, form="label")
             for (row, column), value in np.ndenumerate(x.numpy()):

@@ -270,7 +270,7 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
             if size >= 0.1:
                 below = min(box[0] + box[2] / 2, WIDE - 34) - 30, y + pitch - 50, 60.0, 36.0
                 if box[2] <= 60:
-                    made.node(f"{name}, {labels[k]}", *texts, below, form="word")
+                    made.node(f"{name}, {labels[k]}", texts[0], below, form="word")
                     texts = []
                 made.node(f"{name}: {labels[k]}", "", box, texts=texts, hue=LOOKS[k], level=0.5)
     caption = "Parameters in millions; each bar is as long as its model is large."

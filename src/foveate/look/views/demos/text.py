@@ -438,15 +438,13 @@ def bottleneck() -> LinesDrawing:
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
     for model in tree["models"]:
-        first, *_, last = whole = np.array(bleu[model])
+        first, *_, last = bleu[model]
         name = f"{SPOKEN[model]}: {first:.0f} → {last:.0f}"
-        curves[name] = 100 * whole / first
-        bands[name] = tuple(
-            100 * np.array(bleu[f"{model}, {end}"]) / first for end in ("low", "high")
-        )
+        each = (np.array(bleu[f"{model}{end}"]) for end in ("", ", low", ", high"))
+        curves[name], low, high = (100 * values / first for values in each)
+        bands[name] = low, high
     return line_chart(
-        bleu["x"], curves, "source words",
-        "BLEU, % of that at 1–10 words",
+        bleu["x"], curves, "source words", "BLEU, % of that at 1–10 words",
         "BLEU falls with length without attention", bands=bands,
         labels=[label.partition(" ")[0] for label in bleu["labels"]],
         caption="Without attention, the decoder only has the encoder's last states. Bands: 95 % "

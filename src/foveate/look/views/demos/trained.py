@@ -155,24 +155,20 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         made.node(f"{name} α", "α, along δ", (left + 225, 514, 200, 40), form="label")
         made.node(f"{name} β", "β", (left + 8, 250, 40, 40), form="label")
         scale = np.array([box[2] / across, box[3] / down])
-        for level, lines in zip(
-            LEVELS, Figure().subplots().contour(values, LEVELS).allsegs, strict=True
-        ):
+        drawn = Figure().subplots().contour(values, LEVELS)
+        for level, lines in zip(LEVELS, drawn.allsegs, strict=True):
             paths = [line * scale + box[:2] for line in lines if len(line)]
             for k, path in enumerate(paths):
                 made.edge(f"{name} {level} {k}", *path.tolist(), weight=0.03, hue=1 - number)
             if level in (0, 1):
-                x, y = max(paths, key=len)[max(paths, key=len)[:, 0].argmax()]
-                place = x + 2, min(y - 20, box[1] + box[3] - 42), 6 + 17 * (level + 1), 40
+                x, y = max(max(paths, key=len).tolist())  # the end at the right
+                place = x + 2, min(y - 20, 468), 6 + 17 * (level + 1), 40
                 made.node(f"{name} {level}", str(10**level), place, form="label")
         for v, u in lowest.tolist():
             x, y = box[0] + u * scale[0], box[1] + v * scale[1]
             made.node(f"{name} minimum {v} {u}", "●", (x - 20, y - 23, 40, 40), form="label")
-    made.stop(
-        "contours",
-        "Lines: the loss, × 10 from line to line. Dots: minima, θ in the middle.",
-        ["stream"],
-    )
+    text = "Lines: the loss, × 10 from line to line. Dots: minima, θ in the middle."
+    made.stop("contours", text, ["stream"])
     return made.drawing(
         "The loss around a trained network with 20 layers",
         caption="θ + α δ + β η around the trained θ; δ and η are random, each row scaled to the "
@@ -352,9 +348,8 @@ def sampling(
     if not (own.each or keep):
         predicted = model.predict(gold[:, :-1], memory).argmax(-1)
         rows = {"inference: ŷ_{t−1}": mixed, "writes ŷ_t": said, "training: y_{t−1}": gold[:, :-1]}
-        rows[predicts], wrong = predicted, [int((y != true).sum()) for y in (predicted, said)]
-        caption = "Filled: errors, {} in training and {} at inference, which reads them."
-        caption = caption.format(*wrong)
+        rows[predicts], (few, more) = predicted, [(y != true).sum() for y in (predicted, said)]
+        caption = f"Filled: errors, {few} in training and {more} at inference, which reads them."
     else:
         rows |= {"reads y′_{t−1}": mixed, predicts: said}
     rows["loss: true y_t"] = true

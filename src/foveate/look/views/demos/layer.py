@@ -110,7 +110,7 @@ class Chalkboard(SceneMaker):
         self.edge(f"{title} stream", (stream, 446), (stream, 52), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 4 if name == "f" else 3
-            place, label = (x - 140, y, 280, 64), name + ": attention or FFN" * (name == "f")
+            place, label = (x - 150, y, 300, 64), name + ": attention or FFN" * (name == "f")
             self.node(f"{title} box {name}", label, place, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
         self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))

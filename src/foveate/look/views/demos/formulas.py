@@ -132,7 +132,7 @@ def arrows(
             made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
             x, y = origin + 0.8 * end + (14 + 6 * len(label)) * aside
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
-        bend = np.linspace(*np.unwrap(turns), 25)
+        bend = turns[0] + np.linspace(0, 1, 25) * np.diff(np.unwrap(turns))
         arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
         if turns[0] != turns[1]:
             made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")

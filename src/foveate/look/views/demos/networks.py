@@ -255,7 +255,7 @@ def parameters(
 
 def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
     """Draw each model as a bar as long as it is large, with its parts one after another."""
-    made, pitch = SceneMaker(), (HIGH - 60) / max(1.3, len(counts))
+    made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
     drawn = np.any([sizes >= 0.1 for sizes in counts.values()], axis=0)
     letters = drawn * [len(label) + 3 for label in labels]

@@ -310,8 +310,7 @@ class _Scene(SceneMaker):
         read, state = ([_number(x) for x in stages[n][k, :2]] for n in ("input", "state"))
         texts, middle = [f"x_{k + 1}", *read], box[0] + box[2] / 2
         for stage, y in (("input", box[1]), ("state", 204.0)) if k == 0 else ():
-            few = ["2 of", str(stages[stage].shape[-1])]
-            aside = (box[0] - 92, y, 84.0, box[3])
+            few, aside = ["2 of", str(stages[stage].shape[-1])], (box[0] - 92, y, 84.0, box[3])
             self.node(f"{part} {stage} few", "", aside, form="label", texts=few, tag="stream")
         name = f"{part} reads {k} vector"
         self.node(name, "", box, texts=texts, hue=Hue.INPUT, tag="stream")
@@ -434,9 +433,7 @@ class _Scene(SceneMaker):
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
-        is_short = "position" in stages and len(rows) < 6
-        named = [f"{word}, t = {t}" if is_short else word for t, word in enumerate(rows)]
-        self._panel(home, stages, values, rows=named, row=row, reads=reads, tokens=tokens)
+        self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
         equations = self.panels[-1].equations
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
@@ -596,12 +593,8 @@ class _Scene(SceneMaker):
             alone = stage in ("o", "E", "A")
             if stage in ("E", "A") and (not itself or len(rows) == 1):
                 continue
-            shows, done = ([stage], [stage]) if alone else (order, order[:k] or [*"qeα"])
+            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
             lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
-            if not stage:  # all numbers, those of keys with little weight dimmed
-                lit += ["h note", "h own", "c own", "c bus", "c step", "name"]
-                for key in ("matrix", *np.flatnonzero(weights.round(2) >= 0.1).tolist()):
-                    lit += [f"{s}{joint} {key}" for s in "hkvc" for joint in ("", " from")]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
@@ -614,7 +607,8 @@ class _Scene(SceneMaker):
         best = int(made["weights"][row].argmax())
         pairs = (made["query"][row], made["key"][best]), (made["weights"][row], made["value"][:, 0])
         products = (zip(map(_number, a[:2]), map(_number, b[:2]), strict=True) for a, b in pairs)
-        dot, mean = (" + ".join(f"{x} · {y}" for x, y in pair) for pair in products)
+        sums = (" + ".join(f"{x} · {y}" for x, y in pair) for pair in products)
+        dot, mean = (re.sub(r"· (−[\d.]+)", r"· (\1)", text) for text in sums)
         score, total = (made["score"][row, best] * x for x in (1, size**0.5))
         text = f"({dot} + …) / √{size} = {_number(total)} / √{size} = {_number(score)}"
         if "q · k_i / √d" not in p.equations["score"]:
@@ -648,11 +642,8 @@ class _Scene(SceneMaker):
         if {"rotated query", "normed query"} & {*equations}:
             equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
         letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
-        letters |= (
-            {"weights": "α_i, learned q", "softmax": "p = softmax(y)"}
-            if "context" in stages
-            else {}
-        )
+        if "context" in stages:
+            letters |= {"weights": "α_i, learned q", "softmax": "p = softmax(y)"}
         letters |= {"position": "PE(t)"} if "position" in equations else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}

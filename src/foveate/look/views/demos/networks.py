@@ -257,15 +257,15 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
-    drawn = np.any([sizes >= 0.1 for sizes in counts.values()], axis=0)
-    letters = drawn * [len(label) + 3 for label in labels]
-    lengths = (WIDE - 8 - 12 * (drawn.sum() - 1)) * letters / letters.sum()
-    for k in np.flatnonzero(drawn).tolist():
-        box = 4 + lengths[:k].sum() + 12 * drawn[:k].sum(), 4.0, lengths[k], 44.0
-        made.node(labels[k], labels[k], box, hue=LOOKS[k], level=0.5)
+    most, left = np.max([*counts.values()], axis=0), 4.0
+    letters = np.array([len(label) + 3 for label in labels]) * (most >= 0.1)
+    for k, wide in enumerate((WIDE - 56) * letters / letters.sum()):
+        if wide:
+            made.node(labels[k], labels[k], (left, 4, wide, 44), hue=LOOKS[k], level=0.5)
+            left += wide + 12
     for row, (name, sizes) in enumerate(counts.items()):
-        y, text = 70 + pitch * row, name
-        text += f": {sizes[0] / sizes.sum():.0%} embeddings" * (len(counts) > 1)
+        y, share = 70 + pitch * row, f": {sizes[0] / sizes.sum():.0%} embeddings"
+        text = name + share * (len(counts) > 1)
         made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
             box, texts = (4 + unit * start, y + 44, unit * size, pitch - 96), [f"{size:.1f}"]

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from foveate.config import PACKAGED, Config
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.figures import contours
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
@@ -142,8 +143,6 @@ LEVELS = [*range(-4, 6)]  # of log₁₀ of a loss, where contours are drawn
 @demo
 def landscape(anew: Anew = False) -> SceneDrawing:
     """Draw contours of the loss on a plane through trained weights (Li et al., 2018)."""
-    from matplotlib.figure import Figure
-
     result, made = stored("landscape", anew, train_landscapes), SceneMaker()
     for number, (name, title) in enumerate((("plain", "f(x) alone"), ("residual", "x + f(x)"))):
         left, values = 640.0 * number, np.log10(np.array(result[name], float))
@@ -155,8 +154,7 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         made.node(f"{name} α", "α, along δ", (left + 225, 514, 200, 40), form="label")
         made.node(f"{name} β", "β", (left + 8, 250, 40, 40), form="label")
         scale = np.array([box[2] / across, box[3] / down])
-        drawn = Figure().subplots().contour(values, LEVELS)
-        for level, lines in zip(LEVELS, drawn.allsegs, strict=True):
+        for level, lines in zip(LEVELS, contours(values, LEVELS), strict=True):
             paths = [line * scale + box[:2] for line in lines if len(line)]
             for k, path in enumerate(paths):
                 made.edge(f"{name} {level} {k}", *path.tolist(), weight=0.03, hue=1 - number)
@@ -344,14 +342,18 @@ def sampling(
     else:
         mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
         caption = "Orange arrows: the model reads its own last word. Filled: errors."
-    said = model.predict(mixed, memory).argmax(-1)
+    written = model.predict(mixed, memory).argmax(-1)
     if not (own.each or keep):
         predicted = model.predict(gold[:, :-1], memory).argmax(-1)
-        rows = {"inference: ŷ_{t−1}": mixed, "writes ŷ_t": said, "training: y_{t−1}": gold[:, :-1]}
-        rows[predicts], (few, more) = predicted, [(y != true).sum() for y in (predicted, said)]
+        rows = {
+            "inference: ŷ_{t−1}": mixed,
+            "writes ŷ_t": written,
+            "training: y_{t−1}": gold[:, :-1],
+        }
+        rows[predicts], (few, more) = predicted, [(y != true).sum() for y in (predicted, written)]
         caption = f"Filled: errors, {few} in training and {more} at inference, which reads them."
     else:
-        rows |= {"reads y′_{t−1}": mixed, predicts: said}
+        rows |= {"reads y′_{t−1}": mixed, predicts: written}
     rows["loss: true y_t"] = true
     words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
     return _mixed(words, shown[0, :-1].tolist()).drawing(f"“{text}”", caption=caption)
@@ -367,10 +369,10 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     tops = [HIGH - CELL - 4 - apart * row for row in range(len(rows))]
     middles = left + pitch * (np.arange(count) + 0.5)
     read = next(k for k, name in enumerate(names) if name.startswith(("reads", "inference")))
-    given = next(name for name in names if name.startswith(("true", "training")))
+    truth = next(name for name in names if name.startswith(("true", "training")))
     for name, top in zip(names, tops, strict=True):
         made.node(name, name, (0, top, left - 16, CELL), form="label")
-        right = rows[given if "t−1" in name else names[-1]]
+        right = rows[truth if "t−1" in name else names[-1]]
         wrong = [0.5 * (w != other) for w, other in zip(rows[name], right, strict=True)]
         made.cells(name, middles, top, pitch - 8, rows[name], wrong, hue=1 if any(wrong) else 5)
     origin = tops[2 if read == 1 else 1]  # of the words that the model reads again

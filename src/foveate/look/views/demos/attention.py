@@ -81,7 +81,7 @@ def lookup(
         made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, tag=tag)
         cells = [f"{value:g}" for value in values]
         if pages:
-            cells = [*PAGES, *cells[len(PAGES) :]][:count]
+            cells[: len(PAGES)] = PAGES[:count]
             out = cells[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
         made.column(c, answer, (1120, 60, 116, 500), [out], hue=3, tag=tag)

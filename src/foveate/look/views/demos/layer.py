@@ -264,7 +264,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
 def _reordered(made: Chalkboard, has_positions: bool) -> None:
     """Write x + PE for words in two orders; or f(X) = X + α X W and f(P X), row by row."""
     x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
-    made.over = 34.0
+    made.over = 0.0 if has_positions else 34.0
     vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
     for p, names in (([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")):
         own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)

@@ -186,14 +186,14 @@ def masks(
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
-        hues = np.where(decodes & ~is_x, 3, 2).tolist()
-        middles = made.row(family, TABLES["masks"][family], words, end - 6, hues=hues)
+        hues = np.where(decodes & ~is_x, 3, 2)
+        middles = made.row(family, TABLES["masks"][family], words, end - 6, hues=hues.tolist())
         made.cells(family, middles, top, 64, letters, np.zeros(count))
-        own = causal[0, 0].numpy() & decodes[:, None] & decodes
-        reads = (~decodes[:, None] & ~decodes) | (own & is_x & is_x[:, None])
-        kinds = [(2, reads), (3, own & ~is_x), (0, own & is_x & ~reads)]
-        for hue, allowed in kinds:
-            made.fan(f"{family} {hue}", middles, (end - 52, top + CELL), 0.1 * allowed, hue=hue)
+        allowed = np.where(decodes[:, None], causal[0, 0].numpy() & decodes, ~decodes)
+        kinds = np.where(hues[:, None] == hues, hues, 0)  # 0: from y to x
+        for hue in (2, 3, 0):
+            lines = 0.1 * (allowed & (kinds == hue))
+            made.fan(f"{family} {hue}", middles, (end - 52, top + CELL), lines, hue=hue)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
             x, u, high = *middles[[t, s]], top - 26 - 23 * (t - s)
             bends = (u, top), (u, high), (x, high), (x, top)

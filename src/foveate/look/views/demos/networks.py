@@ -152,7 +152,7 @@ def reach(
     for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
         y = band * number
         room = WIDE - (440 if family in TRANSLATORS else 20)
-        middles = made.row(family, textwrap.wrap(FAMILIES[family], 14), words, y + band, room)
+        middles = made.row(family, textwrap.wrap(FAMILIES[family], 12), words, y + band, room)
         shares, top, x = norms / norms.max(), y + band - 106, middles[at]
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]

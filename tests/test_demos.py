@@ -110,6 +110,10 @@ def test_a_lookup_mixes_picks_and_refuses_a_key_that_does_not_exist() -> None:
     assert weights == [0, 1, 0, 0]
     with pytest.raises(ValueError, match="key 5 does not exist, only 4"):
         DEMOS["lookup"].draw({"key": 5})
+    drawn = DEMOS["lookup"].draw({"pages": True, "key": 3, "values": [1.0] * 5})
+    texts = {node.name: node.texts for node in drawn.nodes}
+    assert [stop.name for stop in drawn.stops] == ["hardmax"]
+    assert texts["c 0 0"] == texts["v 0 2"] and texts["v 0 4"] == ["1"]
 
 
 def written(drawn: object, name: str) -> float:
@@ -147,14 +151,16 @@ def test_a_layer_in_small_numbers_is_the_one_that_the_matrices_give() -> None:
     np.testing.assert_allclose(total - dropped, x, atol=1e-6)
 
 
-def test_four_steps_of_attention_can_be_computed_again_from_what_is_written() -> None:
-    numbers = partial(board, part="attention")
+@pytest.mark.parametrize("part", ["attention", "mean"])
+def test_steps_of_attention_can_be_computed_again_from_what_is_written(part: str) -> None:
+    numbers = partial(board, part=part)
     states, state, score = numbers(0, 0, 3, 2), numbers(0, 2, 2, 1), numbers(0, 4, 3, 1)
     np.testing.assert_allclose(score, states @ state)
     weights = np.exp(score) / np.exp(score).sum()
     np.testing.assert_allclose(numbers(1, 0, 1, 3).T, weights, atol=0.006)
     np.testing.assert_allclose(numbers(1, 4, 1, 2), weights.T @ states, atol=0.006)
-    np.testing.assert_allclose(numbers(1, 6, 1, 4)[:, 2:], state.T)
+    if part == "attention":
+        np.testing.assert_allclose(numbers(1, 6, 1, 4)[:, 2:], state.T)
 
 
 @pytest.mark.parametrize("part", get_args(Part))
@@ -318,10 +324,10 @@ def test_angles_slopes_smoothing_and_averages() -> None:
         assert cosine == pytest.approx(math.cos(math.radians(theta)))
         assert any(node.detail[-1:] == [f"q · k = {score}"] for node in drawn.nodes)
     shapes = DEMOS["activations"].draw().arrays()
-    x, names = shapes["f(x): x"], ("sigmoid", "tanh", "relu", "gelu")
+    x, names = shapes["f(x): x"], ("sigmoid", "tanh", "ReLU", "GELU")
     slopes = {name: np.gradient(shapes[f"f(x): {name}"], x) for name in names}
     for name in names:
-        far = np.abs(x) > 0.1 if name == "relu" else slice(None)  # from its corner
+        far = np.abs(x) > 0.1 if name == "ReLU" else slice(None)  # from its corner
         np.testing.assert_allclose(slopes[name][far], shapes[f"slope: {name}"][far], atol=0.01)
     assert shapes["slope: sigmoid"].max() == pytest.approx(0.25)
     hot, smooth = [*DEMOS["smoothing"].draw().arrays().values()][1:]
@@ -707,3 +713,4 @@ def test_a_language_model_classifies_and_places_are_mixed() -> None:
     states = [[float(x.replace("−", "-")) for x in texts[f"h {k}"]] for k in range(3)]
     context = [written(drawn, f"c {i}") for i in range(2)]
     np.testing.assert_allclose(np.array(weights) @ states, context, atol=0.01)
+    assert [texts[f"x′ {i}"] for i in range(2)] == [texts[f"x {i}"] for i in range(2)]

@@ -128,6 +128,7 @@ def test_a_training_step_goes_back_through_the_boxes(name: str) -> None:
             alike = (np.array_equal(f.values[0, 0], norms) for f in film if f.name == stage)
             assert any(alike), (each.node, stage)
     written = {n.name: n.label for n in made.nodes if n.tag == "gradient"}
+    assert ("gradient" in made.stops[0].shows) == bool(written)
     for block, norm in zip(weights.names, weights.values[0, 0], strict=True):
         assert written.get(f"{block} gradient", f"{norm:#.2g}") == f"{norm:#.2g}"
 

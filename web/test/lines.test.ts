@@ -54,6 +54,14 @@ test("names beside lines stand near their ends, none on another", () => {
   expect(Math.max(...low) + 8.5).toBeLessThanOrEqual(200);
 });
 
+test("a name of a point is nearer to its point than to another where there is room", () => {
+  const points = [[151, 238], [193, 224], [201, 234], [360, 211], [413, 218], [464, 230], [524, 201]] as const, widths = points.map(() => 36);
+  besidePoints(points, widths, { left: 70, right: 610, top: 26, bottom: 250 }).forEach(([x, y], k) => {
+    const far = points.map(([px, py]) => Math.hypot(Math.max(x - px, 0, px - x - widths[k]!), Math.max(y - 8 - py, 0, py - y - 8)));
+    expect(far.indexOf(Math.min(...far))).toBe(k);
+  });
+});
+
 test("names of points stand in the frame, none on another", () => {
   const points = [[33, 191], [202, 202], [258, 193], [315, 164], [371, 74], [483, 53], [596, 48]] as const; // of `foveate demo growth`
   const widths = [110, 150, 145, 105, 115, 115, 150], frame = { left: 33, right: 596, top: 26, bottom: 220 };

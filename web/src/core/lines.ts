@@ -54,15 +54,16 @@ function band(xs: readonly number[], { low, high }: Curve, x: Map1, y: Map1): st
 
 /** Where a name of so many pixels stands beside each point (left edge and middle line): at the corner where it covers least of the others. */
 export function besidePoints(points: readonly (readonly [number, number])[], widths: readonly number[], { left, right, top, bottom }: Box): [number, number][] {
-  const between = points.slice(1).flatMap(([x, y], k) => [1, 2, 3, 4, 5, 6, 7].map((n) => [x + (n / 8) * (points[k]![0] - x), y + (n / 8) * (points[k]![1] - y)] as const)); // the line
+  const between = points.slice(1).flatMap(([x, y], k) => [0.2, 0.4, 0.6, 0.8].map((n) => [x + n * (points[k]![0] - x), y + n * (points[k]![1] - y)] as const)); // the line
   const taken = [...points, ...between].map(([x, y]) => [x - 4, y - 4, x + 4, y + 4]);
   return points.map(([x, y], k) => {
-    const wide = widths[k]! + 4, [over, under] = [y - 12, y + 14];
-    const places = [[x - wide - 5, over], [x + 8, under], [x + 8, y + 3], [x + 8, over], [x - wide - 5, under]].map(([from, middle]) => [Math.max(left + 2, Math.min(right - wide, from!)), middle!] as [number, number]);
+    const wide = widths[k]! + 4, away = -wide - 5;
+    const places = [[away, -12], [8, 14], [8, 3], [8, -12], [away, 14], [-wide / 2, -16]].map(([across, down]) => [Math.max(left + 2, Math.min(right - wide, x + across!)), y + down!] as [number, number]);
     const boxOf = ([from, middle]: [number, number]) => [from, middle - 8, from + wide, middle + 8];
     const cost = (place: [number, number]) => {
       const [a, b, c, d] = boxOf(place) as [number, number, number, number];
-      return taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), b < top || d > bottom ? 1e4 : 0);
+      const far = points.map(([u, v]) => Math.max(0, u - c, a - u) + Math.max(0, v - d, b - v)); // a name is nearest to its own point
+      return taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), far.filter((one) => one < far[k]! + 2).length * 64 + (b < top || d > bottom ? 1e4 : 0));
     };
     const best = places.reduce((one, other) => (cost(other) < cost(one) ? other : one));
     taken.push(boxOf(best));
@@ -81,15 +82,12 @@ export function broken(text: string, room: number): string[] {
 /** The middles of names so high (in pixels) that wish to stand at some heights: as near as they can without touching, between top and bottom. Pure. */
 export function apart(wishes: readonly number[], heights: readonly number[], top: number, bottom: number): number[] {
   const order = wishes.map((_, k) => k).sort((a, b) => wishes[a]! - wishes[b]!), made = [...wishes];
-  let free = top;
-  for (const k of order) {
-    made[k] = Math.max(free + heights[k]! / 2, wishes[k]!);
-    free = made[k]! + heights[k]! / 2;
-  }
-  free = bottom;
-  for (const k of order.reverse()) {
-    made[k] = Math.min(free - heights[k]! / 2, made[k]!);
-    free = made[k]! - heights[k]! / 2;
+  for (const [sign, end] of [[1, top], [-1, -bottom]] as const) { // down from the top, then up from the bottom
+    order.reduce((free, k) => {
+      made[k] = sign * Math.max(free + heights[k]! / 2, sign * made[k]!);
+      return sign * made[k]! + heights[k]! / 2;
+    }, end);
+    order.reverse();
   }
   return made;
 }
@@ -113,9 +111,7 @@ export function looksOf(curves: readonly Curve[]): [number, number][] {
 
 /** The place on the axis that is nearest. */
 export function nearest(xs: readonly number[], wanted: number): number {
-  let best = 0;
-  for (let k = 1; k < xs.length; k++) if (Math.abs(xs[k]! - wanted) < Math.abs(xs[best]! - wanted)) best = k;
-  return best;
+  return xs.reduce((best, x, k) => (Math.abs(x - wanted) < Math.abs(xs[best]! - wanted) ? k : best), 0);
 }
 
 export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) => {
@@ -184,10 +180,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
           [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: drawing.joined ? POINT : 1.6 * POINT })] : []),
       ])))), cross,
-      ...names.flatMap((lines, k) => {
-        const { y: ys } = curves[k]!, top = Math.max(...ys.map((value) => value ?? -Infinity)); // of one that ends before the others, which is named over its top
-        return lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...(lines.length < 2 && isBlank(ys.at(-1)) && ys.includes(top) ? { x: x(xs[ys.indexOf(top)]!), y: y(top) - BESIDE, "text-anchor": "middle" } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }) }, line));
-      }),
+      ...names.flatMap((lines, k) => lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }, line))),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     read();

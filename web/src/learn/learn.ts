@@ -81,6 +81,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
 
   const play = h("button", { type: "button", class: "fv-primary", "data-testid": "train", click: () => train(!isOn) });
   const again = h("button", { type: "button", click: () => { restart(); } }, "Start again");
+  const more = h("button", { type: "button", "aria-expanded": "false", "data-testid": "learn-more", click: () => { more.setAttribute("aria-expanded", String(element.classList.toggle("fv-learn-open"))); draw(); } }, "Settings");
   const race = h("button", { type: "button", "data-testid": "race", click: () => (state.runs.length > 1 ? set([state.runs[0]!]) : set([state.runs[0]!, { ...state.runs[0]!, ...RIVALS[state.runs[0]!.model] }])) });
   const seed = h("input", { type: "number", step: 1, min: 0, max: 99999, change: () => set(state.runs.map((run) => ({ ...run, seed: Math.trunc(Number(seed.value)) || 0 }))) });
   const tasks = choices("Task", Object.entries(TASKS).map(([name, { label }]) => [name as TaskName, label] as const), state.runs[0]!.task, (name) => {
@@ -94,7 +95,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
   const when = h("output", { class: "fv-learn-when" }), lanes = h("div", { class: "fv-learn-lanes" }), chart = h("div", { class: "fv-learn-chart" }), about = h("p", { class: "fv-caption" });
   const element = h("section", { class: compact ? "fv-learn fv-learn-compact" : "fv-learn", "aria-label": "training" },
     h("div", { class: "fv-learn-top" }, tasks.element, h("label", { class: "fv-learn-own" }, h("span", {}, "Try your own"), own)), wrong,
-    about, h("div", { class: "fv-learn-bar" }, play, again, race, h("label", {}, "Seed ", seed), h("label", { class: "fv-learn-time" }, scrub, when)),
+    about, h("div", { class: "fv-learn-bar" }, play, ...(compact ? [more] : []), again, race, h("label", {}, "Seed ", seed), h("label", { class: "fv-learn-time" }, scrub, when)),
     h("div", { class: "fv-learn-body" }, lanes, chart));
   const frame = h("div", { class: "fv" }, element);
   host.append(frame);

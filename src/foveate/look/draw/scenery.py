@@ -29,7 +29,7 @@ SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM = 88.0  # from the left of a part to its residual stream
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
-NUMBER = 96.0  # width of a number in a box
+NUMBER = 60.0  # width of a number in a box
 LETTER, EDGE = 13.0, 20.0  # width of a letter of a word at least, and free beside a part
 UPDATE = "the optimizer computes the update from ∂L/∂W."
 BEST = 4  # tokens of an output, the most probable at each position
@@ -153,7 +153,8 @@ class _Scene(SceneMaker):
             self.node(f"{part} below", part, below, form="label", tag="words")
         written, side = self.produced if part == "decoder" else (), 10 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
-            lengths = [1 if recurs else 1.4 + len(word) for word in texts[:MOST]]
+            least = 4 * self.train  # letters of a loss
+            lengths = [1 if recurs else 1.4 + max(least, len(word)) for word in texts[:MOST]]
             ends = left + wide * np.cumsum([0.0, *lengths]) / max(1.0, sum(lengths))
             rooms, middles = np.diff(ends) - 2 * side, (ends[1:] + ends[:-1]) / 2
             needs = [LETTER * len(word) for word in texts[:MOST]]
@@ -220,7 +221,7 @@ class _Scene(SceneMaker):
         plus = stream - 14, top - 14, 28.0, 28.0
         self.node(f"{main.name} plus", "+", plus, form="plus", tag="stream", detail=["x + f(x)"])
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
-        label = "masked " * any(map(_looks_back, maps)) + _name(main)
+        label = "masked " * (any(map(_looks_back, maps)) and not self.train) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - 210, high), label)
         x_of, f_of = self._summands(main.name) or [[], []]
@@ -511,14 +512,14 @@ class _Scene(SceneMaker):
             (x, y, w, _), name = word.box, f"{word.name} loss"
             framed = {"form": "box", "hue": Hue.GRADIENT, "level": 0.25}
             fill = framed if loss > log(2) else {"form": "label"}
-            self.node(name, f"{loss:.2f}", (x + w / 2 - 38, y + 33, 76, 34), tag="back", **fill)
+            self.node(name, f"{loss:.2f}", (x + w / 2 - 38, y + 39, 76, 32), tag="back", **fill)
         for part in self.parts:
             for (x, *_), *_ in [e.points for e in self.edges if e.name == f"{part.name} stream"]:
                 beside = x + 26 * (-1 if x < WIDE / 2 else 1)
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
-            self.node("losses", "−log p", (x - 130, 33, 120, 34), tag="back", form="label")
+            self.node("losses", "−log p", (x - 130, 39, 120, 32), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=Hue.GRADIENT, tag="back")
@@ -542,6 +543,9 @@ class _Scene(SceneMaker):
                 shows = [*ALL, "back", "gradient"]
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} {norm}."
+        if "gradient" in shows:
+            text = f"{self.stops[0].caption} In a box: ‖∂L/∂W‖."
+            self.stops[0] = self.stops[0].model_copy(update={"shows": shows, "caption": text})
         self.stop("gradient of weights", caption, shows)
 
     def _attention(

@@ -61,8 +61,9 @@ def ablation(
         sharp.flatten(), {"loss": loss.values.array.flatten()},
         "sharpness of the map: mean of the largest α", "log p lost per token without the head",
         "Sharp maps and the loss without them",
-        labels=[f"{layer}, {head}" for layer in loss.rows for head in loss.columns],
-        caption="Each point is a head. To the right: sharper maps; above: heads that matter more.",
+        labels=[f"L{layer}H{head}" for layer, head in np.ndindex(loss.values.array.shape)],
+        caption="L0H1 is head 1 of layer 0. To the right: sharper maps; above: heads that matter "
+        "more.",
     ).model_copy(update={"named": True, "joined": False})  # fmt: skip
 
 

@@ -34,6 +34,7 @@ def words_of(text: str, least: int = 1) -> list[str]:
 
 
 TITLES = "train times", "weather", "recipes", "news"
+PAGES = "7:42\n8:12", "18 °C\nrain", "bread\nrice", "new\nmetro"  # under these titles
 
 
 @demo
@@ -44,6 +45,8 @@ def lookup(
     key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
     blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
     temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
+    pages: Annotated[bool, Field(description="values are pages, and the best one comes back")]
+    = False,
 ) -> SceneDrawing:  # fmt: skip
     """Draw one query against one-hot keys: out = Σ_i α_i v_i, α = softmax(e / τ), or hardmax.
 
@@ -57,8 +60,10 @@ def lookup(
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
     normalizers: dict[str, nn.Module] = {
         "softmax" if tau == 1 else f"softmax, τ = {tau:g}":
-            Softmax.Config.parse({"temperature": tau}).build() for tau in temperature
+            Softmax.Config.parse({"temperature": tau}).build()
+        for tau in temperature * (not pages)
     } | {"hardmax": Hardmax.Config().build()}  # fmt: skip
+    answer = "result" if pages else "Σ_i α_i v_i"
     titles = [TITLES[k] if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
     sought = f"{1 - blend:.2g} {titles[key - 1]}\n+ {blend:.2g} {titles[key % count]}"
     made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
@@ -75,14 +80,18 @@ def lookup(
         cells = [f"{alpha:.2f}" for alpha in alphas]
         made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, tag=tag)
         cells = [f"{value:g}" for value in values]
+        if pages:
+            cells[: len(PAGES)] = PAGES[:count]
+            out = cells[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
-        made.column(c, "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag)
+        made.column(c, answer, (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
             made.link(f"{α} {k}", f"{v} {k}", tag=tag)
             made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
         taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
-        made.stop(name, f"{name.capitalize()} takes {taken}: {out}.", ["stream", tag])
+        text = f"{name.capitalize()} takes {taken}: {out}.".replace("\n", ", ")
+        made.stop(name, text, ["stream", tag])
     caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
     return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
 

@@ -115,26 +115,30 @@ def arrows(
     ``below`` are the lines under each pair.
     """
     made, wide = SceneMaker(), WIDE / len(pairs)
-    unit = min(0.9 * wide / (1 + length), 0.3 * HIGH / max(1.0, length))
-    for number, (angles, lines) in enumerate(zip(pairs, below, strict=True), start=1):
-        left, turns = wide * (number - 1), np.radians(angles)
-        ends = unit * np.stack([np.cos(turns), -np.sin(turns)], axis=1) * [[1], [length]]
-        low, high = ends.min(axis=0).clip(max=0), ends.max(axis=0).clip(min=0)
-        origin = np.array([left + wide / 2, 0.3 * HIGH]) - (low + high) / 2
+    turned = np.radians(pairs)
+    all_ends = np.stack([np.cos(turned), -np.sin(turned)], axis=2) * [[1], [length]]
+    lows, highs = all_ends.min(axis=1).clip(max=0), all_ends.max(axis=1).clip(min=0)
+    foot = HIGH - 44.0 * len(below[0])
+    unit = (np.array([0.9 * wide, foot - 70]) / (highs - lows).max(axis=0)).min()
+    for number, (turns, lines) in enumerate(zip(turned, below, strict=True), start=1):
+        left, ends = wide * (number - 1), unit * all_ends[number - 1]
+        middle = unit * (lows + highs)[number - 1] / 2
+        origin = np.array([left + wide / 2, foot / 2 - 10]) - middle
         turn = np.sign(ends[0, 0] * ends[1, 1] - ends[0, 1] * ends[1, 0]) or -1
         for name, label, end, across in zip("qk", names, ends, (-turn, turn), strict=True):
-            points = origin.tolist(), (origin + end).tolist()
-            made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
             aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
+            start = origin + 5 * aside * bool(turns[0] == turns[1])  # beside each other
+            points = start.tolist(), (start + end).tolist()
+            made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
             x, y = origin + 0.8 * end + (14 + 6 * len(label)) * aside
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
-        bend = np.interp(np.arange(9), (0, 8), np.unwrap(turns))
+        bend = turns[0] + np.linspace(0, 1, 25) * np.diff(np.unwrap(turns))
         arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
         if turns[0] != turns[1]:
             made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
-            box, facts = (left, 0.66 * HIGH + 44 * row, wide, 40.0), lines * (line is lines[-1])
+            box, facts = (left, foot + 44 * row, wide, 40.0), lines * (line is lines[-1])
             made.node(f"pair {number}, {row}", line, box, form="label", detail=facts)
     return made.drawing(title, caption=caption)
 
@@ -162,6 +166,7 @@ def angle(
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu, "silu": F.silu,
 }  # fmt: skip
+SPOKEN = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}
 
 
 @demo
@@ -178,16 +183,17 @@ def activations(
     for name in names:
         y = ACTIVATIONS[name](x)
         [slope] = torch.autograd.grad(y.sum(), x)
-        values[name], slopes[name] = y.detach().double().numpy(), slope.double().numpy()
+        spoken = SPOKEN.get(name, name)
+        values[spoken], slopes[spoken] = y.detach().double().numpy(), slope.double().numpy()
     places = x.detach().double().numpy()
-    most = f", at most {slopes[names[0]].max():.3g}" * (len(names) == 1)
+    most = f", at most {max(slopes[spoken]):.3g}" * (len(names) == 1)
     steepest = {"steepest: 1/4": 0.0} if names == ("sigmoid",) else None
     return PanelGrid(
         panels=[
             line_chart(places, values, "x", "f(x)"),
             line_chart(places, slopes, "x", f"slope{most}", marks=steepest),
         ],
-        title=f"Activations and their slopes: {', '.join(names)}",
+        title=f"Activations and their slopes: {', '.join(values)}",
         caption="No gradient passes where the slope is near 0.",
     )
 
@@ -207,9 +213,9 @@ def normalizers(
                 "hardmax": Hardmax.Config().build()(both)[:, 0]}  # fmt: skip
         return line_chart(
             first, {name: weight.numpy() for name, weight in made.items()},
-            "difference of the scores, s₁ − s₂",
+            "difference of the scores, e₁ − e₂",
             "weight of key 1, of two", "A hard choice or a soft one",
-            marks={f"s₁ = s₂ + 1: {torch.tensor(1.0).sigmoid():.2f} or 1": 1.0},
+            marks={f"e₁ = e₂ + 1: {torch.tensor(1.0).sigmoid():.2f} or 1": 1.0},
             caption="Hardmax has slope 0: nothing is learned from it.",
         )  # fmt: skip
     tau = kinds.Softmax.Config(temperature=temperature)
@@ -248,7 +254,7 @@ def sinusoids(
         names = {i: f"i = {i}: wavelength {turn[i]:,.{turn[i] < 100:d}f}" for i in waves}
         return line_chart(
             t, {name: np.sin(t * rates[i]) for i, name in names.items()},
-            "position t", f"sin(t / {base:g}^(2i/d)), d = {hidden_size}",
+            "position t", f"sin(2π t / wavelength), d = {hidden_size}",
             "Waves of sinusoidal positions",
             marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
@@ -388,7 +394,7 @@ def averaging(
         rows = torch.randint(256, (4,), generator=random)
         weights = weights - rate * x[rows].T @ (x[rows] @ weights - y[rows]) / 4
         checkpoints |= {f"step {step}": weights} if step % 10 == 0 else {}
-    names = [*[*checkpoints][-last:], "mean weights"]
+    names = [*[*checkpoints][-last:], "mean θ"]
     checkpoints[names[-1]] = torch.stack([checkpoints[name] for name in names[:-1]]).mean(dim=0)
     least = (x @ torch.linalg.lstsq(x, y[:, None]).solution[:, 0] - y).square().mean()
     losses = {n: float((x @ checkpoints[n] - y).square().mean() - least) for n in names}

@@ -1,5 +1,6 @@
 """A Transformer layer in small numbers, part by part; and a picture, as patches and glimpses."""
 
+from itertools import product
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -8,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import Config
+from foveate.look.draw.colors import Hue
 from foveate.look.draw.scene import WIDE, Box, SceneDrawing, SceneMaker
 from foveate.look.views.demos import demo, facts
 from foveate.models.vision import Retina
@@ -19,7 +21,7 @@ from foveate.nn.spec import Pixels
 WORDS = "the", "cat", "sat"
 ACTIVATIONS: dict[str, type[FeedForward]] = {"relu": ReLU, "gelu": GELU}
 Part = Literal["norm", "feed-forward", "layers", "dropout", "attention", "projections", "line",
-               "mask", "order", "positions", "permuted", "repairs"]  # fmt: skip
+               "mask", "mean", "order", "positions", "permuted", "repairs"]  # fmt: skip
 Seed = Annotated[int, Field(ge=0, description="seed of inputs and matrices")]
 Piece = tuple[str, Tensor, int | None] | str  # a matrix under its name, in a colour; or a sign
 ROWS, COLUMNS = -1, -2  # colours: another for each word, for each column
@@ -75,7 +77,7 @@ class Chalkboard(SceneMaker):
                 box = (left + wide * column, down + high * row, wide, high)
                 hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
                 own_hue = None if np.isinf(value) else hues.get(hue or 0, hue)
-                fill = {"hue": own_hue, "level": 0.3 * bool(value)}
+                fill = {"hue": own_hue, "level": 0.3 * (bool(value) or hue == ROWS)}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
@@ -86,9 +88,10 @@ class Chalkboard(SceneMaker):
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
         boxes = {node.name: node.box for node in self.nodes}
         (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
-        low, down, middle, up = y + high + 4, y + high + 44, x + wide / 2, u + across / 2
+        low, middle, up = y + high + 4, x + wide / 2, u + across / 2
+        down = min(low + 40, v - 12)
         self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
-        box = (middle + up) / 2 - 250, low - 4, 500.0, 40.0
+        box = (middle + up) / 2 - 250, down - 44, 500.0, 40.0
         self.node(f"{end} on name", text, box, form="label")
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
@@ -107,7 +110,7 @@ class Chalkboard(SceneMaker):
         self.edge(f"{title} stream", (stream, 446), (stream, 52), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 4 if name == "f" else 3
-            place, label = (x - 140, y, 280, 64), name + ": attention or FFN" * (name == "f")
+            place, label = (x - 150, y, 300, 64), name + ": attention or FFN" * (name == "f")
             self.node(f"{title} box {name}", label, place, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
         self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))
@@ -181,8 +184,8 @@ def block(
         text += " x is not changed."
         made.line(text, ("x", x, 0), "+", (name, dropped, 1), "=", result)
         made.on("", "line 0 2 2 1", "line 1 2")
-    elif part == "attention":
-        _attention(made)
+    elif part in ("attention", "mean"):
+        _attention(made, part == "attention")
     elif part in ("positions", "permuted"):
         _reordered(made, part == "positions")
     elif part in ("line", "mask"):
@@ -245,6 +248,7 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
 def _attend(made: Chalkboard, masked: bool) -> None:
     """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
     q, k, v = torch.randn(3, 3, 2).round() + 0.0
+    made.over, made.pitch = 34.0, 296.0
     score = q @ k.T / 2**0.5
     if not masked:
         text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
@@ -255,7 +259,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         made.line(text, ("A", weights, 5), "×", ("V", v, 2), "=", to)
         made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         return
-    made.over, later = 34.0, torch.full((3, 3), -torch.inf).triu(1)
+    later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     text = "exp(−∞) = 0: later words get weight 0, and each row of α still sums to 1."
@@ -267,6 +271,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
 def _reordered(made: Chalkboard, has_positions: bool) -> None:
     """Write x + PE for words in two orders; or f(X) = X + α X W and f(P X), row by row."""
     x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
+    made.over = 0.0 if has_positions else 34.0
     vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
     for p, names in (([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")):
         own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
@@ -281,8 +286,8 @@ def _reordered(made: Chalkboard, has_positions: bool) -> None:
                   "=", (of[3], own + alpha @ read, ROWS))  # fmt: skip
 
 
-def _attention(made: Chalkboard) -> None:
-    """Write e_i = s · h_i, α = softmax(e), a = Σ_i α_i h_i and [a; s] for three states."""
+def _attention(made: Chalkboard, has_output: bool) -> None:
+    """Write e_i = s · h_i, α = softmax(e), a = Σ_i α_i h_i for three states, and maybe [a; s]."""
     state, memory = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     score = memory @ state.T
     weights = score.softmax(dim=0)
@@ -291,15 +296,17 @@ def _attention(made: Chalkboard) -> None:
     scores = "1. e_i", score, 5
     made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "", alphas)
     text = "“the” and “sat” match s best: weight 0.47 each, so a is near both."
-    both = "4. [a; s]", torch.cat((mean, state), dim=1), 3
+    both: list[Piece] = ["→", ("4. [a; s]", torch.cat((mean, state), dim=1), 3)]
     mixed = "3. a = Σ_i α_i h_i", mean, 2
-    made.line(text, ("α_i", weights.T, 5), "×", ("h_i", memory, 0), "=", mixed, "→", both)
+    made.line(
+        text, ("α_i", weights.T, 5), "×", ("h_i", memory, 0), "=", mixed, *both[: 2 * has_output]
+    )
 
 
 @demo
 @torch.no_grad()
 def mixing(seed: Seed = 2) -> SceneDrawing:
-    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [x; c] + b_c), h′ = [s; x].
+    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [c; x] + b_c), h′ = [s; x].
 
     The states H of three words have two numbers each, as have s and x. No key is read: row i of
     W_a scores position i (Luong et al., 2015).
@@ -311,29 +318,31 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     affine = of_places(read)
     weights = affine.softmax(dim=1)
     context = weights @ memory
-    both = torch.cat((x, context), dim=1)
+    z = of_context(torch.cat((context, x), dim=1)).relu()
     made, written = SceneMaker(), np.vectorize("{:.2f}".format)
-    columns: list[tuple[str, str, Tensor, int | None]] = [
-        ("h′", "h′ = [s; x]", read, 1), ("e", "W_a h′ + b_a", affine, None),
-        ("α", "α = softmax", weights, 5), ("h", "h_i", memory, 2),
-        ("c", "c = Hᵀ α", context, 3), ("[x; c]", "[x; c]", both, 3),
-        ("z", "z = ReLU(…)", of_context(both).relu(), 0),
+    halves = {"s": 50.0, "x": 285.0, "c′": 50.0, "x′": 285.0}  # tops of what is concatenated
+    columns: list[tuple[str, str, int, Tensor, int | None]] = [
+        ("s", "h′", 0, state, 1), ("x", "", 0, x, Hue.INPUT), ("e", "e", 1, affine, None),
+        ("α", "α", 2, weights, 5), ("h", "h_i", 3, memory, 2), ("c", "c", 4, context, 3),
+        ("c′", "[c; x]", 5, context, 3), ("x′", "", 5, x, Hue.INPUT), ("z", "z", 6, z, 0),
     ]  # fmt: skip
-    for number, (name, head, x, hue) in enumerate(columns):
-        cells = written(x.T if len(x) == 1 else x).tolist()
-        texts = ["\n".join(cell).replace("-", "−") for cell in cells]
-        box = 14.0 + 178 * number, 60.0, 112.0, 500.0
+    for name, head, place, vectors, hue in columns:
+        is_half, top = name in halves, halves.get(name, 50.0)
+        box = 4.0 + 182 * place, top, 136.0 if is_half else 104.0, 235.0 if is_half else 470.0
+        cells = written(vectors.T if len(vectors) == 1 else vectors).tolist()
+        texts = [f"{name[0]} " * is_half + "\n".join(cell).replace("-", "−") for cell in cells]
         made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
-    for start, end in (("h′", "e"), ("[x; c]", "z")):  # a layer: all numbers of one from all others
-        for i, k in np.ndindex(4, of_places.out_features if end == "e" else len(columns[-1][2][0])):
+    for starts, end, count in ("sx", "e", 3), (("c′", "x′"), "z", 2):  # all numbers, from all
+        for start, i, k in product(starts, range(2), range(count)):
             made.link(f"{start} {i}", f"{end} {k}")
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
-        made.link(f"α {k}", f"h {k}")
+        made.link(f"α {k}", f"h {k}", weight=alpha, hue=5)
         for i in range(2):
             made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
     for i in range(2):
-        made.link(f"c {i}", f"[x; c] {i + 2}", hue=3)
+        made.link(f"c {i}", f"c′ {i}", hue=3)
+    made.edge("x on", (72, 498), (72, 548), (982, 548), (982, 498), hue=Hue.INPUT)
     caption = "The scores come from s and x alone: no key is read."
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 

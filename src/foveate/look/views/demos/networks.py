@@ -256,7 +256,7 @@ def parameters(
 
 def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
     """Draw each model as a bar as long as it is large, with its parts one after another."""
-    made, pitch = SceneMaker(), (HIGH - 60) / max(2, len(counts))
+    made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
     most, left = np.max([*counts.values()], axis=0), 4.0
     letters = np.array([len(label) + 3 for label in labels]) * (most >= 0.1)
@@ -265,8 +265,8 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
             made.node(labels[k], labels[k], (left, 4, wide, 44), hue=LOOKS[k], level=0.5)
             left += wide + 12
     for row, (name, sizes) in enumerate(counts.items()):
-        y = 70 + pitch * (row + max(0, 2 - len(counts)) / 2)
-        text = f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
+        y, share = 70 + pitch * row, f": {sizes[0] / sizes.sum():.0%} embeddings"
+        text = name + share * (len(counts) > 1)
         made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
             box, texts = (4 + unit * start, y + 44, unit * size, pitch - 96), [f"{size:.1f}"]
@@ -296,7 +296,7 @@ def memory(
         "Mamba: a constant state": MambaDecoder.Config.parse(shape),
         "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }
-    lengths = np.unique(np.linspace(1, length, 17).round()).astype(int)
+    lengths = np.unique(np.linspace(1, length, 25).round()).astype(int)
     curves = dict[str, Floats]()
     for name, config in models.items():
         model, stored = decoder(config), list[float]()

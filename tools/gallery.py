@@ -70,7 +70,7 @@ def main(names: Sequence[str], work: Path, out: Path) -> None:
             for model in models:
                 run, place = run_of(model, work), Path(folder) / f"{model}.safetensors"
                 file = packed_run(run, place, "int8", LICENCES.get(model, ""))
-                files.append(PublishedFile(file, model, examples_of(run)))
+                files.append(PublishedFile(file, model, examples_of(run, file)))
             size = publish(files, page := out / f"{name}.html", title)
         print(f"{page}: {size / 1e6:.2f} MB")
 

@@ -8,7 +8,6 @@ configs before the values changed (`foveate.train.config`).
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -40,7 +39,7 @@ from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
 from foveate.run.linking import links_of_pairs
-from foveate.run.passes import explain, forced
+from foveate.run.passes import forced
 from foveate.run.start import Start, begin
 from foveate.tasks.abilities import Aligns, vocabulary_of
 from foveate.tasks.base import AnyTask, Task
@@ -202,7 +201,7 @@ class RunEngine(TorchEngine, answers.ModelEngine):
 
     def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         search = None if self._search is None else self._search()
-        return explain(self.task, self.model, source, target, search, units)
+        return forced(self.task, self.model, source, target, search, units).record()
 
 
 class Run(answers.Translator):
@@ -315,7 +314,7 @@ class Run(answers.Translator):
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"
     ) -> ForcedPass:
         """The example with its target, as a pass that can be run repeatedly."""
-        return replace(forced(self.task, self.model, source, target, self.search()), units=units)
+        return forced(self.task, self.model, source, target, self.search(), units)
 
 
 def load(

@@ -52,32 +52,22 @@ from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 
 
-def explain(
-    task: AnyTask,
-    model: Module,
-    source: object,
-    target: object = None,
-    search: Search | None = None,
-    units: Units = "auto",
-) -> AttentionRecord:
-    """Return the weights of every attention in a forced pass, with labels on both axes."""
-    return replace(forced(task, model, source, target, search), units=units).record()
-
-
 def forced(
     task: AnyTask,
     model: Module,
     source: object,
     target: object = None,
     search: Search | None = None,
+    units: Units = "auto",
 ) -> ForcedPass:
     """Return a forced pass over a source and a target, to look inside the model.
 
     Without a target it is the best output of the search (greedy if None), or the model's answer.
+    The axes of its `ForcedPass.record` have the ``units``.
     """
     if target is None:
         target = default_target(task, model, source, search or Greedy.Config().build())
-    return forced_pass(task, model, source, target)
+    return replace(forced_pass(task, model, source, target), units=units)
 
 
 @singledispatch

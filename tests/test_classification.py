@@ -32,7 +32,6 @@ from foveate.run.answering import answer
 from foveate.run.evaluation import (
     Table,
     as_examples,
-    confusion,
     evaluate,
     evaluation_of_labels,
     read_examples,
@@ -461,7 +460,7 @@ def test_figures_by_hand() -> None:
 
 
 def test_the_confusion_matrix_has_true_labels_in_rows() -> None:
-    table = confusion(LOG_P, [0, 1, 1, 1], NAMES)
+    table = evaluation_of_labels(LOG_P, [0, 1, 1, 1], NAMES).tables["confusion"]
     assert table.cells == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
     assert table.lines()[1:] == ["   a b c", "a  1 0 0", "b  1 2 0", "c  0 0 0"]
     many = [str(n) for n in range(77)]

@@ -342,18 +342,18 @@ def spent_table(contenders: Sequence[Contender]) -> TableDrawing:
 
 def losses(contenders: Sequence[Contender], quality: Quality) -> list[Drawing]:
     """Draw training and validation losses against target tokens and against minutes."""
-    unit = f"nats a {quality.unit}"
     return [
-        loss_chart(contenders, quality, event, across, f"{title}, {unit}")
-        for event, title in (("valid", "loss, validation"), ("train", "loss, training"))
+        loss_chart(contenders, quality, event, across)
+        for event in ("valid", "train")
         for across in ("target tokens", "minutes")
     ]
 
 
 def loss_chart(
-    contenders: Sequence[Contender], quality: Quality, event: str, across: str, title: str
+    contenders: Sequence[Contender], quality: Quality, event: str, across: str
 ) -> LinesDrawing:
     """Draw one loss of all models from their logs; training loss is smoothed, as in `curves`."""
+    title = f"loss, {'validation' if event == 'valid' else 'training'}, nats a {quality.unit}"
     points: dict[str, tuple[Floats, Floats]] = {}
     for each in contenders:
         trained = [line for line in each.journal if line["event"] == "train"]

@@ -126,13 +126,6 @@ def observed(module: nn.Module) -> bool:
     return tapped or hooked or not as_written(module)
 
 
-def in_single_precision(modules: Sequence[nn.Module]) -> bool:
-    """Return whether all weights are fp32 in main memory."""
-    each = (weights for part in modules for weights in (part._parameters, part._buffers))
-    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
-    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
-
-
 _COMPILED = WeightCache[tuple[CompiledModel | None]]()
 
 
@@ -149,7 +142,9 @@ def compiled(model: nn.Module) -> CompiledModel | None:
 
 
 def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel | None:
-    if not in_single_precision(modules):
+    each = (weights for part in modules for weights in (part._parameters, part._buffers))
+    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
+    if not all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors):
         return None
     try:
         return compile_model(model)

@@ -241,23 +241,16 @@ class Forecast(Answer):
     quantiles: Array | None = None
     levels: tuple[float, ...] = ()
 
-    def header(self) -> list[str]:
-        """``date``, the channels, and each channel's quantiles as ``NAME@0.1``."""
-        each = [f"{name}@{level:g}" for name in self.names for level in self.levels]
-        return ["date", *self.names, *each]
-
-    def rows(self) -> list[list[str]]:
-        """A row for each date, in the order of the header."""
-        values = self.values
+    def csv(self) -> str:
+        """The table as CSV: date, the channels, each channel's quantiles as ``NAME@0.1``."""
+        text, values = io.StringIO(), self.values
         if self.quantiles is not None:
             values = np.concatenate((values, self.quantiles.reshape(len(values), -1)), axis=1)
-        pairs = zip(labels(self.dates), values, strict=True)
-        return [[date, *(f"{value:.6g}" for value in row)] for date, row in pairs]
-
-    def csv(self) -> str:
-        """The table as CSV with a header."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.header(), *self.rows()])
+        table = csv.writer(text, lineterminator="\n")
+        each = [f"{name}@{level:g}" for name in self.names for level in self.levels]
+        table.writerow(["date", *self.names, *each])
+        for date, row in zip(labels(self.dates), values, strict=True):
+            table.writerow([date, *(f"{value:.6g}" for value in row)])
         return text.getvalue()
 
     def __str__(self) -> str:

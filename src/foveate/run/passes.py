@@ -148,16 +148,12 @@ def _prefix_pass(
     output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
     read = pieces.encode(source)
     batch = join([read.ids], [output]).to(model.output.weight.device)
-
-    def run() -> Tensor:
-        return token_log_probabilities(model(batch.inputs), batch.targets)[0][batch.counted]
-
     first = TokenizedText.of(pieces, source, read)
     second = TokenizedText.written(pieces, output)
     written = [*first.labels, END, *second.labels]
     return ForcedPass(
         model,
-        run,
+        lambda: token_log_probabilities(model(batch.inputs), batch.targets)[0][batch.counted],
         partial(joined_record, source=first, target=second),
         [*second.labels, END],
         {"decoder": [START, *written]},
@@ -184,16 +180,16 @@ def _language_pass(
         notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
         ids = ids[: limit - 1]
     text = torch.tensor([[task.start, *ids, EOS]], device=model.output.weight.device)
-
-    def run() -> Tensor:
-        return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
-
     label = partial(lines_record, tokenizer=task.tokenizer, ids=ids, notes=notes)
-    token = task.name_of
     pieces = lines_axis(task.tokenizer, [task.start, *ids, EOS], "tokens")[1]
-    number = partial(first_of, task.tokenizer)
     return ForcedPass(
-        model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token, number=number
+        model,
+        lambda: token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0],
+        label,
+        pieces[1:],
+        {"decoder": pieces[:-1]},
+        token=task.name_of,
+        number=partial(first_of, task.tokenizer),
     )
 
 
@@ -291,13 +287,9 @@ def _caption_pass(
     batch = CaptionBatch(task.tensor([pixels]), *decoder_sides([ids]))
     batch = batch.to(model.output.weight.device)
     caption, places = TokenizedText.written(task.tokenizer, ids), place_labels(model.encoder)
-
-    def run() -> Tensor:
-        return token_log_probabilities(model(batch.pixels, batch.inputs), batch.targets)[0]
-
     return ForcedPass(
         model,
-        run,
+        lambda: token_log_probabilities(model(batch.pixels, batch.inputs), batch.targets)[0],
         partial(attention_record, source=places, target=caption, name=name),
         [*caption.labels, END],
         {"encoder": places, "decoder": [START, *caption.labels]},

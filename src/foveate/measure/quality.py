@@ -39,7 +39,6 @@ TITLES = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "exact_match": "exact match, %",
-    "accuracy": "accuracy, %",
 }
 WORDS = 10  # the slope over length is per this many words
 
@@ -240,7 +239,7 @@ def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Qual
         losses.append(-np.log(np.maximum(p, 1e-30)))
     weights = np.ones(len(corpus))
     figures = {
-        TITLES["accuracy"]: paired_means(right, weights),
+        "accuracy, %": paired_means(right, weights),
         "loss (nats an example)": paired_means(losses, weights),
     }
     return _quality(names, figures, [f"{len(corpus):,} examples"])

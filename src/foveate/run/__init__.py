@@ -38,7 +38,7 @@ from foveate.nn.attention import BaseAttention
 from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at_barriers
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
-from foveate.run.linking import links_of_pairs
+from foveate.run.linking import word_maps
 from foveate.run.passes import forced
 from foveate.run.start import Start, begin
 from foveate.tasks.abilities import Aligns, vocabulary_of
@@ -192,7 +192,16 @@ class RunEngine(TorchEngine, answers.ModelEngine):
         return isinstance(self.task, Aligns)
 
     def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
-        return links_of_pairs(self.task, self.model, pairs, head)
+        """Return word links of pairs by a head, else the one that the run has saved, else its own.
+
+        Raises `UserError` if the task has no attention between words.
+        """
+        task = self.task
+        if not isinstance(task, Translation):
+            raise UserError(f"the task {task.config.kind} has no maps between words")
+        chosen = head or Head.load(task.folder, Head(*task.head))
+        maps_of_pairs = word_maps(task, self.model, pairs, chosen.rows)
+        return [chosen.links(maps) if maps else set() for maps in maps_of_pairs]
 
     def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         search = None if self._search is None else self._search()

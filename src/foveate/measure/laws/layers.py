@@ -658,15 +658,10 @@ def _reason(trial: Trial, output: Tensor, expected: Tensor) -> str:
     name = trial.reference.kind
     index = tuple(differences(output, expected).nonzero()[0].tolist())
     values = f"{number(float(output[index]))} where '{name}' gives {number(float(expected[index]))}"
-    factor = _factor(trial, trial.reference)
-    detail = "" if factor is None else f"it is {number(factor)} times what '{name}' gives; "
-    return f"{values}: {detail}'{name}': {meaning_of(trial.reference)}"
-
-
-def _factor(trial: Trial, reference: Config) -> float | None:
-    """Return the factor between every output and the reference's; None if it varies."""
     larger = Trial(trial.config, trial.sizes._replace(rows=2, length=3, seed=1))
     parts = computations(larger)
-    output, expected = parts[0](), _like(larger, parts, reference)[0]()
+    output, expected = parts[0](), _like(larger, parts, trial.reference)[0]()
     factor = float((output * expected).sum() / expected.square().sum())
-    return None if bool(differences(output, factor * expected).any()) else factor
+    scaled = not differences(output, factor * expected).any()
+    detail = f"it is {number(factor)} times what '{name}' gives; " * scaled
+    return f"{values}: {detail}'{name}': {meaning_of(trial.reference)}"

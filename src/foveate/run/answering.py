@@ -12,9 +12,10 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -286,22 +287,15 @@ def unknown_words(task: AnyTask, text: str) -> list[str]:
     tokenizer = next(iter(task.tokenizers_by_name().values()), None)
     if tokenizer is None:
         return []
-    if not isinstance(task, TextToText):
-        return words_without_piece(tokenizer, text)
-    if task not in _WORDS:
-        known: set[str] = set()
-        try:
-            for number, (_, source, _) in enumerate(chain.from_iterable(task.readings("train"))):
-                if number == MOST_LINES:
-                    known.clear()
-                    break
-                known.update(WORD.findall(source.casefold()))
-        except (OSError, ConfigError, DataError):
-            known.clear()
-        _WORDS[task] = known
-    if not (known := _WORDS[task]):
-        return words_without_piece(tokenizer, text)
-    return [word for word in dict.fromkeys(WORD.findall(text)) if word.casefold() not in known]
+    if isinstance(task, TextToText) and task not in _WORDS:
+        _WORDS[task] = set()
+        with suppress(OSError, ConfigError, DataError):
+            lines = list(islice(chain.from_iterable(task.readings("train")), MOST_LINES + 1))
+            texts = [source for _, source, _ in lines] if len(lines) <= MOST_LINES else []
+            _WORDS[task] = {word for each in texts for word in WORD.findall(each.casefold())}
+    if known := _WORDS.get(task):
+        return [word for word in dict.fromkeys(WORD.findall(text)) if word.casefold() not in known]
+    return words_without_piece(tokenizer, text)
 
 
 def words_without_piece(tokenizer: Tokenizer, text: str) -> list[str]:

@@ -23,7 +23,7 @@ from foveate.models.vision import ConvolutionalEncoder
 from foveate.nn.normalizers import HardChoice, Sampled, choices
 from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
-from foveate.run.passes import explain
+from foveate.run.passes import forced
 from foveate.tasks.attention_losses import (
     Reinforce,
     advantage,
@@ -200,7 +200,7 @@ def test_no_caption_begins_with_an_unknown_word(task: Captioning) -> None:
 
 
 def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
-    record = explain(task, model, 1, "A green square on grey .")
+    record = forced(task, model, 1, "A green square on grey .").record()
     rows, columns = record.axes("decoder.cross_attention")
     assert rows == ["A", "green", "square", "on", "grey", ".", "</s>"]
     assert columns == [f"{row},{column}" for row in range(4) for column in range(4)]

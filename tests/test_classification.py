@@ -32,12 +32,11 @@ from foveate.run.answering import answer
 from foveate.run.evaluation import (
     Table,
     as_examples,
-    confusion,
     evaluate,
     evaluation_of_labels,
     read_examples,
 )
-from foveate.run.passes import explain
+from foveate.run.passes import forced
 from foveate.run.start import Start
 from foveate.run.training import train
 from foveate.tasks.classification import (
@@ -288,7 +287,8 @@ def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) ->
 def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
-    record = explain(task, model_of(task, MODELS["transformer"]), "a warm film !", units="words")
+    model = model_of(task, MODELS["transformer"])
+    record = forced(task, model, "a warm film !", units="words").record()
     words = ["<s>", "a", "warm", "film", "!", "</s>"]
     own = "encoder.layers.0.self_attention"
     assert list(record.maps) == [own, "pooling.attention"]
@@ -303,7 +303,7 @@ def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "zebra 🦓", "  joy  "])
 def test_odd_texts_are_explained(task: TextClassification, text: str) -> None:
-    record = explain(task, model_of(task, MODELS["transformer"]), text)
+    record = forced(task, model_of(task, MODELS["transformer"]), text).record()
     for name, weights in record.maps.items():
         rows, columns = record.axes(name)
         assert weights.shape[1:] == (len(rows), len(columns))
@@ -460,7 +460,7 @@ def test_figures_by_hand() -> None:
 
 
 def test_the_confusion_matrix_has_true_labels_in_rows() -> None:
-    table = confusion(LOG_P, [0, 1, 1, 1], NAMES)
+    table = evaluation_of_labels(LOG_P, [0, 1, 1, 1], NAMES).tables["confusion"]
     assert table.cells == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
     assert table.lines()[1:] == ["   a b c", "a  1 0 0", "b  1 2 0", "c  0 0 0"]
     many = [str(n) for n in range(77)]

@@ -26,7 +26,7 @@ from foveate.models.classifier import Classifier, First
 from foveate.models.vision import Glimpse
 from foveate.run import RunEngine, answering
 from foveate.run.evaluation import evaluate, examples
-from foveate.run.passes import explain
+from foveate.run.passes import forced
 from foveate.tasks.image_classification import ImageClassification
 from pictures import COLOURS, bars, idx, png, vit, write_bars, write_squares
 from tolerances import close, near
@@ -359,7 +359,7 @@ def test_several_labels_of_one_picture_are_refused(tmp_path: Path) -> None:
 
 def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
-    record = explain(task, model, 5)
+    record = forced(task, model, 5).record()
     rows, columns = record.axes("encoder.layers.1.self_attention")
     assert rows == columns == ["[class]", *(f"{y},{x}" for y in range(3) for x in range(3))]
     close(record.select("self_attention").sum(axis=1), 1)
@@ -374,7 +374,7 @@ def test_the_path_of_glimpses_begins_in_the_middle(task: ImageClassification) ->
     assert view.path[0] == (6, 6)
     assert tuple(view.sides) == (4, 8)
     with pytest.raises(ValueError, match="foveate look picture"):
-        explain(task, model, 2)
+        forced(task, model, 2).record()
 
 
 def test_a_picture_of_the_users(task: ImageClassification, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from foveate.models.transformer import TransformerDecoder
 from foveate.nn.recurrent import LSTMCell
 from foveate.run import Run, RunConfig, RunEngine, load
 from foveate.run.evaluation import evaluate
-from foveate.run.passes import explain
+from foveate.run.passes import forced
 from foveate.run.training import train
 from foveate.tasks.language import LOGIT_ROWS, Language
 from foveate.tasks.objectives import CrossEntropy
@@ -471,7 +471,7 @@ def test_rows_are_what_is_produced_and_columns_what_was_read() -> None:
 
 def test_characters_are_labels_where_the_model_reads_characters() -> None:
     made = task(Character.Config())
-    record = explain(made, model_of(made, "transformer"), "a d")
+    record = forced(made, model_of(made, "transformer"), "a d").record()
     (name,) = record.maps
     assert record.axes(name) == (["a", "␣", "d", "⏎"], ["⏎", "a", "␣", "d"])
     assert record.maps[name].shape == (2, 4, 4)
@@ -480,10 +480,10 @@ def test_characters_are_labels_where_the_model_reads_characters() -> None:
 def test_pieces_make_words_and_what_is_too_long_is_cut_and_said() -> None:
     made = task(BPE.Config(vocab_size=264), block_length=12)
     model = model_of(made, "transformer")
-    record = explain(made, model, "the dog")
+    record = forced(made, model, "the dog").record()
     (name,) = record.maps
     assert record.axes(name)[0] == ["the", "dog", "⏎"]
-    cut = explain(made, model, "the dog sat on the log .")
+    cut = forced(made, model, "the dog sat on the log .").record()
     length = len(made.tokenizer.encode_lines("the dog sat on the log ."))
     assert cut.notes == [f"the first 11 of {length} tokens: the model reads no more"]
 

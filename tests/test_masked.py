@@ -18,7 +18,7 @@ from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.run import RunEngine
 from foveate.run.evaluation import as_examples, evaluate, read_examples
-from foveate.run.passes import explain
+from foveate.run.passes import forced
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.objectives import CrossEntropy
 from task_tools import check_losses, fit
@@ -191,7 +191,7 @@ def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
 
 def test_an_explanation_speaks_in_words(tmp_path: Path) -> None:
     task = make(tmp_path, tokenizer=BPE.Config(vocab_size=280))
-    record = explain(task, model_of(task).eval(), "the grey cat")
+    record = forced(task, model_of(task).eval(), "the grey cat").record()
     words = ["<s>", "the", "grey", "cat", "</s>"]
     assert record.axes("encoder.layers.0.self_attention") == (words, words)
     close(record.select("self_attention").sum(axis=-1), 1)

@@ -18,7 +18,7 @@ from foveate.decode.search import Greedy
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.run import RunEngine, answering
-from foveate.run.passes import explain
+from foveate.run.passes import forced
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.prefix_translation import PrefixTranslation, join
@@ -88,7 +88,7 @@ def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) ->
 
 def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
-    record = explain(task, model, "a woman drinks")
+    record = forced(task, model, "a woman drinks").record()
     name = next(iter(record.maps))
     rows, columns = record.axes(name)
     words = ["a", "woman", "drinks", "</s>", "une", "femme", "boit"]

@@ -43,7 +43,7 @@ from foveate.run.evaluation import (
     read_examples,
     swapped,
 )
-from foveate.run.passes import explain
+from foveate.run.passes import forced as forced_pass
 from foveate.tasks.base import Task
 from foveate.tasks.engine import Ensemble, check_pieces, steps_of, together
 from foveate.tasks.objectives import CrossEntropy
@@ -332,7 +332,7 @@ def test_an_explanation_speaks_in_words(tmp_path, config, tokenizer) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
     model, (source, target) = model_of(task, config), TRAIN[2]
-    record = explain(task, model, source, target, units="words")
+    record = forced_pass(task, model, source, target, units="words").record()
     source_words = ["The", "man", "doesn't", "see", "the", "bird", ".", "</s>"]
     target_words = ["L'", "homme", "ne", "voit", "pas", "l'", "oiseau", "."]
     axes = {
@@ -371,7 +371,7 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
         [(x[0] + x[1] + y[0] + y[1]) / 2, (x[2] + x[3] + y[2] + y[3]) / 2, (x[4] + y[4]) / 2]
         for x, y in ((d, e), (end, end))
     ]
-    record = explain(task, model, "ab c", "de", units="words")
+    record = forced_pass(task, model, "ab c", "de", units="words").record()
     close(record.select(), expected, terms=ROW)
     assert record.axes("decoder.cross_attention") == (["de", "</s>"], ["ab", "c", "</s>"])
 
@@ -380,7 +380,7 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
 def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecoder.Config) -> None:
     model, (source, target) = model_of(task, config), TRAIN[0]
     ids = task.target_tokenizer.encode_ids([target])[0]
-    by_text, by_ids = explain(task, model, source, target), explain(task, model, source, ids)
+    by_text, by_ids = (forced_pass(task, model, source, each).record() for each in (target, ids))
     for name, weights in by_text.maps.items():
         assert np.array_equal(weights, by_ids.maps[name])
         assert by_text.axes(name) == by_ids.axes(name)
@@ -391,7 +391,7 @@ def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecod
     ("source", "target"), [("", "Oui."), ("Yes.", ""), ("", ""), ("Zebra 🦓 ?", "Oui.")]
 )
 def test_odd_texts_are_explained(task, config, source, target) -> None:
-    record = explain(task, model_of(task, config), source, target)
+    record = forced_pass(task, model_of(task, config), source, target).record()
     for name, weights in record.maps.items():
         rows, columns = record.axes(name)
         assert weights.shape[1:] == (len(rows), len(columns))
@@ -400,7 +400,7 @@ def test_odd_texts_are_explained(task, config, source, target) -> None:
 
 @MODELS
 def test_an_unknown_word_is_one_word(task: Translation, config: EncoderDecoder.Config) -> None:
-    record = explain(task, model_of(task, config), "Yes.", "Oui zèbre zébu .")
+    record = forced_pass(task, model_of(task, config), "Yes.", "Oui zèbre zébu .").record()
     rows, _ = record.axes(record.names("cross_attention")[-1])
     assert rows == ["Oui", "<unk>", "<unk>", ".", "</s>"]
     close(record.select().sum(axis=-1), 1)
@@ -411,7 +411,7 @@ def test_explaining_leaves_the_model_as_it_was(task, config) -> None:
     model, batch = model_of(task, config), task.batch("train", [0, 2])
     objective = CrossEntropy.Config().build()
     before = task.loss(model, batch, objective).total.detach()
-    explain(task, model, *TRAIN[0])
+    forced_pass(task, model, *TRAIN[0]).record()
     loss = task.loss(model, batch, objective)
     assert torch.equal(loss.total.detach(), before)
     loss.total.backward()
@@ -570,7 +570,7 @@ def test_what_does_not_go_together_is_refused(task: Any) -> None:
     with pytest.raises(ValueError, match="cannot decode together"):
         Ensemble([pair, language])
     with pytest.raises(ValueError, match="look at a run by itself"):
-        explain(task, Ensemble([pair, pair]), SOURCES[0], "L'eau")
+        forced_pass(task, Ensemble([pair, pair]), SOURCES[0], "L'eau").record()
 
 
 def test_other_vocabularies_are_named_with_the_remedy() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import importlib
 import json
 import os
@@ -154,9 +155,21 @@ class Config(pydantic.BaseModel):
 
         return tomlkit.dumps(self.tree())
 
-    def differences(self) -> dict[str, object]:
-        """Return the dotted keys whose values differ from the defaults of their own kinds."""
-        return dict(_differences(self, ()))
+    def differences(self, where: Where = ()) -> dict[str, object]:
+        """Return the dotted keys, below ``where``, with other values than their kinds' defaults."""
+        changed = dict[str, object]()
+        for name, field in type(self).model_fields.items():
+            value, path = getattr(self, name), (*where, name)
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            if value == default:
+                continue
+            if isinstance(value, Config):
+                if type(value) is not type(default) and value.kind is not None:
+                    changed[".".join((*path, "kind"))] = value.kind
+                changed |= value.differences(path)
+            else:
+                changed[".".join(path)] = _plain(value)
+        return changed
 
 
 BaseConfig = Config  # for classes whose own nested ``Config`` derives from it
@@ -468,20 +481,6 @@ def importing(name: str, absent: str) -> Iterator[None]:
         raise ConfigError(f"cannot import {name!r} ({placed(error)})") from None
 
 
-def _differences(config: Config, where: Where) -> Iterable[tuple[str, object]]:
-    for name, field in type(config).model_fields.items():
-        value, path = getattr(config, name), (*where, name)
-        default = None if field.is_required() else field.get_default(call_default_factory=True)
-        if value == default:
-            continue
-        if isinstance(value, Config):
-            if type(value) is not type(default) and value.kind is not None:
-                yield ".".join((*path, "kind")), value.kind
-            yield from _differences(value, path)
-        else:
-            yield ".".join(path), _plain(value)
-
-
 def _plain(value: object) -> object:
     if isinstance(value, Config):
         return value.tree()
@@ -544,6 +543,11 @@ def merge(below: Tree, above: Tree) -> Tree:
             same = value.get("kind", old.get("kind")) == old.get("kind")
             merged[key] = merge(old, value) if same else value
     return merged
+
+
+def all_assigned(assignments: Iterable[str]) -> Tree:
+    """Return the tree of assignments such as ``a.b=c``, each laid over those before it."""
+    return functools.reduce(merge, map(assigned, assignments), {})
 
 
 def assigned(assignment: str) -> Tree:

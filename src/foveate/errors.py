@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRAINING = ("torch", "jaxtyping", "matplotlib", "sacrebleu", "PIL")  # packages of that extra
@@ -173,18 +173,11 @@ class ClosedStream(io.TextIOBase):
         self._name = name
         self.buffer = self
 
-    def write(self, text: object) -> int:
+    def write(self, *text: object) -> NoReturn:
         """Raise ``OSError``."""
         raise OSError(f"{self._name} is closed: give it a file, or a pipe to another program")
 
-    def read(self, size: int | None = -1) -> str:
-        """Raise ``OSError``."""
-        self.write("")
-        return ""
-
-    def readline(self, size: int | None = -1) -> str:  # type: ignore[override]
-        """Raise ``OSError``."""
-        return self.read(size)
+    read = readline = write
 
 
 def open_streams() -> None:

@@ -54,7 +54,11 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _take_place(part, target)
+        try:
+            os.replace(part, target)
+        except PermissionError as error:  # on Windows
+            reason = f"{error.strerror}: if another program has it open, close it there"
+            raise OSError(error.errno, reason, str(part)) from error
         sync(target.parent)
     except OSError as error:
         if error.strerror and error.filename in (None, path, str(path), part, str(part)):
@@ -68,15 +72,6 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 STREAMS = re.compile(r"/dev/(?:stdin|stdout|stderr|fd/)|/proc/(?:self|thread-self|\d+)/")
-
-
-def _take_place(part: Path, target: Path) -> None:
-    """Give a written file its name. Raise ``OSError`` if Windows holds the file of that name."""
-    try:
-        os.replace(part, target)
-    except PermissionError as error:
-        reason = f"{error.strerror}: if another program has it open, close it there"
-        raise OSError(error.errno, reason, str(part)) from error
 
 
 def sync(path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from foveate.run.baselines import STRENGTH, logistic_regression, terms
-from foveate.run.evaluation import confusion
+from foveate.run.evaluation import evaluation_of_labels
 from foveate.tasks.classification import figures_of_labels
 from tolerances import near
 
@@ -21,7 +21,8 @@ def test_accuracy_f1_and_confusion_matrix(labels: int) -> None:
     assert figures["accuracy"] == pytest.approx(100 * metrics.accuracy_score(expected, result))
     assert figures["f1_macro"] == pytest.approx(100 * f1)
     matrix = metrics.confusion_matrix(expected, result, labels=range(labels))
-    assert confusion(log_p, expected, names).cells == matrix.tolist()
+    table = evaluation_of_labels(log_p, expected, names).tables["confusion"]
+    assert table.cells == matrix.tolist()
     assert figures["loss"] == near(metrics.log_loss(expected, np.exp(log_p), labels=range(labels)))
 
 

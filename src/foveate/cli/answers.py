@@ -357,6 +357,8 @@ def evaluate(
     as_json: options.Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
+    from foveate.data.catalogue import DataError, MissingData
+
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
     loaded = RunSpec(str(run), checkpoint, *others, precision).load()
     source, reference, fields = data.source, data.reference, dict(vars(measuring))
@@ -367,7 +369,17 @@ def evaluate(
         fields["against"] = RunSpec(str(measuring.against), precision=precision).load()
     measure = partial(loaded.evaluate, **fields)
     files = [file for file in (source, reference) if file is not None]
-    evaluation = measure(files=files) if files else evaluate_split(loaded, data.split, measure)
+    try:
+        evaluation = measure(files=files) if files else measure(split=data.split)
+    except MissingData as error:
+        if files:
+            raise
+        other = "" if data.split == "valid" else ", or measure on --split valid"
+        reason = error.reason.rstrip(" .:;")
+        raise DataError(
+            f"{loaded.folder}: no {data.split} data ({reason}); name a file of examples: "
+            f"foveate evaluate {loaded.folder} --data FILE{other}"
+        ) from None
     if output is not None:
         if not evaluation.outputs:
             raise ConfigError(f"--output {output}: the task {loaded.task.config.kind} gives none")
@@ -379,21 +391,6 @@ def evaluate(
     for event, numbers in evaluation.noted.items():
         tally.note(event, *numbers)
     say(tally.report())
-
-
-def evaluate_split(run: Run, split: str, measure: Callable[..., Evaluation]) -> Evaluation:
-    """Measure on a split of the run's own data. Raises ``DataError`` if it is missing."""
-    from foveate.data.catalogue import DataError, MissingData
-
-    try:
-        return measure(split=split)
-    except MissingData as error:
-        other = "" if split == "valid" else ", or measure on --split valid"
-        reason = error.reason.rstrip(" .:;")
-        raise DataError(
-            f"{run.folder}: no {split} data ({reason}); name a file of examples: "
-            f"foveate evaluate {run.folder} --data FILE{other}"
-        ) from None
 
 
 def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import tomllib
 from dataclasses import asdict
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,6 @@ import typer
 from foveate.cli.options import DataKind, Json, TaskName, VerbGroup, to_json
 
 if TYPE_CHECKING:
-    from foveate.config import Tree
     from foveate.data.series import SeriesData
     from foveate.data.text import TextData
 
@@ -110,7 +108,7 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
 ) -> None:
     """Write a config for your own data."""
-    from foveate.config import assigned, merge, parse_tree, with_overrides
+    from foveate.config import all_assigned, parse_tree, with_overrides
     from foveate.data.catalogue import DataError
     from foveate.files import replace_file
     from foveate.kinds import load_kinds
@@ -127,8 +125,7 @@ def new(
             f"{out} exists; choose another name with --out, or overwrite it with --force"
         )
     load_kinds()
-    over: Tree = reduce(merge, map(assigned, overrides), {})
-    plan = planned(task, files, minutes, over)
+    plan = planned(task, files, minutes, all_assigned(overrides))
     plan.override(with_overrides(RunConfig, tomllib.loads(plan.text()), overrides))
     text = plan.text()
     parse_tree(RunConfig, tomllib.loads(text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -61,18 +60,31 @@ class RunSpec(NamedTuple):
     def packed(
         self, torch_only: Mapping[str, object], threads: int | None = None, verbose: bool = False
     ) -> PackedModel | None:
-        """Load the packed file that answers, ``run`` itself or that of the run; None for the run.
+        """Load the packed file that answers, ``run`` itself or that of the run.
+
+        It is None if the run answers, also because its file cannot be read here.
 
         ``torch_only`` are options of the request, by name, that need PyTorch where they are true.
         Raises ``ConfigError`` where a packed file is named and cannot answer.
         """
         file, reason = self.chosen(torch_only)
-        if file is not None:
-            return self._loaded(file, threads, verbose)
-        if verbose and reason:
-            used = "PyTorch" if any(torch_only.values()) else "the run, not its packed file"
-            say([f"engine: {used}, since {reason}"])
-        return None
+        if file is None:
+            if verbose and reason:
+                used = "PyTorch" if any(torch_only.values()) else "the run, not its packed file"
+                say([f"engine: {used}, since {reason}"])
+            return None
+        from foveate.engine.packed import load
+
+        try:
+            model = load(file, threads, int8=self.precision == "int8")
+        except (UserError, OSError, SubprocessError) as error:
+            if self.engine != "auto" or str(file) == self.run:
+                raise
+            say([f"engine: the run, not its packed file, since {message_of(error)}"])
+            return None
+        if verbose:
+            say([f"engine: packed, {model.describe()}"])
+        return model
 
     def chosen(self, torch_only: Mapping[str, object]) -> tuple[Path | None, str]:
         """Return the file of `packed`, which is not loaded; None, and why, for the run."""
@@ -106,30 +118,15 @@ class RunSpec(NamedTuple):
             raise ConfigError(f"{file}: {reason}; or leave out --engine")
         return None, reason
 
-    def _loaded(self, file: Path, threads: int | None, verbose: bool) -> PackedModel | None:
-        """Load the model of a packed file; None if that of a run cannot be read here."""
-        from foveate.engine.packed import load
-
-        try:
-            model = load(file, threads, int8=self.precision == "int8")
-        except (UserError, OSError, SubprocessError) as error:
-            if self.engine != "auto" or str(file) == self.run:
-                raise
-            say([f"engine: the run, not its packed file, since {message_of(error)}"])
-            return None
-        if verbose:
-            say([f"engine: packed, {model.describe()}"])
-        return model
-
 
 def with_search(run: Run, overrides: Sequence[str]) -> Run:
     """Return the run with the search of assignments such as ``decode.kind=diverse_beam``.
 
     Raises ``ConfigError`` for keys outside of ``decode``: they cannot change after the training.
     """
-    from foveate.config import assigned, merge
+    from foveate.config import all_assigned
 
-    tree = reduce(merge, map(assigned, overrides))
+    tree = all_assigned(overrides)
     for key in tree.keys() - {"decode"}:
         raise ConfigError(f"{key} is fixed by training: only decode.… can be changed")
     search = tree.get("decode", {})

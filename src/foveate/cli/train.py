@@ -35,11 +35,10 @@ def train(
     ] = False,
 ) -> None:
     """Train a config; a run that exists goes on."""
-    from foveate.config import assigned, load_tree, shipped
+    from foveate.config import all_assigned, load_tree, shipped
 
     load_tree(shipped(config))  # what cannot be read is said before PyTorch is imported
-    for override in overrides or ():
-        assigned(override)
+    all_assigned(overrides or ())
     from foveate.run.training import train
 
     train(config, overrides or [], run, changed_data)

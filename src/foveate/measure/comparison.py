@@ -135,21 +135,17 @@ def examples(models: Sequence[Contender], corpus: Corpus | None, text: str | Non
     """Draw the answers of all models to one sentence: attention maps, and each one's next word."""
     task = models[0].run.task
     if isinstance(task, TextToText) and corpus is not None:
-        return translated(models, *_sentence(corpus, text))
+        if text is not None:
+            return translated(models, text, None)
+        pairs, (least, most) = list(zip(corpus.sources, corpus.targets, strict=True)), WORDS
+        fits = (pair for pair in pairs if least <= len(pair[0].split()) <= most)
+        return translated(models, *next(fits, pairs[0]))
     if isinstance(task, Language):
         prompt = text or " ".join(task.stream_of("valid").text.lines[0].split()[:4])
         return continued(models, prompt)
     if isinstance(task, Classifies) and task.reads == "text" and text is not None:
         return labelled(models, text)
     return []
-
-
-def _sentence(corpus: Corpus, text: str | None) -> tuple[str, str | None]:
-    if text is not None:
-        return text, None
-    least, most = WORDS
-    pairs = list(zip(corpus.sources, corpus.targets, strict=True))
-    return next((p for p in pairs if least <= len(p[0].split()) <= most), pairs[0])
 
 
 def translated(models: Sequence[Contender], text: str, reference: str | None) -> list[Drawing]:

@@ -39,7 +39,6 @@ TITLES = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "exact_match": "exact match, %",
-    "accuracy": "accuracy, %",
 }
 WORDS = 10  # the slope over length is per this many words
 
@@ -240,7 +239,7 @@ def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Qual
         losses.append(-np.log(np.maximum(p, 1e-30)))
     weights = np.ones(len(corpus))
     figures = {
-        TITLES["accuracy"]: paired_means(right, weights),
+        "accuracy, %": paired_means(right, weights),
         "loss (nats an example)": paired_means(losses, weights),
     }
     return _quality(names, figures, [f"{len(corpus):,} examples"])
@@ -342,18 +341,18 @@ def spent_table(contenders: Sequence[Contender]) -> TableDrawing:
 
 def losses(contenders: Sequence[Contender], quality: Quality) -> list[Drawing]:
     """Draw training and validation losses against target tokens and against minutes."""
-    unit = f"nats a {quality.unit}"
     return [
-        loss_chart(contenders, quality, event, across, f"{title}, {unit}")
-        for event, title in (("valid", "loss, validation"), ("train", "loss, training"))
+        loss_chart(contenders, quality, event, across)
+        for event in ("valid", "train")
         for across in ("target tokens", "minutes")
     ]
 
 
 def loss_chart(
-    contenders: Sequence[Contender], quality: Quality, event: str, across: str, title: str
+    contenders: Sequence[Contender], quality: Quality, event: str, across: str
 ) -> LinesDrawing:
     """Draw one loss of all models from their logs; training loss is smoothed, as in `curves`."""
+    title = f"loss, {'validation' if event == 'valid' else 'training'}, nats a {quality.unit}"
     points: dict[str, tuple[Floats, Floats]] = {}
     for each in contenders:
         trained = [line for line in each.journal if line["event"] == "train"]

@@ -8,7 +8,6 @@ configs before the values changed (`foveate.train.config`).
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -39,8 +38,8 @@ from foveate.nn.attention import BaseAttention
 from foveate.nn.native.kernels import WeightCache, as_written, library, sleep_at_barriers
 from foveate.run.answering import answer
 from foveate.run.evaluation import EvaluateOptions, Evaluation, evaluate_run
-from foveate.run.linking import links_of_pairs
-from foveate.run.passes import explain, forced
+from foveate.run.linking import word_maps
+from foveate.run.passes import forced
 from foveate.run.start import Start, begin
 from foveate.tasks.abilities import Aligns, vocabulary_of
 from foveate.tasks.base import AnyTask, Task
@@ -127,13 +126,6 @@ def observed(module: nn.Module) -> bool:
     return tapped or hooked or not as_written(module)
 
 
-def in_single_precision(modules: Sequence[nn.Module]) -> bool:
-    """Return whether all weights are fp32 in main memory."""
-    each = (weights for part in modules for weights in (part._parameters, part._buffers))
-    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
-    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
-
-
 _COMPILED = WeightCache[tuple[CompiledModel | None]]()
 
 
@@ -150,7 +142,9 @@ def compiled(model: nn.Module) -> CompiledModel | None:
 
 
 def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel | None:
-    if not in_single_precision(modules):
+    each = (weights for part in modules for weights in (part._parameters, part._buffers))
+    tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
+    if not all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors):
         return None
     try:
         return compile_model(model)
@@ -198,11 +192,20 @@ class RunEngine(TorchEngine, answers.ModelEngine):
         return isinstance(self.task, Aligns)
 
     def links(self, pairs: Sequence[tuple[str, str | Ids]], head: Head | None) -> list[Links]:
-        return links_of_pairs(self.task, self.model, pairs, head)
+        """Return word links of pairs by a head, else the one that the run has saved, else its own.
+
+        Raises `UserError` if the task has no attention between words.
+        """
+        task = self.task
+        if not isinstance(task, Translation):
+            raise UserError(f"the task {task.config.kind} has no maps between words")
+        chosen = head or Head.load(task.folder, Head(*task.head))
+        maps_of_pairs = word_maps(task, self.model, pairs, chosen.rows)
+        return [chosen.links(maps) if maps else set() for maps in maps_of_pairs]
 
     def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         search = None if self._search is None else self._search()
-        return explain(self.task, self.model, source, target, search, units)
+        return forced(self.task, self.model, source, target, search, units).record()
 
 
 class Run(answers.Translator):
@@ -320,7 +323,7 @@ class Run(answers.Translator):
         self, source: Example, target: str | Ids | None = None, units: Units = "auto"
     ) -> ForcedPass:
         """The example with its target, as a pass that can be run repeatedly."""
-        return replace(forced(self.task, self.model, source, target, self.search()), units=units)
+        return forced(self.task, self.model, source, target, self.search(), units)
 
 
 def load(

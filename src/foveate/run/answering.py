@@ -12,9 +12,10 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -241,23 +242,16 @@ class Forecast(Answer):
     quantiles: Array | None = None
     levels: tuple[float, ...] = ()
 
-    def header(self) -> list[str]:
-        """``date``, the channels, and each channel's quantiles as ``NAME@0.1``."""
-        each = [f"{name}@{level:g}" for name in self.names for level in self.levels]
-        return ["date", *self.names, *each]
-
-    def rows(self) -> list[list[str]]:
-        """A row for each date, in the order of the header."""
-        values = self.values
+    def csv(self) -> str:
+        """The table as CSV: date, the channels, each channel's quantiles as ``NAME@0.1``."""
+        text, values = io.StringIO(), self.values
         if self.quantiles is not None:
             values = np.concatenate((values, self.quantiles.reshape(len(values), -1)), axis=1)
-        pairs = zip(labels(self.dates), values, strict=True)
-        return [[date, *(f"{value:.6g}" for value in row)] for date, row in pairs]
-
-    def csv(self) -> str:
-        """The table as CSV with a header."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.header(), *self.rows()])
+        table = csv.writer(text, lineterminator="\n")
+        each = [f"{name}@{level:g}" for name in self.names for level in self.levels]
+        table.writerow(["date", *self.names, *each])
+        for date, row in zip(labels(self.dates), values, strict=True):
+            table.writerow([date, *(f"{value:.6g}" for value in row)])
         return text.getvalue()
 
     def __str__(self) -> str:
@@ -293,22 +287,15 @@ def unknown_words(task: AnyTask, text: str) -> list[str]:
     tokenizer = next(iter(task.tokenizers_by_name().values()), None)
     if tokenizer is None:
         return []
-    if not isinstance(task, TextToText):
-        return words_without_piece(tokenizer, text)
-    if task not in _WORDS:
-        known: set[str] = set()
-        try:
-            for number, (_, source, _) in enumerate(chain.from_iterable(task.readings("train"))):
-                if number == MOST_LINES:
-                    known.clear()
-                    break
-                known.update(WORD.findall(source.casefold()))
-        except (OSError, ConfigError, DataError):
-            known.clear()
-        _WORDS[task] = known
-    if not (known := _WORDS[task]):
-        return words_without_piece(tokenizer, text)
-    return [word for word in dict.fromkeys(WORD.findall(text)) if word.casefold() not in known]
+    if isinstance(task, TextToText) and task not in _WORDS:
+        _WORDS[task] = set()
+        with suppress(OSError, ConfigError, DataError):
+            lines = list(islice(chain.from_iterable(task.readings("train")), MOST_LINES + 1))
+            texts = [source for _, source, _ in lines] if len(lines) <= MOST_LINES else []
+            _WORDS[task] = {word for each in texts for word in WORD.findall(each.casefold())}
+    if known := _WORDS.get(task):
+        return [word for word in dict.fromkeys(WORD.findall(text)) if word.casefold() not in known]
+    return words_without_piece(tokenizer, text)
 
 
 def words_without_piece(tokenizer: Tokenizer, text: str) -> list[str]:

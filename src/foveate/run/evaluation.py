@@ -402,22 +402,17 @@ def _examples_pictures(task: PictureTask[Batch], split: str) -> str:
     return split
 
 
-def confusion(log_p: LogP, target: Sequence[int], names: Names) -> Table:
-    """Return how often each label (row) was taken for each (column)."""
-    counts = counts_of(log_p, target).tolist()
-    return Table("true label by label given", list(names), list(names), counts)
-
-
 def evaluation_of_labels(
     log_p: LogP, target: Sequence[int], names: Names, noted: dict[str, list[int]] | None = None
 ) -> Evaluation:
-    """All figures, the label given to each example, and the confusion matrix."""
+    """All figures, the label given to each example, and how often each was taken for each."""
+    counts = counts_of(log_p, target).tolist()
     return Evaluation(
         figures_of_labels(log_p, target),
         {"f1_macro": "mean of 2 tp / (2 tp + fp + fn) over the labels"},
         [names[i] for i in log_p.argmax(axis=1)],
         noted or {},
-        {"confusion": confusion(log_p, target, names)},
+        {"confusion": Table("true label by label given", list(names), list(names), counts)},
     )
 
 

@@ -1,6 +1,6 @@
-"""Maps between the words of pairs, and the links that a head of attention makes of them.
+"""Maps between the words of pairs, from the attention of a translator.
 
-links_of_pairs(task, model, [(source, target)]) -> [{(0, 0), (1, 2)}]
+word_maps(task, model, [(source, target)]) -> maps of each pair, from which `Head.links` reads links
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,34 +10,15 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.data.words import behind_tag, between_words, split_words
-from foveate.engine.links import Head, Links, Rows
-from foveate.errors import UserError
+from foveate.engine.links import Rows
 from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.tasks.base import AnyTask
 from foveate.tasks.text import Ids, collate
 from foveate.tasks.translation import Translation
 
 AT_ONCE = 32  # pairs in one forced pass of `word_maps`
 WordMaps = dict[str, NDArray[np.float32]]  # by layer (H, T, S + 1)
 Cut = Callable[[str], list[tuple[int, int]]]  # the spans of the words of a text
-
-
-def links_of_pairs(
-    task: AnyTask,
-    model: EncoderDecoder,
-    pairs: Sequence[tuple[str, str | Ids]],
-    head: Head | None = None,
-) -> list[Links]:
-    """Return word links of pairs by a head, else the one that the run has saved, else its own.
-
-    Raises `UserError` if the task has no attention between words.
-    """
-    if not isinstance(task, Translation):
-        raise UserError(f"the task {task.config.kind} has no maps between words")
-    chosen = head or Head.load(task.folder, Head(*task.head))
-    maps_of_pairs = word_maps(task, model, pairs, chosen.rows)
-    return [chosen.links(maps) if maps else set() for maps in maps_of_pairs]
 
 
 def word_maps(

@@ -52,32 +52,22 @@ from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
 
 
-def explain(
-    task: AnyTask,
-    model: Module,
-    source: object,
-    target: object = None,
-    search: Search | None = None,
-    units: Units = "auto",
-) -> AttentionRecord:
-    """Return the weights of every attention in a forced pass, with labels on both axes."""
-    return replace(forced(task, model, source, target, search), units=units).record()
-
-
 def forced(
     task: AnyTask,
     model: Module,
     source: object,
     target: object = None,
     search: Search | None = None,
+    units: Units = "auto",
 ) -> ForcedPass:
     """Return a forced pass over a source and a target, to look inside the model.
 
     Without a target it is the best output of the search (greedy if None), or the model's answer.
+    The axes of its `ForcedPass.record` have the ``units``.
     """
     if target is None:
         target = default_target(task, model, source, search or Greedy.Config().build())
-    return forced_pass(task, model, source, target)
+    return replace(forced_pass(task, model, source, target), units=units)
 
 
 @singledispatch
@@ -158,16 +148,12 @@ def _prefix_pass(
     output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
     read = pieces.encode(source)
     batch = join([read.ids], [output]).to(model.output.weight.device)
-
-    def run() -> Tensor:
-        return token_log_probabilities(model(batch.inputs), batch.targets)[0][batch.counted]
-
     first = TokenizedText.of(pieces, source, read)
     second = TokenizedText.written(pieces, output)
     written = [*first.labels, END, *second.labels]
     return ForcedPass(
         model,
-        run,
+        lambda: token_log_probabilities(model(batch.inputs), batch.targets)[0][batch.counted],
         partial(joined_record, source=first, target=second),
         [*second.labels, END],
         {"decoder": [START, *written]},
@@ -194,16 +180,16 @@ def _language_pass(
         notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
         ids = ids[: limit - 1]
     text = torch.tensor([[task.start, *ids, EOS]], device=model.output.weight.device)
-
-    def run() -> Tensor:
-        return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
-
     label = partial(lines_record, tokenizer=task.tokenizer, ids=ids, notes=notes)
-    token = task.name_of
     pieces = lines_axis(task.tokenizer, [task.start, *ids, EOS], "tokens")[1]
-    number = partial(first_of, task.tokenizer)
     return ForcedPass(
-        model, run, label, pieces[1:], {"decoder": pieces[:-1]}, token=token, number=number
+        model,
+        lambda: token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0],
+        label,
+        pieces[1:],
+        {"decoder": pieces[:-1]},
+        token=task.name_of,
+        number=partial(first_of, task.tokenizer),
     )
 
 
@@ -301,13 +287,9 @@ def _caption_pass(
     batch = CaptionBatch(task.tensor([pixels]), *decoder_sides([ids]))
     batch = batch.to(model.output.weight.device)
     caption, places = TokenizedText.written(task.tokenizer, ids), place_labels(model.encoder)
-
-    def run() -> Tensor:
-        return token_log_probabilities(model(batch.pixels, batch.inputs), batch.targets)[0]
-
     return ForcedPass(
         model,
-        run,
+        lambda: token_log_probabilities(model(batch.pixels, batch.inputs), batch.targets)[0],
         partial(attention_record, source=places, target=caption, name=name),
         [*caption.labels, END],
         {"encoder": places, "decoder": [START, *caption.labels]},

@@ -4,10 +4,9 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 
-from foveate.config import Tree, assigned, merge
+from foveate.config import all_assigned, merge
 from foveate.documents.languages import Direction
 from foveate.engine import packed
 from foveate.files import replace_file
@@ -38,7 +37,7 @@ def plan(texts: Texts, minutes: float, overrides: Sequence[str]) -> list[str]:
         )
     load_kinds()
     pieces, kind = size_for(sum(len(text.lines) for text in texts.values()))
-    model = merge({"model": {"kind": kind}}, _tree(overrides))["model"]
+    model = merge({"model": {"kind": kind}}, all_assigned(overrides))["model"]
     kind = model if isinstance(model, str) else model["kind"]
     network = Model.Config.parse(model).build(Tokens(pieces), Tokens(pieces))
     millions = sum(weights.numel() for weights in network.parameters()) / 1e6
@@ -82,7 +81,7 @@ def write_data(
 
 def trained(out: Path, pair: Direction, minutes: float, overrides: Sequence[str]) -> Path:
     """Train a student on the data, or resume it; return its packed file."""
-    draft = planned("translation", _files(out, pair, "train"), minutes, _tree(overrides))
+    draft = planned("translation", _files(out, pair, "train"), minutes, all_assigned(overrides))
     replace_file(out / "student.toml", draft.text())
     run = train(out / "student.toml", overrides, out / "run")
     return pack(run, out / f"{pair.source}-{pair.target}.safetensors", "int8")
@@ -90,10 +89,6 @@ def trained(out: Path, pair: Direction, minutes: float, overrides: Sequence[str]
 
 def _files(out: Path, pair: Direction, split: str) -> list[Path]:
     return [out / "data" / f"{split}.{code}" for code in (pair.source, pair.target)]
-
-
-def _tree(overrides: Sequence[str]) -> Tree:
-    return reduce(merge, map(assigned, overrides), Tree())
 
 
 def measured(file: Path, sources: Sequence[str], references: Sequence[str]) -> dict[str, float]:

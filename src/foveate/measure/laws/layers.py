@@ -168,13 +168,9 @@ def on_x(
 def _states(trial: Trial) -> list[LayerOutput]:
     rows, length, _, width, _ = trial.sizes
     cell: Cell = trial.prepare(trial.config.build(width, width))
-    shape = rows, length, width
-
-    def outputs(x: Tensor) -> Tensor:
-        return Recurrence(cell)(x)[0]
-
-    past = Apart("position", X, 1, 1, PAST, exact=True)
-    return on_x(trial.draw(*shape), cell, outputs, shape, "(B, T, H)", past)
+    shape, past = (rows, length, width), Apart("position", X, 1, 1, PAST, exact=True)
+    run = Recurrence(cell)
+    return on_x(trial.draw(*shape), cell, lambda x: run(x)[0], shape, "(B, T, H)", past)
 
 
 def _outputs(trial: Trial) -> list[LayerOutput]:
@@ -182,13 +178,10 @@ def _outputs(trial: Trial) -> list[LayerOutput]:
     config = without_dropout(trial.config).model_copy(update={"num_heads": heads})
     attention: BaseAttention = trial.prepare(config.build(heads * width))
     mask = Mask(causal=attention.causal)
-
-    def attend(x: Tensor) -> Tensor:
-        return attention(x, None, mask)
-
     past = (Apart("position", X, 1, 1, FUTURE, exact=True),) if attention.causal else ()
     shape = rows, length, heads * width
-    return on_x(trial.draw(*shape), attention, attend, shape, "(B, T, D)", *past)
+    x = trial.draw(*shape)
+    return on_x(x, attention, lambda x: attention(x, None, mask), shape, "(B, T, D)", *past)
 
 
 def _transformed(trial: Trial) -> list[LayerOutput]:
@@ -562,24 +555,16 @@ def keeps_cell(trial: Trial) -> None:
     require_same(after, before, why, {"c before": before})
 
 
-def attention_weights(attention: BaseAttention, x: Tensor, mask: Mask) -> Tensor:
-    """Return the weights (B, H, T, S) that an attention passes to its tap."""
-    tapped: list[Tensor] = []
-    attention.tap = tapped.append
-    attention(x, None, mask)
-    attention.tap = None
-    require(tapped, "the tap is never called: its weights cannot be read")
-    return tapped[0]
-
-
 @law("weights are 0 on masked keys and sum to 1, unless sums_to_one = False", "attention")
 def attends_with_weights(trial: Trial) -> None:
-    """Check the weights, with the causal mask if the attention is causal."""
+    """Check the weights that it passes to its tap, with the causal mask if it is causal."""
     (part,) = computations(trial)
     attention, at = part.own(BaseAttention), range(trial.sizes.length)
-    mask = Mask(causal=attention.causal)
-    weights = attention_weights(attention, part.inputs["x"], mask)
-    check_weights(weights, part.inputs, mask.dense(at, at), attention.sums_to_one)
+    mask, tapped = Mask(causal=attention.causal), list[Tensor]()
+    attention.tap = tapped.append
+    part()
+    require(tapped, "the tap is never called: its weights cannot be read")
+    check_weights(tapped[0], part.inputs, mask.dense(at, at), attention.sums_to_one)
 
 
 @law("hypotheses that share the memory of their source get what each gets alone", "attention")
@@ -673,15 +658,10 @@ def _reason(trial: Trial, output: Tensor, expected: Tensor) -> str:
     name = trial.reference.kind
     index = tuple(differences(output, expected).nonzero()[0].tolist())
     values = f"{number(float(output[index]))} where '{name}' gives {number(float(expected[index]))}"
-    factor = _factor(trial, trial.reference)
-    detail = "" if factor is None else f"it is {number(factor)} times what '{name}' gives; "
-    return f"{values}: {detail}'{name}': {meaning_of(trial.reference)}"
-
-
-def _factor(trial: Trial, reference: Config) -> float | None:
-    """Return the factor between every output and the reference's; None if it varies."""
     larger = Trial(trial.config, trial.sizes._replace(rows=2, length=3, seed=1))
     parts = computations(larger)
-    output, expected = parts[0](), _like(larger, parts, reference)[0]()
+    output, expected = parts[0](), _like(larger, parts, trial.reference)[0]()
     factor = float((output * expected).sum() / expected.square().sum())
-    return None if bool(differences(output, factor * expected).any()) else factor
+    scaled = not differences(output, factor * expected).any()
+    detail = f"it is {number(factor)} times what '{name}' gives; " * scaled
+    return f"{values}: {detail}'{name}': {meaning_of(trial.reference)}"

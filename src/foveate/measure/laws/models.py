@@ -67,12 +67,9 @@ def _memory(trial: Trial, rows: int, size: int) -> Memory:
 def _encoded(trial: Trial) -> list[LayerOutput]:
     rows, length, _, _, _ = trial.sizes
     encoder: Encoder = trial.prepare(without_dropout(trial.config, SMALL).build(Tokens(VOCABULARY)))
-    shape = rows, length, encoder.output_size
-
-    def forward(x: Tensor) -> Tensor:
-        return encoder(_ids(x), _real(rows, length)).values
-
-    return on_x(trial.draw(rows, length), encoder, forward, shape, "(B, S, D)")
+    shape, keys = (rows, length, encoder.output_size), _real(rows, length)
+    x = trial.draw(rows, length)
+    return on_x(x, encoder, lambda x: encoder(_ids(x), keys).values, shape, "(B, S, D)")
 
 
 def _decoded(trial: Trial) -> list[LayerOutput]:
@@ -81,12 +78,8 @@ def _decoded(trial: Trial) -> list[LayerOutput]:
     size = 2 * width if owner.reads_memory else None
     decoder: Decoder = trial.prepare(config.build(Tokens(VOCABULARY), size))
     memory = None if size is None else _memory(trial, rows, size)
-    shape = rows, length, decoder.output_size
-
-    def forward(x: Tensor) -> Tensor:
-        return decoder(_ids(x), memory)
-
-    return on_x(trial.draw(rows, length), decoder, forward, shape, "(B, T, D)", PAST)
+    x, shape = trial.draw(rows, length), (rows, length, decoder.output_size)
+    return on_x(x, decoder, lambda x: decoder(_ids(x), memory), shape, "(B, T, D)", PAST)
 
 
 def _modelled(trial: Trial) -> list[LayerOutput]:

@@ -20,26 +20,31 @@ Table = Callable[[Prefix], Sequence[float]]
 
 
 class Tables:
-    """A batch of sources, each with a table p(next | written): `Steps` with nothing learned."""
+    """A batch of sources, each with a table p(next | written): `Steps` with nothing learned.
+
+    A ``vocabulary`` is a subset of the tokens, which are numbered by their index in it.
+    """
 
     device = torch.device("cpu")
 
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self.sources = list(tables)
+    def __init__(self, tables: Sequence[Table], vocabulary: Tensor | None = None) -> None:
+        self.sources, self.vocabulary = list(tables), vocabulary
         self.written: list[Prefix] = [()] * len(tables)
         self.begun = False
 
     def step(self, ids: Tensor) -> Tensor:
         assert len(ids) == len(self.written), "a row for each hypothesis"
         if self.begun:
-            rows = zip(self.written, ids.tolist(), strict=True)
+            tokens = ids if self.vocabulary is None else self.vocabulary[ids]
+            rows = zip(self.written, tokens.tolist(), strict=True)
             self.written = [(*prefix, token) for prefix, token in rows]
         else:
             assert set(ids.tolist()) == {START}
         self.begun = True
         each = len(ids) // len(self.sources)
         result = [self.sources[i // each](prefix) for i, prefix in enumerate(self.written)]
-        return torch.tensor(result).log() + 0.7  # logits may have any offset
+        logits = torch.tensor(result).log() + 0.7  # they may have any offset
+        return logits if self.vocabulary is None else logits[:, self.vocabulary]
 
     def reorder(self, rows: Tensor) -> None:
         self.written = [self.written[row] for row in rows.tolist()]
@@ -145,18 +150,6 @@ def searches_apart(trial: Trial) -> None:
         require(same, f"source {n} has another output beside others than alone", shown)
 
 
-class Shortlisted:
-    """Steps with a subset of the tokens, which are numbered by their index in the subset."""
-
-    def __init__(self, steps: Tables, vocabulary: Tensor) -> None:
-        self.steps, self.vocabulary, self.device = steps, vocabulary, steps.device
-        self.reorder, self.select = steps.reorder, steps.select
-
-    def step(self, ids: Tensor) -> Tensor:
-        ids = self.vocabulary[ids] if self.steps.begun else ids
-        return self.steps.step(ids)[:, self.vocabulary]
-
-
 @law("it gives what the search gives that it reimplements", "search", of=ANY)
 def equals_search(trial: Trial) -> None:
     """Compare the outputs and their order."""
@@ -188,9 +181,8 @@ def follows_search(trial: Trial) -> None:
     tables = [without(random_table(trial.sizes.seed + 10 * n, END + 3)) for n in range(count)]
 
     def batch(short: bool) -> DecodingBatch:
-        steps, few = Tables(tables), vocabulary if short else None
-        own = Shortlisted(steps, vocabulary) if short else steps
-        return DecodingBatch(range(count), own, [count] * count, few)
+        few = vocabulary if short else None
+        return DecodingBatch(range(count), Tables(tables, few), [count] * count, few)
 
     expected = search(batch(False), START, END)
     others = {

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.encoder_decoder import Encoder, Memory, Model
+from foveate.models.encoder_decoder import Encoder, Memory, Model, Reader
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention, Projection
 from foveate.nn.linear import Dropout
@@ -88,7 +88,7 @@ class Attentive(Pooling):
         return pooled.squeeze(1)
 
 
-class Classifier(Model):
+class Classifier(Reader):
     """p(label | x) = softmax(W · pool(encode(x)) + b)."""
 
     class Config(Model.Config, kind="classifier"):
@@ -105,17 +105,13 @@ class Classifier(Model):
     def __init__(self, config: Config, source: Input, labels: Labels) -> None:
         super().__init__()
         self.config, self.labels = config, labels
-        self.encoder: Encoder = config.encoder.build(source)
+        self.encoder = config.encoder.build(source)
         size = self.encoder.output_size
         self.pooling: Pooling = config.pooling.build(size)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(size, len(labels.names), bias=config.output_bias)
         if config.output_bias:
             nn.init.zeros_(self.output.bias)
-
-    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, source_mask)
 
     def features(
         self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None

@@ -137,6 +137,16 @@ class Model(Configurable, nn.Module):
         )
 
 
+class Reader(Model):
+    """A model with an encoder of its input."""
+
+    encoder: Encoder
+
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
+        return self.encoder(inputs, source_mask)
+
+
 class Writer(Model):
     """A model that writes tokens: p(y_t | y_<t) = softmax(W · decode(y_<t)).
 
@@ -164,7 +174,7 @@ class Writer(Model):
         return self.logits(self.decode(ids, memory, state))
 
 
-class EncoderDecoder(Writer):
+class EncoderDecoder(Reader, Writer):
     """p(y_t | y_<t, x) = softmax(W · decode(y_<t, encode(x)))."""
 
     class Config(Model.Config, kind="encoder_decoder"):
@@ -183,7 +193,7 @@ class EncoderDecoder(Writer):
     def __init__(self, config: Config, source: Input, target: Tokens) -> None:
         super().__init__()
         self.config = config
-        self.encoder: Encoder = config.encoder.build(source)
+        self.encoder = config.encoder.build(source)
         self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
         self.decoder.check(self.encoder)
         self.output = output_projection(
@@ -194,10 +204,6 @@ class EncoderDecoder(Writer):
         if config.tie in ("inputs", "all"):
             table = self.encoder.embedding
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
-
-    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the source; ``source_mask`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, source_mask)
 
     def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
         """Return the output projection onto some tokens only, a shortlist."""

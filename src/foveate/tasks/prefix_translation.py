@@ -11,7 +11,7 @@ import numpy as np
 import pydantic
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from foveate.data.batches import pad
 from foveate.data.text import portions

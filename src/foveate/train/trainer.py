@@ -34,6 +34,7 @@ from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
+    from foveate.tasks.objectives import Objective
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Job:
 
     task: AnyTask
     model: nn.Module
-    objective: feed.TrainObjective
+    objective: Objective
     search: Search
     seed: int
     toml: str

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.models.encoder_decoder import Encoder, Memory, Model, Reader
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention, Projection
@@ -16,15 +16,11 @@ from foveate.nn.scores import Additive, Score
 from foveate.nn.spec import Input, Labels
 
 
-class Pooling(Configurable, nn.Module):
-    """Reduces a memory to one vector (B, D)."""
+class Pooling(FromConfig, nn.Module):
+    """Reduces a memory to one vector (B, D); made of its config and D."""
 
     class Config(BaseConfig, family="pooling"):
         """The kind of pooling."""
-
-    def __init__(self, config: Config, size: int) -> None:
-        super().__init__()
-        self.config = config
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         raise NotImplementedError

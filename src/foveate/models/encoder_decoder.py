@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Configurable, FromConfig
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
 from foveate.nn.native.kernels import definer, overridden
@@ -55,10 +55,11 @@ class Memory:
         return Memory(self.values[rows], source_mask, final)
 
 
-class Encoder(Configurable, nn.Module):
+class Encoder(FromConfig, nn.Module):
     """Reads a sequence and gives a vector of ``output_size`` for each of its positions.
 
-    Its stem (`foveate.nn.embedding`) decides what it reads: ids, patches of an image, a series.
+    It is made of its config and the kind of its input (of `foveate.nn.spec`). Its stem
+    (`foveate.nn.embedding`) decides what it reads: ids, patches of an image, a series.
     """
 
     class Config(BaseConfig, family="encoder"):
@@ -66,10 +67,6 @@ class Encoder(Configurable, nn.Module):
 
     output_size: int
     final_states: tuple[int, int] | None = None  # layers, and tensors of each, in `Memory.final`
-
-    def __init__(self, config: Config, source: Input) -> None:
-        super().__init__()
-        self.config = config
 
     @property
     def embedding(self) -> nn.Embedding | None:
@@ -85,12 +82,12 @@ class Encoder(Configurable, nn.Module):
         raise NotImplementedError
 
 
-class Decoder(Configurable, nn.Module):
+class Decoder(FromConfig, nn.Module):
     """Turns ids (B, T) into vectors (B, T, ``output_size``) that predict the next token of each.
 
-    Without a memory (``memory_size`` None) it is the decoder of a language model.
-    With ``state=None`` it reads a whole sequence; with a state it continues at
-    ``state.position``.
+    It is made of its config, the `Tokens` that it writes, and the size of the memory; without one
+    (None) it is the decoder of a language model. With ``state=None`` it reads a whole sequence;
+    with a state it continues at ``state.position``.
     """
 
     class Config(BaseConfig, family="decoder"):
@@ -101,10 +98,6 @@ class Decoder(Configurable, nn.Module):
     parallel: ClassVar[bool] = True  # whether all positions of a sequence are computed at once
     output_size: int
     stem: Stem
-
-    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
-        super().__init__()
-        self.config = config
 
     @property
     def embedding(self) -> nn.Embedding | None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, FromConfig
 from foveate.models.encoder_decoder import Encoder, Model
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.embedding import SeriesPatches, SeriesStem
+from foveate.nn.embedding import SeriesPatches
 from foveate.nn.linear import Dropout
 from foveate.nn.positions import Learned
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, RecurrentStack
@@ -192,8 +192,8 @@ class Patch(Forecaster):
     def starts(self) -> list[int]:
         return self._stem().starts()
 
-    def _stem(self) -> SeriesStem:
-        return cast(SeriesStem, self.encoder.stem)
+    def _stem(self) -> SeriesPatches:
+        return cast(SeriesPatches, self.encoder.stem)
 
     def forward(self, values: Rows, calendar: Calendar) -> Float[Tensor, "B H C Q"]:
         of = self.window_norm.statistics(values)

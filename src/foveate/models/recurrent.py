@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, Projection
@@ -77,7 +77,7 @@ def first_states(bridge: nn.Module, memory: Memory, rows: int, size: int) -> Hid
     return torch.split(first.repeat_interleave(rows // len(first), dim=0), size, dim=-1)
 
 
-class Bridge(Configurable, nn.Module):
+class Bridge(FromConfig, nn.Module):
     """Passes the source to a recurrent decoder: its first states, and a vector read at each step.
 
     ``memory_size`` is D of the encoder, ``hidden_size`` H and ``states`` those of the decoder: over
@@ -88,10 +88,6 @@ class Bridge(Configurable, nn.Module):
         """The kind of bridge."""
 
     context_size = 0  # size of the vector that each step reads besides its token
-
-    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
-        super().__init__()
-        self.config = config
 
     def check(self, encoder: Encoder, layers: int, states: int) -> None:
         """Raise `UserError` if the encoder lacks the states that the bridge passes on."""

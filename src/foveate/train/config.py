@@ -85,8 +85,7 @@ def _cpu() -> str | None:
     """The instructions for bf16 products of this processor that PyTorch will use."""
     if "AVX512" not in torch.backends.cpu.get_cpu_capability():
         return None  # not there, or turned off by ATEN_CPU_CAPABILITY
-    able = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # absent before torch 2.6
-    flag = "avx512_bf16" if able is not None and able() else ""  # where Linux lists nothing
+    flag = "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else ""  # Linux may list nothing
     flags = (processor_flags() or flag).split()
     names = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
     return f"this CPU has {' and '.join(names)}" if names else None

@@ -198,10 +198,6 @@ class EncoderDecoder(Reader, Writer):
             table = self.encoder.embedding
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
 
-    def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
-        """Return the output projection onto some tokens only, a shortlist."""
-        return rows_of(self.output, tokens)
-
     def forward(
         self,
         source: Tensor,
@@ -228,7 +224,7 @@ class DecoderSteps:
         self.model, self.memory, self.state, self.tokens = model, memory, DecoderState(), tokens
         self.device, self.never = memory.values.device, list(never)
         rows = tokens if model.scores_are_product else None  # of the output layer's weight
-        self.output = None if rows is None else model.output_rows(rows)
+        self.output = None if rows is None else rows_of(model.output, rows)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Return logits of the next token after reading one more token of each hypothesis."""

@@ -104,8 +104,6 @@ class SaveConfig(Config):
     """
 
     every: int | None = Field(default=1000, gt=0)  # steps from one checkpoint to the next
-    every_minutes: float | None = Field(default=None, gt=0)
-    """Minutes from one checkpoint to the next."""
     keep: int = Field(default=3, gt=0)  # how many of the last checkpoints are kept
     best: str = "loss"  # the figure by which the best checkpoint is chosen (foveate kinds metrics)
 

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.data.batches import BatchPlan, Indices, Mixture
 from foveate.data.text import portions
@@ -67,6 +67,16 @@ def _batches(plan: Plan, start: tuple[int, int], max_epochs: int | None) -> Iter
                 batches[number], epoch, (epoch + 1, 0) if ended else (epoch, number + 1)
             )
         epoch, first = epoch + 1, 0
+
+
+class TrainObjective(Protocol):
+    """The loss that is minimised; it may change with the step."""
+
+    def advance(self, step: int) -> None:
+        """Set the step that comes next."""
+
+    def loss(self, task: AnyTask, model: nn.Module, batch: object) -> Loss:
+        """The loss of a batch of training, with its graph."""
 
 
 class MicroBatch(NamedTuple):

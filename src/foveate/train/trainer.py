@@ -34,7 +34,6 @@ from foveate.train.stored import Record, TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
-    from foveate.tasks.objectives import Objective
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Job:
 
     task: AnyTask
     model: nn.Module
-    objective: Objective
+    objective: feed.TrainObjective
     search: Search
     seed: int
     toml: str

@@ -239,13 +239,6 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
         fit(job, toy_config(), tmp_path)
 
 
-def test_saving_by_the_clock(tmp_path: Path) -> None:
-    config = toy_config(save={"every_minutes": 1e-9, "every": 100, "keep": 9})
-    seen: list[list[int]] = []
-    Toy(tmp_path, config, before=lambda *_: seen.append(checkpoint.steps(tmp_path))).train()
-    assert [3] in seen and checkpoint.steps(tmp_path) == [12]  # irregular ones are not heaped up
-
-
 def test_the_log_counts_real_targets(tmp_path: Path) -> None:
     outcome = Toy(tmp_path, toy_config(log_every=1)).train()
     lines = [line for line in read(tmp_path) if line["event"] == "train"]

@@ -199,9 +199,9 @@ class Configurable:
 
 
 class FromConfig(Configurable):
-    """A class whose objects are made from their config alone."""
+    """A class whose objects keep their config; further arguments are for classes that need them."""
 
-    def __init__(self, config: BaseConfig) -> None:
+    def __init__(self, config: BaseConfig, *_: object) -> None:
         super().__init__()
         self.config = config
 

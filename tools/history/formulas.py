@@ -10,9 +10,8 @@ from foveate.look.draw.analyses import schedule, sheets
 from foveate.look.draw.charts import LinesDrawing
 from foveate.look.draw.sheets import ColorScale, SheetGrid, sheet
 from foveate.look.views.demos import formulas
-from foveate.nn.more_positions import T5Bias
-from foveate.nn.positions import ALiBi
-from foveate.tasks.teacher_forcing import ExponentialDecay, InverseSigmoidDecay, LinearDecay
+from foveate.nn.more_positions import ALiBi, T5Bias
+from foveate.tasks.teacher_forcing import InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Schedule, WarmupStableDecay
 from history.drawing import Draw
@@ -81,13 +80,11 @@ def sampling(folder: Path) -> LinesDrawing:
     """How often the true token is read: ε over the steps."""
     drawn = {
         "linear": LinearDecay(LinearDecay.Config()),
-        "exponential": ExponentialDecay(ExponentialDecay.Config(base=0.9997)),
         "inverse sigmoid": InverseSigmoidDecay(InverseSigmoidDecay.Config()),
     }
-    return schedule(
-        {name: item.epsilon for name, item in drawn.items()}, 15_000,
-        "ε, share of true tokens", "Scheduled sampling: fewer and fewer true tokens",
-    )  # fmt: skip
+    title = "Scheduled sampling: fewer and fewer true tokens"
+    lines = schedule({name: item.epsilon for name, item in drawn.items()}, 15_000, title)
+    return lines.model_copy(update={"up": "ε, share of true tokens"})
 
 
 DRAWN: dict[str, Draw] = {

@@ -520,9 +520,8 @@ def _finding(title: str, odd: Mask | list[bool], corpus: Corpus) -> list[Finding
 
 def _first(keys: NDArray[np.uint64]) -> Mask:
     """Return where each key occurs for the first time."""
-    order = np.argsort(keys, kind="stable")
-    first = np.ones(len(keys), dtype=bool)
-    first[order[1:]] = keys[order[1:]] != keys[order[:-1]]
+    first = np.zeros(len(keys), dtype=bool)
+    first[np.unique(keys, return_index=True)[1]] = True
     return first
 
 

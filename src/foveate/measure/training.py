@@ -248,7 +248,7 @@ def train(
         "log_every": 1,
         "average": None,
         "tensorboard": False,
-        "save": SaveConfig(every=None, every_minutes=None, keep=1),
+        "save": SaveConfig(every=None, keep=1),
         "validation": ValidationConfig(every=None),
     }
     config = work.config.train.model_copy(update=limits)

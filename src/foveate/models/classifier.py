@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
-from foveate.models.encoder_decoder import Encoder, Memory, Model
+from foveate.config import BaseConfig, FromConfig
+from foveate.models.encoder_decoder import Encoder, Memory, Model, Reader
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention, Projection
 from foveate.nn.linear import Dropout
@@ -16,15 +16,11 @@ from foveate.nn.scores import Additive, Score
 from foveate.nn.spec import Input, Labels
 
 
-class Pooling(Configurable, nn.Module):
-    """Reduces a memory to one vector (B, D)."""
+class Pooling(FromConfig, nn.Module):
+    """Reduces a memory to one vector (B, D); made of its config and D."""
 
     class Config(BaseConfig, family="pooling"):
         """The kind of pooling."""
-
-    def __init__(self, config: Config, size: int) -> None:
-        super().__init__()
-        self.config = config
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         raise NotImplementedError
@@ -88,7 +84,7 @@ class Attentive(Pooling):
         return pooled.squeeze(1)
 
 
-class Classifier(Model):
+class Classifier(Reader):
     """p(label | x) = softmax(W · pool(encode(x)) + b)."""
 
     class Config(Model.Config, kind="classifier"):
@@ -105,17 +101,13 @@ class Classifier(Model):
     def __init__(self, config: Config, source: Input, labels: Labels) -> None:
         super().__init__()
         self.config, self.labels = config, labels
-        self.encoder: Encoder = config.encoder.build(source)
+        self.encoder = config.encoder.build(source)
         size = self.encoder.output_size
         self.pooling: Pooling = config.pooling.build(size)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(size, len(labels.names), bias=config.output_bias)
         if config.output_bias:
             nn.init.zeros_(self.output.bias)
-
-    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, source_mask)
 
     def features(
         self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Configurable, FromConfig
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
 from foveate.nn.native.kernels import definer, overridden
@@ -55,10 +55,11 @@ class Memory:
         return Memory(self.values[rows], source_mask, final)
 
 
-class Encoder(Configurable, nn.Module):
+class Encoder(FromConfig, nn.Module):
     """Reads a sequence and gives a vector of ``output_size`` for each of its positions.
 
-    Its stem (`foveate.nn.embedding`) decides what it reads: ids, patches of an image, a series.
+    It is made of its config and the kind of its input (of `foveate.nn.spec`). Its stem
+    (`foveate.nn.embedding`) decides what it reads: ids, patches of an image, a series.
     """
 
     class Config(BaseConfig, family="encoder"):
@@ -66,10 +67,6 @@ class Encoder(Configurable, nn.Module):
 
     output_size: int
     final_states: tuple[int, int] | None = None  # layers, and tensors of each, in `Memory.final`
-
-    def __init__(self, config: Config, source: Input) -> None:
-        super().__init__()
-        self.config = config
 
     @property
     def embedding(self) -> nn.Embedding | None:
@@ -85,12 +82,12 @@ class Encoder(Configurable, nn.Module):
         raise NotImplementedError
 
 
-class Decoder(Configurable, nn.Module):
+class Decoder(FromConfig, nn.Module):
     """Turns ids (B, T) into vectors (B, T, ``output_size``) that predict the next token of each.
 
-    Without a memory (``memory_size`` None) it is the decoder of a language model.
-    With ``state=None`` it reads a whole sequence; with a state it continues at
-    ``state.position``.
+    It is made of its config, the `Tokens` that it writes, and the size of the memory; without one
+    (None) it is the decoder of a language model. With ``state=None`` it reads a whole sequence;
+    with a state it continues at ``state.position``.
     """
 
     class Config(BaseConfig, family="decoder"):
@@ -101,10 +98,6 @@ class Decoder(Configurable, nn.Module):
     parallel: ClassVar[bool] = True  # whether all positions of a sequence are computed at once
     output_size: int
     stem: Stem
-
-    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
-        super().__init__()
-        self.config = config
 
     @property
     def embedding(self) -> nn.Embedding | None:
@@ -137,6 +130,16 @@ class Model(Configurable, nn.Module):
         )
 
 
+class Reader(Model):
+    """A model with an encoder of its input."""
+
+    encoder: Encoder
+
+    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
+        return self.encoder(inputs, source_mask)
+
+
 class Writer(Model):
     """A model that writes tokens: p(y_t | y_<t) = softmax(W · decode(y_<t)).
 
@@ -164,7 +167,7 @@ class Writer(Model):
         return self.logits(self.decode(ids, memory, state))
 
 
-class EncoderDecoder(Writer):
+class EncoderDecoder(Reader, Writer):
     """p(y_t | y_<t, x) = softmax(W · decode(y_<t, encode(x)))."""
 
     class Config(Model.Config, kind="encoder_decoder"):
@@ -183,7 +186,7 @@ class EncoderDecoder(Writer):
     def __init__(self, config: Config, source: Input, target: Tokens) -> None:
         super().__init__()
         self.config = config
-        self.encoder: Encoder = config.encoder.build(source)
+        self.encoder = config.encoder.build(source)
         self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
         self.decoder.check(self.encoder)
         self.output = output_projection(
@@ -194,14 +197,6 @@ class EncoderDecoder(Writer):
         if config.tie in ("inputs", "all"):
             table = self.encoder.embedding
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
-
-    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the source; ``source_mask`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, source_mask)
-
-    def output_rows(self, tokens: Int[Tensor, "W"]) -> nn.Module:
-        """Return the output projection onto some tokens only, a shortlist."""
-        return rows_of(self.output, tokens)
 
     def forward(
         self,
@@ -229,7 +224,7 @@ class DecoderSteps:
         self.model, self.memory, self.state, self.tokens = model, memory, DecoderState(), tokens
         self.device, self.never = memory.values.device, list(never)
         rows = tokens if model.scores_are_product else None  # of the output layer's weight
-        self.output = None if rows is None else model.output_rows(rows)
+        self.output = None if rows is None else rows_of(model.output, rows)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Return logits of the next token after reading one more token of each hypothesis."""

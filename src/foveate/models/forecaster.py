@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, FromConfig
 from foveate.models.encoder_decoder import Encoder, Model
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.embedding import SeriesPatches, SeriesStem
+from foveate.nn.embedding import SeriesPatches
 from foveate.nn.linear import Dropout
 from foveate.nn.positions import Learned
-from foveate.nn.recurrent import Cell, GRUCell, Hidden, Recurrence, RecurrentStack
+from foveate.nn.recurrent import Cell, GRUCell, Hidden, RecurrentStack
 from foveate.nn.spec import Series
 
 
@@ -192,8 +192,8 @@ class Patch(Forecaster):
     def starts(self) -> list[int]:
         return self._stem().starts()
 
-    def _stem(self) -> SeriesStem:
-        return cast(SeriesStem, self.encoder.stem)
+    def _stem(self) -> SeriesPatches:
+        return cast(SeriesPatches, self.encoder.stem)
 
     def forward(self, values: Rows, calendar: Calendar) -> Float[Tensor, "B H C Q"]:
         of = self.window_norm.statistics(values)
@@ -255,18 +255,15 @@ class Recurrent(Forecaster):
 
     def _follow(self, calendar: Calendar) -> After:
         """Return a function from the next rows (B, k, C) to the prediction (B, 1, C, Q) after."""
-        layers = [cast(Recurrence, cast(nn.ModuleList, layer)[0]) for layer in self.stack.layers]
-        hidden: list[Hidden | None] = [None] * len(layers)
+        hidden: list[Hidden] = []
         place = 0
 
         def after(rows: Tensor) -> Tensor:
-            nonlocal place
+            nonlocal place, hidden
             x = torch.cat((calendar[:, place : place + rows.shape[1]], rows), dim=-1)
             place += rows.shape[1]
-            for number, layer in enumerate(layers):
-                x = self.stack.dropout(x) if number else x
-                x, hidden[number] = layer(x, hidden=hidden[number])
-            return self._forecast(x[:, -1:])
+            outputs, hidden = self.stack(x, hidden=hidden)
+            return self._forecast(outputs[:, -1:])
 
         return after
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, Writer
+from foveate.models.encoder_decoder import Decoder, Encoder, Model, Reader, Writer
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.context import DecoderState
 from foveate.nn.embedding import output_projection, tie
@@ -98,7 +98,7 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class MaskedLanguageModel(Model):
+class MaskedLanguageModel(Reader):
     """p(x_i | x with i hidden) = softmax(W · norm(f(T h_i)) + b), h = encode(x), f = gelu
     (Devlin et al., 2019).
     """
@@ -122,7 +122,7 @@ class MaskedLanguageModel(Model):
     def __init__(self, config: Config, source: Tokens) -> None:
         super().__init__()
         self.config = config
-        self.encoder: Encoder = config.encoder.build(source)
+        self.encoder = config.encoder.build(source)
         table = self.encoder.embedding
         size = self.encoder.output_size
         if config.transform:
@@ -133,10 +133,6 @@ class MaskedLanguageModel(Model):
         self.output = output_projection(size, source.vocab_size, config.output_bias)
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", table)
-
-    def encode(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``source_mask`` is true at real positions, None if all are real."""
-        return self.encoder(inputs, source_mask)
 
     def features(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
         """Return the vectors that W is compared with, from those of the encoder."""

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Config, FromConfig
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, Projection
@@ -21,16 +21,21 @@ from foveate.nn.scores import Additive, AffineLocation, Score
 from foveate.nn.spec import Input, Tokens
 
 
+class RecurrentConfig(Config):
+    """The fields that encoder and decoders share."""
+
+    stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
+    cell: Cell.Config = GRUCell.Config()  # the recurrent cell
+    embedding_size: int = Field(256, gt=0)  # size of the token vectors
+    hidden_size: int = Field(256, gt=0)  # size of the state
+
+
 class RecurrentEncoder(Encoder):
     """Layers of a cell over the embeddings, in one direction or both (Schuster & Paliwal, 1997)."""
 
-    class Config(Encoder.Config, kind="recurrent"):
+    class Config(RecurrentConfig, Encoder.Config, kind="recurrent"):
         """``hidden_size`` is that of each direction."""
 
-        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
-        cell: Cell.Config = GRUCell.Config()  # the recurrent cell
-        embedding_size: int = Field(256, gt=0)  # size of the token vectors
-        hidden_size: int = Field(256, gt=0)  # size of the state
         num_layers: int = Field(1, gt=0)  # layers of cells, one above the other
         bidirectional: bool = False  # whether it also reads from right to left
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and between layers
@@ -77,7 +82,7 @@ def first_states(bridge: nn.Module, memory: Memory, rows: int, size: int) -> Hid
     return torch.split(first.repeat_interleave(rows // len(first), dim=0), size, dim=-1)
 
 
-class Bridge(Configurable, nn.Module):
+class Bridge(FromConfig, nn.Module):
     """Passes the source to a recurrent decoder: its first states, and a vector read at each step.
 
     ``memory_size`` is D of the encoder, ``hidden_size`` H and ``states`` those of the decoder: over
@@ -88,10 +93,6 @@ class Bridge(Configurable, nn.Module):
         """The kind of bridge."""
 
     context_size = 0  # size of the vector that each step reads besides its token
-
-    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
-        super().__init__()
-        self.config = config
 
     def check(self, encoder: Encoder, layers: int, states: int) -> None:
         """Raise `UserError` if the encoder lacks the states that the bridge passes on."""
@@ -183,17 +184,13 @@ class RecurrentDecoder(Decoder):
         "maxout layer, and Luong et al. (2015) leave out the token"
     )
 
-    class Config(Decoder.Config, kind="recurrent"):
+    class Config(RecurrentConfig, Decoder.Config, kind="recurrent"):
         """Without ``attention`` the decoder knows the source by its ``bridge`` only.
 
         ``readout`` "mixed" is tanh(R […]) of the embedding's size, "state" is s_t, as in language
         models.
         """
 
-        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
-        cell: Cell.Config = GRUCell.Config()  # the recurrent cell
-        embedding_size: int = Field(256, gt=0)  # size of the token vectors
-        hidden_size: int = Field(256, gt=0)  # size of the state
         num_layers: int = Field(1, gt=0)  # layers of cells, one above the other
         dropout: float = Field(0.1, ge=0, lt=1)
         """Of embeddings, between layers and before the output."""
@@ -363,13 +360,9 @@ class LocationDecoder(Decoder):
 
     differs = AffineLocation.differs
 
-    class Config(Decoder.Config, kind="location"):
+    class Config(RecurrentConfig, Decoder.Config, kind="location"):
         """``max_length`` L_max, the end of the sentence counted."""
 
-        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
-        cell: Cell.Config = GRUCell.Config()  # the recurrent cell
-        embedding_size: int = Field(256, gt=0)  # size of the token vectors
-        hidden_size: int = Field(256, gt=0)  # size of the state
         max_length: int = Field(64, gt=0)  # source positions that can be attended to
         softmax_over: Literal["length", "max_length"] = "length"
         """Positions that share the softmax: those of the source, or all (as printed)."""

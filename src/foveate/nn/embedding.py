@@ -156,22 +156,11 @@ def grid_labels(height: int, width: int) -> list[str]:
     return [f"{row},{column}" for row in range(height) for column in range(width)]
 
 
-class SeriesStem(Stem):
-    """Reads series (B, L, C) and returns ``places`` vectors."""
-
-    reads = Series
-    places: int
-
-    def starts(self) -> list[int]:
-        """Return the first time step of each vector."""
-        raise NotImplementedError
-
-
-class SeriesPatches(SeriesStem):
+class SeriesPatches(Stem):
     """Patches of P steps, a new one every S steps, each projected: x_i = W p_i + b.
 
-    The last value is repeated S times at the end, so that the last patch covers the newest steps
-    (PatchTST; Nie et al., 2023).
+    Reads series (B, L, C) and returns ``places`` vectors. The last value is repeated S times at
+    the end, so that the last patch covers the newest steps (PatchTST; Nie et al., 2023).
     """
 
     class Config(Stem.Config, kind="series_patches"):
@@ -181,6 +170,7 @@ class SeriesPatches(SeriesStem):
         stride: int = Field(8, gt=0)  # steps from one patch to the next
 
     config: Config
+    reads = Series
 
     def __init__(self, config: Config, source: Input, size: int) -> None:
         super().__init__(config, source, size)
@@ -195,6 +185,7 @@ class SeriesPatches(SeriesStem):
         self.project = nn.Linear(config.size * source.channels, size)
 
     def starts(self) -> list[int]:
+        """Return the first time step of each vector."""
         last = self.length - self.config.stride - 1  # the last step that is not repeated
         return [min(i * self.config.stride, last) for i in range(self.places)]
 

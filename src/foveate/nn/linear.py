@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Configurable, FromConfig
 from foveate.nn.native.kernels import AutogradContext, fits, library, overridden, transformed
 from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 
@@ -159,17 +159,15 @@ class Dropout(nn.Module):
         return self.training and self.drop > 0 and x.device.type == "cpu" and not transformed()
 
 
-class Norm(Configurable, nn.Module):
-    """Brings each hidden vector (…, D) to a common scale."""
+class Norm(FromConfig, nn.Module):
+    """Brings each hidden vector (…, D) to a common scale; made of its config and D."""
 
     class Config(BaseConfig, family="norm"):
         """The kind of norm, and its ε."""
 
         eps: float = 1e-5  # added to the variance
 
-    def __init__(self, config: Config, hidden_size: int) -> None:
-        super().__init__()
-        self.config = config
+    config: Config
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         raise NotImplementedError

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import zip_longest
 from typing import Literal, cast
 
 import torch
@@ -285,15 +287,21 @@ class RecurrentStack(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"] | None = None
+        self,
+        x: Float[Tensor, "B T D"],
+        keys: Bool[Tensor, "B T"] | None = None,
+        hidden: Sequence[Hidden | None] = (),
     ) -> tuple[Float[Tensor, "B T O"], list[Hidden]]:
-        """Return the top layer's outputs, and each layer's last hidden state, directions joined."""
+        """Return the top layer's outputs, and each layer's last hidden state, directions joined.
+
+        A stack of one direction may go on from the ``hidden`` states of its layers.
+        """
         final: list[Hidden] = []
-        for number, layer in enumerate(self.layers):
+        for number, (layer, before) in enumerate(zip_longest(self.layers, hidden)):
             if number:
                 x = self.dropout(x)
             directions = enumerate(cast(nn.ModuleList, layer))
-            runs = [run(x, keys, backwards=direction == 1) for direction, run in directions]
+            runs = [run(x, keys, before, direction == 1) for direction, run in directions]
             outputs, hiddens = zip(*runs, strict=True)
             x = torch.cat(outputs, dim=-1)
             final.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*hiddens, strict=True)))

@@ -48,7 +48,7 @@ class TensorBatch:
 
 
 @dataclass(frozen=True)
-class DecoderBatch:
+class DecoderBatch(TensorBatch):
     """The ``inputs`` (B, T) that a decoder reads, and the ``targets`` (B, T): the next tokens.
 
     ``counted`` are the flat positions that count, all where None; ``memory`` is that of the source,

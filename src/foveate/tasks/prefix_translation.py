@@ -5,14 +5,13 @@ answer = search for what goes on after ``<s> x </s>``
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pydantic
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from foveate.data.batches import pad
 from foveate.data.text import portions
@@ -24,37 +23,27 @@ from foveate.errors import UserError
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.spec import Tokens
-from foveate.tasks.base import DecoderBatch, TensorBatch
+from foveate.tasks.base import DecoderBatch
 from foveate.tasks.engine import steps_of
 from foveate.tasks.text import Ids, by_length
 from foveate.tasks.text_to_text import TextToText
 
 
-@dataclass(frozen=True)
-class PrefixBatch(TensorBatch):
-    """Sequences side by side: ``inputs`` (B, L), ``targets`` (B, L) the tokens after them,
-    ``counted`` the flat places after which a token of the target, or its end, comes; ``prompt``
-    (B, 1) how many places stand before the target.
+def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> DecoderBatch:
+    """Tensors of some pairs, whose ``prompt`` is the source with its start and end.
+
+    Padding stands on the right, where no place before can see it.
     """
-
-    inputs: Tensor
-    targets: Tensor
-    counted: Tensor
-    prompt: Tensor
-
-
-def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> PrefixBatch:
-    """Tensors of some pairs: padding stands on the right, where no place before can see it."""
     rows = [[BOS, *s, EOS, *t, EOS] for s, t in zip(sources, targets, strict=True)]
     ids = torch.from_numpy(pad(rows))
     places = torch.arange(ids.shape[1] - 1)[None]
     first = torch.tensor([[len(s) + 1] for s in sources])
     last = torch.tensor([[len(row) - 2] for row in rows])
     real = ((places >= first) & (places <= last)).flatten().nonzero().flatten()
-    return PrefixBatch(ids[:, :-1], ids[:, 1:], real, first + 1)
+    return DecoderBatch(ids[:, :-1], ids[:, 1:], real, prompt=first + 1)
 
 
-class PrefixTranslation(TextToText[PrefixBatch]):
+class PrefixTranslation(TextToText[DecoderBatch]):
     """Translation without an encoder: a language model reads the source and goes on with the target
     (as GPT-2 was asked to; Radford et al., 2019).
     """
@@ -74,16 +63,15 @@ class PrefixTranslation(TextToText[PrefixBatch]):
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
         return super().sizes(sources, targets).sum(axis=1, keepdims=True).astype(np.int32)
 
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> PrefixBatch:
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> DecoderBatch:
         examples = self.tokens(split)
         return join(*([ids[i] for i in indices] for ids in (examples.sources, examples.targets)))
 
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.target_tokenizer.vocab_size))
 
-    def decoder_batch(self, model: LanguageModel, batch: PrefixBatch) -> DecoderBatch:
-        batch = batch.to(model.output.weight.device)
-        return DecoderBatch(batch.inputs, batch.targets, batch.counted, prompt=batch.prompt)
+    def decoder_batch(self, model: LanguageModel, batch: DecoderBatch) -> DecoderBatch:
+        return batch.to(model.output.weight.device)
 
     def decoding_batches(
         self, model: LanguageModel, sources: Sequence[Ids], request: SearchRequest

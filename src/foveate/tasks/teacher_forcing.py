@@ -97,21 +97,6 @@ class LinearDecay(SamplingSchedule):
         return max(self.config.floor, self.config.start - self.config.slope * step)
 
 
-class ExponentialDecay(SamplingSchedule):
-    """ε(i) = kⁱ, k < 1."""
-
-    class Config(SamplingSchedule.Config, kind="exponential"):
-        """``base`` is k."""
-
-        base: float = Field(0.9999, gt=0, lt=1)
-        """The probability of the reference at step t is base^t."""
-
-    config: Config
-
-    def epsilon(self, step: int) -> float:
-        return float(self.config.base**step)
-
-
 class InverseSigmoidDecay(SamplingSchedule):
     """ε(i) = k / (k + exp(i / k)), k ≥ 1."""
 

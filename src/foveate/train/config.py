@@ -85,8 +85,7 @@ def _cpu() -> str | None:
     """The instructions for bf16 products of this processor that PyTorch will use."""
     if "AVX512" not in torch.backends.cpu.get_cpu_capability():
         return None  # not there, or turned off by ATEN_CPU_CAPABILITY
-    able = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # absent before torch 2.6
-    flag = "avx512_bf16" if able is not None and able() else ""  # where Linux lists nothing
+    flag = "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else ""  # Linux may list nothing
     flags = (processor_flags() or flag).split()
     names = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
     return f"this CPU has {' and '.join(names)}" if names else None
@@ -105,8 +104,6 @@ class SaveConfig(Config):
     """
 
     every: int | None = Field(default=1000, gt=0)  # steps from one checkpoint to the next
-    every_minutes: float | None = Field(default=None, gt=0)
-    """Minutes from one checkpoint to the next."""
     keep: int = Field(default=3, gt=0)  # how many of the last checkpoints are kept
     best: str = "loss"  # the figure by which the best checkpoint is chosen (foveate kinds metrics)
 

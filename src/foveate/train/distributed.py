@@ -376,13 +376,8 @@ class Shards(Parallel):
     name = "fsdp"
 
     def __init__(self, ranks: Ranks, model: nn.Module, loss: LossOf) -> None:
-        try:
-            from torch.distributed.device_mesh import init_device_mesh
-            from torch.distributed.fsdp import FSDPModule, fully_shard
-        except ImportError:
-            raise TrainError(
-                f'train.parallel = "fsdp" needs a newer PyTorch than {torch.__version__}'
-            ) from None
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import FSDPModule, fully_shard
 
         super().__init__(ranks, model, loss)
         self._device = next(model.parameters()).device

@@ -19,6 +19,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 from torch.utils._pytree import tree_leaves
 
 from foveate.config import Config
@@ -334,10 +335,7 @@ def module_of(parameter: str) -> str:
     return ".".join(parts[: 2 if numbered is None else numbered + 1]) or parameter
 
 
-def norm(tensors: list[Tensor]) -> Tensor:
-    """The Euclidean norm of all numbers together."""
-    return torch.stack([t.float().norm() for t in tensors] or [torch.zeros(())]).norm()
-
+norm = partial(get_total_norm, foreach=False)  # the Euclidean norm of all numbers together
 
 SNAPSHOTS = "snapshots.jsonl"  # its name in a run
 MOST_SNAPSHOTS = 200  # with the steps between them as they began; each doubling adds half as many

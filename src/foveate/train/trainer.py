@@ -87,7 +87,6 @@ class Trainer:
         self.saved = self.state.step  # the step of the newest checkpoint
         self.agree()
         self._earlier, self._begun = self.state.seconds, self._now
-        self._last_save = self._now
         self._in_flight = deque[feed.StepNumbers]()
         self._failed: Tensor | None = None  # `StepNumbers.failed` of the newest step in flight
         self._times: list[float] | None = []  # of the first steps, until their pace is known
@@ -351,9 +350,7 @@ class Trainer:
         """Return whether this step, or the ``last``, is saved even if it is not the best."""
         step, config = self.state.step, self.config.save
         regular = config.every is not None and step % config.every == 0
-        waited = (self._now - self._last_save) / 60
-        timed = config.every_minutes is not None and waited >= config.every_minutes
-        return step > self.saved and (last or regular or timed)
+        return step > self.saved and (last or regular)
 
     def save(self) -> None:
         """Write a checkpoint, let ``best.json`` name the best, and remove those not to be kept."""
@@ -363,7 +360,7 @@ class Trainer:
         model, writes = self.job.model, self.ranks.is_rank_zero
         contents = checkpoint.contents_of(model, self.optimizer, mean, keep=writes)
         self.ranks.on_rank_zero("saving", lambda: self._write(contents))
-        self.saved, self._last_save = self.state.step, self._now
+        self.saved = self.state.step
 
     def _write(self, contents: checkpoint.Contents) -> None:
         state = self.state

@@ -145,13 +145,12 @@ class Service:
         answers = submit(client.name, operation, pairs, none, admitted=True)
         return await asyncio.wrap_future(answers.future)
 
-    def close(self, seconds: float) -> bool:
-        """Answer accepted requests; return whether that was done in time."""
+    def close(self, seconds: float) -> None:
+        """Answer accepted requests, for so many seconds, and end."""
         self.closing = True
-        done = self.pool.close(seconds)
+        self.pool.close(seconds)
         self.computing.shutdown(wait=False, cancel_futures=True)
         self.documents.close()
-        return done
 
 
 @dataclass(frozen=True)

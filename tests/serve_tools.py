@@ -19,7 +19,7 @@ import own_loop
 from foveate.serve.batching import Batching
 from foveate.serve.connections import DrainingServer, uvicorn_config
 from foveate.serve.keys import KeyFile
-from foveate.serve.runs import RunPool, TranslationOptions
+from foveate.serve.runs import RunPool, equip
 from foveate.serve.translation import Service
 from foveate.serve.translation_api import translation_application
 from foveate.serve.translation_schemas import Limits
@@ -36,7 +36,7 @@ def served(
     bounds |= {name: choices.pop(name) for name in (*bounds, "tokens") if name in choices}
     batching = Batching(**bounds)
     pool = RunPool([folder], {folder.name: "en:fr"}, batching=batching)
-    choices.pop("options", TranslationOptions()).equip(pool)
+    equip(pool, **choices.pop("options", {}))
     service = Service(pool, limits or Limits(), keys, choices.pop("rules", None))
     return translation_application(service, "test", **choices)
 

@@ -76,7 +76,8 @@ def test_every_part_that_it_has_gives_the_same_tokens(runs, tmp_path_factory, ch
     search = run.search(3, 0.6, 3)
     ids = run.task.source_tokenizer.encode_ids(["the dog runs", "a girl the man"])
     ours = run.engine.outputs(ids, SearchRequest(search))
-    theirs = searched(ctranslate2.Translator(str(out)), run, ids, search)
+    model = ctranslate2.Translator(str(out))
+    theirs = [searched(model, run, [source], search)[0] for source in ids]
     for item, other in zip(ours, theirs, strict=True):
         assert (item[0].ids, item[0].ended) == (other[0].ids, other[0].ended)
         assert item[0].score == near(other[0].score, terms=MODEL)

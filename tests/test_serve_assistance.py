@@ -7,7 +7,6 @@ import pytest
 from fastapi import FastAPI
 
 from foveate.run import Run
-from foveate.serve.runs import TranslationOptions
 from foveate.serve.translation_schemas import Limits
 from serve_tools import get, post, served, upload
 from tolerances import MODEL, near
@@ -49,7 +48,7 @@ def test_each_request_has_terms_of_its_own(app: FastAPI, run: Run) -> None:
 def test_a_memory_answers_before_the_model_and_after_that_of_the_server(run: Run, tmp_path) -> None:
     memory = "the dog runs\tdu serveur\na cat sleeps\tle chat du serveur\n"
     (tmp_path / "own.tsv").write_text(memory)
-    options = TranslationOptions(memory=[str(tmp_path / "own.tsv")])
+    options = {"memory": [str(tmp_path / "own.tsv")]}
     app = served(run.path, options=options)
     texts = [TEXT, "a cat sleeps", "the dog sings"]
     free = str(run.translate([texts[2]])[0])

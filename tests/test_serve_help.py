@@ -11,7 +11,7 @@ from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, AssistedRun, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.run import Run
-from foveate.serve.runs import RunPool, TranslationOptions
+from foveate.serve.runs import RunPool, equip
 from serve_tools import get, post, program, served, upload
 from small_runs import made
 
@@ -36,9 +36,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(runs: dict[str, Run], files: Path) -> FastAPI:
-    output = TranslationOptions(
-        [str(files / "terms.tsv")], [str(files / "memory.tsv")], ban=["chien"]
-    )
+    own = {"glossary": [str(files / "terms.tsv")], "memory": [str(files / "memory.tsv")]}
+    output = own | {"ban": ["chien"]}
     return served(runs["transformer"].path, options=output, rules=Rules((r"ORD-\w+",)))
 
 
@@ -89,32 +88,30 @@ def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
 def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
-    output = TranslationOptions([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copy_unknown=True).equip(
-        fleet
-    )
+    output = equip(fleet, [f"en:fr={terms}"], [str(tmx)], fuzzy=80, copy_unknown=True)
     assert output[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in output[0]
     assert output[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in output[1]
     [helped] = fleet.runs["rnn"].assistance.values()
     assert helped.assistance.memory is not None
     assert helped.assistance.memory.find("il dort") == ("a cat sleeps", 100.0)
-    assert TranslationOptions().equip(fleet) == []
+    assert equip(fleet) == []
 
 
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (TranslationOptions(["terms.tsv"]), r"write --glossary en:fr=terms.tsv"),
+        ({"glossary": ["terms.tsv"]}, r"write --glossary en:fr=terms.tsv"),
         (
-            TranslationOptions(["de:fr=terms.tsv"]),
+            {"glossary": ["de:fr=terms.tsv"]},
             "de:fr is not a direction or run; there are: en:fr, transformer, fr:en, rnn",
         ),
-        (TranslationOptions(["en:fr=terms.tsv", "transformer=terms.tsv"]), "are both for en:fr"),
-        (TranslationOptions(["en:fr=wrong.tsv"]), "wrong.tsv:2 is not an entry"),
-        (TranslationOptions(memory=["rnn=wrong.tsv"]), "wrong.tsv:2 has no tab"),
-        (TranslationOptions(memory=["other.tmx"]), "other.tmx has no pair from en to fr"),
-        (TranslationOptions(["en:fr=nowhere.tsv"]), "nowhere.tsv: file not found"),
-        (TranslationOptions(memory=["500"]), "for a limit of MiB say --weights"),
+        ({"glossary": ["en:fr=terms.tsv", "transformer=terms.tsv"]}, "are both for en:fr"),
+        ({"glossary": ["en:fr=wrong.tsv"]}, "wrong.tsv:2 is not an entry"),
+        ({"memory": ["rnn=wrong.tsv"]}, "wrong.tsv:2 has no tab"),
+        ({"memory": ["other.tmx"]}, "other.tmx has no pair from en to fr"),
+        ({"glossary": ["en:fr=nowhere.tsv"]}, "nowhere.tsv: file not found"),
+        ({"memory": ["500"]}, "for a limit of MiB say --weights"),
     ],
 )
 def test_what_is_wrong_is_named(runs, files, message, words, monkeypatch) -> None:
@@ -123,7 +120,7 @@ def test_what_is_wrong_is_named(runs, files, message, words, monkeypatch) -> Non
     Path("other.tmx").write_text(TMX.replace('"fr"', '"de"'), "utf-8")
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     with pytest.raises(ConfigError, match=words):
-        message.equip(fleet)
+        equip(fleet, **message)
 
 
 def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:

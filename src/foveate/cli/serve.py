@@ -91,7 +91,7 @@ class ServerAddress:
 
 @dataclass(frozen=True)
 class ServerTerms:
-    """The options of terms and memories by direction: fields of `TranslationOptions`."""
+    """The options of terms and memories by direction: parameters of `equip`."""
 
     glossary: Annotated[
         list[str] | None,

@@ -12,7 +12,7 @@ import pkgutil
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -32,7 +32,7 @@ from foveate.nn.native.kernels import as_written
 from foveate.run import Run
 from foveate.run.pack import made_of
 from foveate.tasks.engine import Ensemble, TorchEngine
-from foveate.tasks.text import by_length as rows_by_length
+from foveate.tasks.text import by_length
 from foveate.tasks.translation import Translation
 
 Ids = list[int]
@@ -119,7 +119,7 @@ Theirs = Callable[[list[Ids], Search], list[Ids]]
 def compare(
     run: Run, sample: CheckSample, tried: dict[str, Search], theirs: Theirs, exact: bool
 ) -> Checked:
-    """Compare the outputs of ``theirs`` for source ids with those of the run.
+    """Compare the outputs of ``theirs``, for sources of one length, with those of the run.
 
     Raises `Different` if tokens differ, or, unless ``exact``, if chrF is more than 0.3 lower.
     """
@@ -135,7 +135,10 @@ def compare(
     for name, search in tried.items():
         searched = TorchEngine(translator(run), run.model).outputs(ids, SearchRequest(search))
         ours = [best(hypotheses).ids for hypotheses in searched]
-        others = theirs(ids, search)
+        others: list[Ids] = [[] for _ in ids]
+        for rows in (rows for length, rows in by_length(ids).items() if length):
+            for row, output in zip(rows, theirs([ids[n] for n in rows], search), strict=True):
+                others[row] = output
         if not exact:
             decode = translator(run).target_tokenizer.decode
             scores = held_by_chrf(
@@ -161,11 +164,6 @@ def compare(
 def translator(run: Run) -> Translation:
     """Return the task of a run that translates. Raises ``ConfigError`` for any other."""
     return run.need(Translation, "be exported as a translator")
-
-
-def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
-    """Return the indices of non-empty sources by length; equal lengths have the same limit."""
-    return {length: rows for length, rows in rows_by_length(sources).items() if length}
 
 
 def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
@@ -266,7 +264,13 @@ def export(
     ``out`` before its outputs have proved equal. Raises `ExchangeError` for unsupported runs,
     `Different` for different outputs, ``FileExistsError`` if ``out`` exists.
     """
-    target = target_of(to, quantization)(run, quantization, languages)
+    known = targets()
+    if to not in known:
+        raise ExchangeError(f"no export to {to!r}; there are: {', '.join(known)}")
+    if quantization not in known[to].precisions:
+        able = ", ".join(known[to].precisions)
+        raise ExchangeError(f"--quantization {quantization}: {to} has: {able}")
+    target = known[to](run, quantization, languages)
     if isinstance(run.model, Ensemble):
         raise ExchangeError(
             f"{run.checkpoint} is an ensemble; export each model alone, or make a student of them: "
@@ -297,17 +301,6 @@ def refuse_own(parts: Iterable[object], to: str) -> None:
             f"no export to {to} of {type(own).__name__}, which computes with code of its own; "
             "its weights are in its folder, as safetensors"
         )
-
-
-def target_of(to: str, quantization: str) -> type[Export]:
-    """Return the class of a target. Raises `ExchangeError` with the known targets."""
-    known = targets()
-    if to not in known:
-        raise ExchangeError(f"no export to {to!r}; there are: {', '.join(known)}")
-    if quantization not in known[to].precisions:
-        able = ", ".join(known[to].precisions)
-        raise ExchangeError(f"--quantization {quantization}: {to} has: {able}")
-    return known[to]
 
 
 def need(*packages: str, extra: str) -> None:

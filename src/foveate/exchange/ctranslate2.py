@@ -1,7 +1,7 @@
 """Export to CTranslate2."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +18,6 @@ from foveate.exchange.base import (
     CheckSample,
     ExchangeError,
     Export,
-    by_length,
     compare,
     once,
     searches,
@@ -59,26 +58,26 @@ SIDE: dict[str, tuple[object, ...]] = {  # and for those of an encoder or a deco
 }
 
 
-def _misfits(model: nn.Module) -> Iterator[str]:
-    """Yield the choices of a model that CTranslate2 lacks, the most important ones first."""
+def first_misfit(model: nn.Module) -> str | None:
+    """Return the most important choice of a model that CTranslate2 lacks, None if it has all."""
     if not isinstance(model, EncoderDecoder):
-        yield f"model = {type(model).__name__!r}"
-        return
+        return f"model = {type(model).__name__!r}"
     sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
     for name, side in sides.items():
         if type(side) not in (TransformerEncoder, TransformerDecoder):
-            yield f"{name}.kind = {side.config.kind!r}"
+            return f"{name}.kind = {side.config.kind!r}"
     for name, side in sides.items():
         tree = side.config.tree()
         for field, able in SIDE.items():
             value = look_up(tree, field)
             value = tuple(sorted(value)) if isinstance(value, list) else value
             if field.split(".")[0] in tree and value not in able:
-                yield f"{name}.{field.removesuffix('.kind')} = {value!r}"
+                return f"{name}.{field.removesuffix('.kind')} = {value!r}"
         if side.config.embedding_norm not in (None, side.config.norm):
-            yield f"{name}.norm = embedding_norm = False"
+            return f"{name}.norm = embedding_norm = False"
     if sides["encoder"].config.norm != sides["decoder"].config.norm:
-        yield "encoder.norm = decoder.norm = False"
+        return "encoder.norm = decoder.norm = False"
+    return None
 
 
 # A translator of Transformer layers as a CTranslate2 model.
@@ -145,7 +144,7 @@ class CTranslate2(Export):
 def searched(
     model: Any, run: Run, sources: Sequence[Ids], search: Search
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of ``ctranslate2.Translator`` for non-empty sources, ranked by ours.
+    """Return the hypotheses of ``ctranslate2.Translator`` for sources of one length, by our rank.
 
     CTranslate2 divides log p by |y|^α, we by lp(y) of Wu et al. (2016). It returns as many outputs
     as its beam is wide. Since neither score decides which hypotheses a beam retains, the search is
@@ -154,30 +153,29 @@ def searched(
     task = translator(run)
     pieces, own = task.source_tokenizer.pieces, task.target_tokenizer.pieces
     ids_of = {piece: i for i, piece in enumerate(own)}
-    results: list[list[Hypothesis]] = [[] for _ in sources]
-    for length, rows in by_length(sources).items():
-        limit = search.limits([length])[0]
-        exponent = _exponent(search, limit)
-        answers = model.translate_batch(
-            [[pieces[i] for i in sources[n]] for n in rows],
-            beam_size=search.width,
-            num_hypotheses=search.width,
-            length_penalty=exponent,
-            return_scores=True,
-            return_end_token=True,
-            min_decoding_length=0,
-            max_decoding_length=limit,
-            max_input_length=0,
-            max_batch_size=32,
-        )
-        for n, answer in zip(rows, answers, strict=True):
-            for tokens, mean in zip(answer.hypotheses, answer.scores, strict=True):
-                ids = [ids_of[token] for token in tokens]
-                log_p, ended = mean * len(ids) ** exponent, bool(ids) and ids[-1] == EOS
-                score = log_p / search.penalty(len(ids)) if isinstance(search, Beam) else log_p
-                hypothesis = Hypothesis(ids[:-1] if ended else ids, log_p, score, ended)
-                results[n].append(hypothesis)
-            results[n].sort(key=lambda hypothesis: -hypothesis.score)
+    limit = search.limits([len(sources[0])])[0]
+    exponent = _exponent(search, limit)
+    answers = model.translate_batch(
+        [[pieces[i] for i in source] for source in sources],
+        beam_size=search.width,
+        num_hypotheses=search.width,
+        length_penalty=exponent,
+        return_scores=True,
+        return_end_token=True,
+        min_decoding_length=0,
+        max_decoding_length=limit,
+        max_input_length=0,
+        max_batch_size=32,
+    )
+    results: list[list[Hypothesis]] = []
+    for answer in answers:
+        results.append([])
+        for tokens, mean in zip(answer.hypotheses, answer.scores, strict=True):
+            ids = [ids_of[token] for token in tokens]
+            log_p, ended = mean * len(ids) ** exponent, bool(ids) and ids[-1] == EOS
+            score = log_p / search.penalty(len(ids)) if isinstance(search, Beam) else log_p
+            results[-1].append(Hypothesis(ids[:-1] if ended else ids, log_p, score, ended))
+        results[-1].sort(key=lambda hypothesis: -hypothesis.score)
     return results
 
 
@@ -189,11 +187,6 @@ def _exponent(search: Search, limit: int) -> float:
     if not isinstance(search, Beam):
         return 0.0
     return max(math.log(search.penalty(limit)) / math.log(max(limit, 2)), 1e-3)
-
-
-def first_misfit(model: nn.Module) -> str | None:
-    """Return the first choice of a model that CTranslate2 lacks; None if it has them all."""
-    return next(_misfits(model), None)
 
 
 def specification(run: Run, quantization: str, source: list[str], target: list[str]) -> Any:

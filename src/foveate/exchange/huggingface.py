@@ -1,7 +1,6 @@
 """Export to, and import from, Hugging Face folders."""
 
 import json
-import math
 import os
 import warnings
 from pathlib import Path
@@ -22,7 +21,6 @@ from foveate.exchange.base import (
     ExchangeError,
     Export,
     Ids,
-    by_length,
     compare,
     refuse_own,
     searches,
@@ -378,11 +376,7 @@ class HuggingFace(Export):
                 raise Different(f"the new tokenizer cuts {line!r} differently; nothing was written")
 
         def theirs(sources: list[Ids], search: Search) -> list[Ids]:
-            outputs: list[Ids] = [[] for _ in sources]
-            for numbers in by_length(sources).values():
-                generated = _generated(model, [sources[n] for n in numbers], search)
-                for number, ids in zip(numbers, generated, strict=True):
-                    outputs[number] = ids
+            outputs = _generated(model, sources, search)
             for ids in outputs:
                 text = tokenizer.decode(ids, skip_special_tokens=True)
                 if text != task.target_tokenizer.decode(ids):
@@ -445,7 +439,7 @@ def _settings(longest: int) -> dict[str, object]:
     names = dict(zip(("unk_token", "pad_token", "bos_token", "eos_token"), SPECIALS, strict=True))
     return names | {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": min(longest, math.inf),
+        "model_max_length": longest,
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # a user's </s> is text
         "model_input_names": ["input_ids", "attention_mask"],

@@ -30,7 +30,6 @@ from foveate.exchange.base import (
     ExchangeError,
     Export,
     Ids,
-    by_length,
     compare,
     searches,
     translator,
@@ -120,14 +119,10 @@ class Onnx(Export):
         graphs = Graphs(place)
 
         def theirs(sources: list[Ids], search: Search) -> list[Ids]:
-            results: list[Ids] = [[] for _ in sources]
-            for length, numbers in by_length(sources).items():
-                ids, _ = source_batch([sources[n] for n in numbers])
-                lengths = [length] * len(numbers)
-                batch = DecodingBatch(range(len(numbers)), GraphSteps(graphs, ids), lengths)
-                for number, (best, *_) in zip(numbers, search(batch, BOS, EOS), strict=True):
-                    results[number] = best.ids
-            return results
+            ids, _ = source_batch(sources)
+            lengths = [len(sources[0])] * len(sources)
+            batch = DecodingBatch(range(len(ids)), GraphSteps(graphs, ids), lengths)
+            return [best.ids for best, *_ in search(batch, BOS, EOS)]
 
         return compare(self.run, sample, searches(self.run), theirs, exact=True)
 

@@ -1,6 +1,6 @@
 """How input flows into output: rollout, gradients over time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +76,14 @@ def rollout(of: ForcedPass | AttentionRecord) -> AttentionRecord:
 DRAWS = 4  # directions v
 
 
+def derivatives(scores: Iterable[Tensor], inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the gradients of each score by every input."""
+    for score in scores:
+        yield torch.autograd.grad(
+            score, inputs, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+
+
 def influence(run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS) -> Figures:
     """Return the norms ‖∂(v · h_t) / ∂e_s‖ of every output t and input s: (T, S), root mean square.
 
@@ -93,13 +101,10 @@ def influence(run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS) ->
         outputs = run()[0]
     squares = torch.zeros(len(outputs), inputs[0].shape[1], dtype=torch.float64)
     for t, output in enumerate(outputs):
-        for _ in range(draws):
-            v = torch.randn(output.shape, generator=random) / output.shape[0] ** 0.5
-            product = output @ v.to(output)
-            gradient = torch.autograd.grad(
-                product, inputs[:1], retain_graph=True, allow_unused=True, materialize_grads=True
-            )[0][0]
-            squares[t] += gradient.double().square().sum(dim=-1).cpu() / draws
+        drawn = (torch.randn(output.shape, generator=random) for _ in range(draws))
+        products = (output @ (v / output.shape[0] ** 0.5).to(output) for v in drawn)
+        for (gradient,) in derivatives(products, inputs[:1]):
+            squares[t] += gradient[0].double().square().sum(dim=-1).cpu() / draws
     norms: Figures = squares.sqrt().numpy()
     return norms
 

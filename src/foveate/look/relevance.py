@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from foveate.config import ConfigError
-from foveate.look.flow import Figures, rolled
+from foveate.look.flow import Figures, derivatives, rolled
 from foveate.look.foreign import ForeignAttention
 from foveate.look.hooks import ForcedPass, HookPoint, calls_of, hook_points, tapped, tensors_in
 from foveate.look.perturbations import output_of, stems_of
@@ -111,14 +111,6 @@ def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
         for name in (name for name in attentions if name in parts):
             of.add(name, torch.cat(parts[name]).cpu().numpy())
         yield of
-
-
-def derivatives(scores: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the gradients of each score by every input."""
-    for score in scores:
-        yield torch.autograd.grad(
-            score, inputs, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
 
 
 def _evened(relevances: Figures) -> Figures:

@@ -65,7 +65,10 @@ def terms(service: Service, client: Client, id: str, source: str, target: str) -
     """Return the entries of a glossary for a translation. Raises `RequestError` (400, 404)."""
     if not source:
         raise RequestError(400, "source_lang is required with a glossary")
-    return service.glossaries.get(id, client.owner).of_pair(pair_of(service, source, target))
+    own = service.glossaries.get(id, client.owner)
+    if (pair := pair_of(service, source, target)) != own.pair:
+        raise RequestError(404, f"the glossary is for {own.pair}, not for {pair}")
+    return own.entries
 
 
 def _read(service: Service, body: GlossaryBody) -> Entries:

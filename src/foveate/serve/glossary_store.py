@@ -28,12 +28,6 @@ class StoredGlossary:
     pair: str
     entries: Entries
 
-    def of_pair(self, pair: str) -> Entries:
-        """Return the entries. Raises `RequestError` (404) for another pair."""
-        if pair != self.pair:
-            raise RequestError(404, f"the glossary is for {self.pair}, not for {pair}")
-        return self.entries
-
 
 STORED = TypeAdapter(StoredGlossary)
 

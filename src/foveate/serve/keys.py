@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -45,6 +44,7 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         """Raise ``ConfigError`` if the file exists and is invalid."""
         self.path = path
+        self._lock = path.with_name(path.name + ".lock")  # of changes, across all processes
         self._stamp: tuple[int, int] | None = None
         self._keys: list[ApiKey] = []
         self.all()
@@ -73,7 +73,7 @@ class KeyFile:
         """Create a key; it is returned once and not stored."""
         key = PREFIX + secrets.token_urlsafe(32)
         made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with self._locked():
+        with locked(self._lock):
             if any(key.name == name for key in self.all()):
                 raise ConfigError(f"{self.path} has a key {name} already; remove it first")
             self._write([*self.all(), ApiKey(name, key[:SHOWN], _hash(key), made, rate)])
@@ -81,16 +81,12 @@ class KeyFile:
 
     def remove(self, name: str) -> None:
         """Remove a key; running servers notice. Raises ``ConfigError`` if there is none."""
-        with self._locked():
+        with locked(self._lock):
             left = [key for key in self.all() if key.name != name]
             if len(left) == len(self.all()):
                 known = ", ".join(key.name for key in self.all()) or "none"
                 raise ConfigError(f"{self.path} has no key {name}; there are: {known}")
             self._write(left)
-
-    def _locked(self) -> AbstractContextManager[None]:
-        """Serialise changes across all processes."""
-        return locked(self.path.with_name(self.path.name + ".lock"))
 
     def _write(self, keys: Sequence[ApiKey]) -> None:
         content = "".join(json.dumps(asdict(key)) + "\n" for key in keys)

@@ -56,7 +56,7 @@ class ServerOptions:
     studio_token: str | None = None
     drain: float = 30.0
     log_level: str = "info"
-    translation: Mapping[str, Any] = field(default_factory=dict)  # `TranslationOptions`
+    translation: Mapping[str, Any] = field(default_factory=dict)  # of `runs.equip`
     protect: Sequence[str] = ()  # patterns of spans that are not translated
     glossaries: Path | None = None  # a folder for those that clients store; None: in memory
     limits: Mapping[str, object] = field(default_factory=dict)  # `Limits`
@@ -112,7 +112,7 @@ def server_application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
     with extra_packages("serving", "serve"):
         import foveate.serve.connections  # noqa: F401  # it needs this extra
         from foveate.serve.common import LOOPBACK
-        from foveate.serve.runs import RunPool, TranslationOptions, load_run
+        from foveate.serve.runs import RunPool, equip, load_run
         from foveate.serve.translation import Service
         from foveate.serve.translation_api import translation_application
         from foveate.serve.translation_schemas import Limits
@@ -126,7 +126,7 @@ def server_application(runs: Sequence[Path], options: ServerOptions) -> FastAPI:
         Batching.parse(options.batching),
         options.load or load_run,
     )
-    sentences = TranslationOptions(**options.translation).equip(pool)
+    sentences = equip(pool, **options.translation)
     sentences += [f"protected: {pattern}" for pattern in options.protect]
     if options.preload:
         for served in pool.runs.values():

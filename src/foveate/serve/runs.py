@@ -235,41 +235,38 @@ class RunPool(RunStore[ServedRun, Translator]):
         return all([run.batcher.close(max(0.0, end - time.monotonic())) for run in runs])
 
 
-@dataclass(frozen=True)
-class TranslationOptions:
-    """Glossaries and memories by direction; banned phrases and copying apply to all directions."""
+def equip(
+    pool: RunPool,
+    glossary: FileNames = (),
+    memory: FileNames = (),
+    fuzzy: float = 100.0,
+    ban: Sequence[str] = (),
+    copy_unknown: bool = False,
+) -> list[str]:
+    """Give each direction its assistance; return a sentence for each that has some.
 
-    glossary: FileNames = ()
-    memory: FileNames = ()
-    fuzzy: float = 100.0
-    ban: Sequence[str] = ()
-    copy_unknown: bool = False
-
-    def equip(self, pool: RunPool) -> list[str]:
-        """Give each direction its assistance; return a sentence for each that has some.
-
-        Raises ``ConfigError`` for a wrong file, with the line, for a direction that no run
-        has, or for a run whose search cannot force terms.
-        """
-        glossaries = _by_direction(pool, "--glossary", self.glossary)
-        memories = _by_direction(pool, "--memory", self.memory)
-        sentences = []
-        for run, direction in pool.directions():
-            key = run.name, direction
-            terms = None if key not in glossaries else Glossary.read(glossaries[key])
-            memory = None
-            if (path := memories.get(key)) is not None:
-                source, to = direction.source, direction.target
-                memory = TranslationMemory.read(path, to, self.fuzzy, source)
-                if not memory.pairs:
-                    raise ConfigError(f"{path} has no pair from {source} to {to}")
-            assistance = Assistance(terms, (), self.ban, memory, self.copy_unknown)
-            assistance.refuse(run.search, run.name)
-            if assistance:
-                run.assistance[direction] = DirectionAssistance(assistance)
-                words = _words(assistance, glossaries.get(key), memories.get(key))
-                sentences.append(f"{direction.code} ({run.name}): {', '.join(words)}")
-        return sentences
+    Banned phrases and copying apply to all directions. Raises ``ConfigError`` for a wrong file,
+    with the line, for a direction that no run has, or for a run whose search cannot force terms.
+    """
+    glossaries = _by_direction(pool, "--glossary", glossary)
+    memories = _by_direction(pool, "--memory", memory)
+    sentences = []
+    for run, direction in pool.directions():
+        key = run.name, direction
+        terms = None if key not in glossaries else Glossary.read(glossaries[key])
+        known = None
+        if (path := memories.get(key)) is not None:
+            source, to = direction.source, direction.target
+            known = TranslationMemory.read(path, to, fuzzy, source)
+            if not known.pairs:
+                raise ConfigError(f"{path} has no pair from {source} to {to}")
+        assistance = Assistance(terms, (), ban, known, copy_unknown)
+        assistance.refuse(run.search, run.name)
+        if assistance:
+            run.assistance[direction] = DirectionAssistance(assistance)
+            words = _words(assistance, glossaries.get(key), memories.get(key))
+            sentences.append(f"{direction.code} ({run.name}): {', '.join(words)}")
+    return sentences
 
 
 def _words(assistance: Assistance, glossary: Path | None, memory: Path | None) -> list[str]:

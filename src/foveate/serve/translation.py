@@ -142,20 +142,15 @@ class Service:
             return []
         operation, none = PairOperation(route.direction.to), list[tuple[int, int]]()
         submit = route.run.batcher.submit
-        return await results(submit(client.name, operation, pairs, none, admitted=True))
+        answers = submit(client.name, operation, pairs, none, admitted=True)
+        return await asyncio.wrap_future(answers.future)
 
-    def close(self, seconds: float) -> bool:
-        """Answer accepted requests; return whether that was done in time."""
+    def close(self, seconds: float) -> None:
+        """Answer accepted requests, for so many seconds, and end."""
         self.closing = True
-        done = self.pool.close(seconds)
+        self.pool.close(seconds)
         self.computing.shutdown(wait=False, cancel_futures=True)
         self.documents.close()
-        return done
-
-
-async def results(answers: Answers[T]) -> list[T]:
-    """Return the answers to all items; the first error is raised, and the other items cancelled."""
-    return await asyncio.wrap_future(answers.future)
 
 
 @dataclass(frozen=True)
@@ -402,7 +397,8 @@ async def translate_lines(
     assert route.run is not None
     client.record.numbers.update(sentences=len(lines))
     operation = await service.computed(lambda: operation_of(route, options))
-    answers = await results(route.run.batcher.submit(client.name, operation, lines))
+    submitted = route.run.batcher.submit(client.name, operation, lines)
+    answers = await asyncio.wrap_future(submitted.future)
     both = lambda: (sum(a.cut for a in answers), [a.hypotheses[0] for a in answers])  # noqa: E731
     cut, best = await service.computed(both, len(lines))
     _count_cut(service, client, cut)
@@ -420,7 +416,7 @@ async def join(service: Service, pending: Sequence[PendingTranslation], client: 
     try:
         for answers in dict.fromkeys(text.answers for text in pending):
             if answers is not None:
-                await results(answers)
+                await asyncio.wrap_future(answers.future)
         plain = all(text.passage.plain for text in pending)
         size = sum(len(line) for text in pending for line in text.passage.sentences)
         chosen = await service.computed(

@@ -366,10 +366,9 @@ def translation_application(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(service.pool.close, drain)
+        await asyncio.to_thread(service.close, drain)
         if home is not None:
             home.close()
-        service.close(0)
 
     app = new_application("foveate serve", version, lifespan, document, "/openapi.json")
     app.state.service = service

@@ -47,7 +47,7 @@ SCORES = [
     PLACES | {"softmax_over": "max_length"}, PLACES | {"kind": "affine_location"},
 ]  # fmt: skip
 POSITIONS = [
-    "none", "learned", "sinusoidal", "sinusoidal_halves",
+    "none", "learned", "sinusoidal", "sinusoidal_halves", "concatenated",
     {"kind": "appended", "features": 8}, "rope", "alibi", "t5",
 ]  # fmt: skip
 NORMALIZERS = ["softmax", {"kind": "softmax", "temperature": 0.5}, "hardmax", "sparsemax",

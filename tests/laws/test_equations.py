@@ -425,13 +425,15 @@ def test_norms(kind: str) -> None:
         check_block(defaults("norm")[kind].build(SIZE))
 
 
-@pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal_halves", "appended"])
+@pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal_halves", "concatenated", "appended"])
 @pytest.mark.parametrize("base", [10_000.0, 500.0])
 def test_sinusoids(kind: str, base: float) -> None:
     position: Any = POSITIONS[kind].model_copy(update={"base": base}).build(SIZE, HEADS)
     (block,) = blocks_of(nn.ModuleDict({"position": position})).values()
     shared = {"⌈D/2⌉": SIZE // 2}
-    size = getattr(position.config, "features", SIZE)
+    if kind == "concatenated":
+        shared |= {"W": array(position.join.weight), "b": array(position.join.bias)}
+    size = getattr(position.config, "features", getattr(position.config, "size", SIZE))
     x = torch.randn(1, LENGTH, position.config.token_size(SIZE))
     with torch.no_grad():
         shown = array(position.embed(x, torch.arange(LENGTH))[0])

@@ -16,7 +16,7 @@ from foveate.nn.scores import Dot, Score
 from laws.conftest import changed, defaults, weights_of
 
 WORDS, LENGTH, HEAD_SIZE = 12, 5, 16
-ABSOLUTE = {"sinusoidal", "learned"}  # the others say how far, not where
+ABSOLUTE = {"sinusoidal", "concatenated", "learned"}  # the others say how far, not where
 SCORES, POSITIONS = defaults("score"), defaults("position")
 # ALiBi's steepest slope is 2^(−8/H): one head hardly has any. Others learn with one.
 HEADS, HEAD_SIZES = {"alibi": 8}, {"alibi": 4}

@@ -10,7 +10,7 @@ from foveate.errors import UserError
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
-from foveate.nn.more_positions import ALiBi, LinearRotary, Llama3Rotary
+from foveate.nn.more_positions import ALiBi, Concatenated, LinearRotary, Llama3Rotary
 from foveate.nn.positions import Learned, NoPosition, Position, Rotary, Sinusoidal
 from foveate.nn.scores import Dot
 from foveate.nn.spec import Tokens
@@ -175,6 +175,13 @@ def test_rope_needs_an_even_head_size(
     else:
         out = config.build(Tokens(30), *given).eval()(ids(2, 7), *given)
         assert (out.values if which == 0 else out).shape == (2, 7, hidden_size)
+
+
+def test_concatenated_is_a_map_of_both() -> None:
+    position, x = built(Concatenated.Config(size=6)), torch.randn(2, 9, SIZE)
+    encoding = Sinusoidal.Config().build(6, 1).encode(AT, 6).expand(2, -1, -1)
+    expected = position.join(torch.cat((x, encoding), dim=-1))
+    close(position.embed(x, AT), expected)
 
 
 @each("position")

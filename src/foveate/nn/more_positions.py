@@ -70,8 +70,32 @@ class LaterHalves(SinusoidalHalves):
         return super().encode(at + self.config.first, size)
 
 
+class Concatenated(Sinusoidal):
+    """W [x; PE(t)] + b: sinusoids of their own ``size`` beside the embedding, not on top of it,
+    and a linear map back to D.
+    """
+
+    class Config(Sinusoidal.Config, kind="concatenated"):
+        size: int = Field(64, gt=0)  # features of the position beside those of the token
+
+    config: Config
+    embedding = "W [x; PE(t)] + b"
+    adds = False
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, config.size, num_heads)
+        self.join = nn.Linear(hidden_size + config.size, hidden_size)
+        nn.init.xavier_uniform_(self.join.weight)
+        nn.init.zeros_(self.join.bias)
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        encoding = self.encode(at, self.config.size).to(x.dtype)
+        return self.join(torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1))
+
+
 class Appended(Sinusoidal):
-    """[x; PE(t)]: the last ``features`` of D are the position's, those before them the token's.
+    """[x; PE(t)], without a map that joins them: the last ``features`` of D are the position's, and
+    the token has the D − ``features`` before them.
 
     Raises `UserError` if no feature is left for the token.
     """

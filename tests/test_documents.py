@@ -455,13 +455,6 @@ def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_p
     assert [len(unit.findall("tuv")) for unit in units] == [2, 2]
 
 
-def test_unknown_words_are_copied(folder: Path) -> None:
-    inputs = "the dog runs\n"
-    for options in ([], ["--copy-unknown", "--ban", "chien"]):
-        done = invoked("translate", folder, *options, text=inputs)
-        assert done.stdout.count("\n") == 1
-
-
 # ---- Documents that were made to harm end in a clear error or a correct document, and soon
 SIZE = 10_000  # characters; where time is quadratic they take minutes
 SOON = 5.0  # seconds of processor time

@@ -88,7 +88,7 @@ def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
 def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
-    output = equip(fleet, [f"en:fr={terms}"], [str(tmx)], fuzzy=80, copy_unknown=True)
+    output = equip(fleet, [f"en:fr={terms}"], [str(tmx)], fuzzy=80)
     assert output[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in output[0]
     assert output[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in output[1]

@@ -128,7 +128,6 @@ TaskName = Literal[
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="never output it")]
 Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]
-CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="replace <unk> by source words")]
 
 
 def flat(verb: Callable[..., None]) -> Callable[..., None]:

@@ -102,7 +102,6 @@ class ServerTerms:
     ] = None
     fuzzy: options.Fuzzy = 100.0
     ban: options.Ban = None
-    copy_unknown: options.CopyUnknown = False
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,6 @@ class Terms:
     ban: options.Ban = None
     memory: Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")] = None
     fuzzy: options.Fuzzy = 100.0
-    copy_unknown: options.CopyUnknown = False
 
     def __bool__(self) -> bool:
         """Return whether anything but ``fuzzy`` is set."""
@@ -70,7 +69,7 @@ class Terms:
                 raise ConfigError(f"{option} names an empty phrase; give a word, or leave it out")
         terms = None if self.glossary is None else Glossary.read(self.glossary)
         known = None if self.memory is None else TranslationMemory.read(self.memory, to, self.fuzzy)
-        return Assistance(terms, forced, banned, known, self.copy_unknown)
+        return Assistance(terms, forced, banned, known)
 
 
 @dataclass(frozen=True)

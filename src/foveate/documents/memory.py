@@ -8,8 +8,7 @@ from typing import NamedTuple, Self, TypeVar, Unpack
 
 from foveate.config import ConfigError
 from foveate.data.bilingual import language_of, languages_of_tmx, units_of_tmx
-from foveate.data.tokenizer import SPECIALS, UNK
-from foveate.data.words import UNSPACED, split_words
+from foveate.data.words import UNSPACED
 from foveate.documents.base import decoded
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Aligner
@@ -272,13 +271,12 @@ SHOWN = 10  # terms listed in a report at most
 
 @dataclass(frozen=True, eq=False)
 class Assistance:
-    """Help for a run: a memory before the search, phrases during it, unknown words after it."""
+    """Help for a run: a memory before the search, and phrases during it."""
 
     glossary: Glossary | None = None
     forced: Sequence[str] = ()
     banned: Sequence[str] = ()
     memory: TranslationMemory | None = None
-    copies_unknown: bool = False
 
     def __post_init__(self) -> None:
         """Raise ``ConfigError`` for a term whose translations are all banned."""
@@ -289,7 +287,7 @@ class Assistance:
 
     def __bool__(self) -> bool:
         files = self.glossary is not None or self.memory is not None
-        return files or bool(self.forced or self.banned or self.copies_unknown)
+        return files or bool(self.forced or self.banned)
 
     @property
     def forces(self) -> bool:
@@ -312,11 +310,10 @@ class AssistanceCounts:
     terms: int = 0
     missed: int = 0
     names: list[str] = field(default_factory=list)  # of the first missed terms
-    copied: int = 0  # unknown words
 
     def add(self, other: Self) -> None:
         """Add the counts of another."""
-        for name in ("exact", "fuzzy", "terms", "missed", "copied"):
+        for name in ("exact", "fuzzy", "terms", "missed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.least = min(self.least, other.least)
         self.names = list(dict.fromkeys([*self.names, *other.names]))[:SHOWN]
@@ -337,8 +334,6 @@ class AssistedRun:
         numbers = [n for n, answer in enumerate(known) if answer is None]
         _choose_prefixes(options, numbers)
         answers = self._with_phrases([lines[n] for n in numbers], options)
-        if self.assistance.copies_unknown:
-            answers = list(map(self._copied_into, answers))
         rest = iter(answers)
         return [next(rest) if answer is None else answer for answer in known]
 
@@ -386,29 +381,6 @@ class AssistedRun:
         own = [] if self.assistance.glossary is None else self.assistance.glossary.variants(line)
         return [*own, *((phrase,) for phrase in self.assistance.forced)]
 
-    def _copied_into(self, answer: TextAnswer) -> TextAnswer:
-        """Return the answer with the source word for each unknown word (Luong et al., 2015)."""
-        if not answer.outputs or UNK not in answer.outputs[0].ids:
-            return answer
-        reads = self.run.sides("translate").source_tokenizer
-        source = reads.bare(answer.read or answer.source)
-        text = str(answer)
-        places = {start: n for n, (start, _) in enumerate(split_words(text))}
-        linked = {t: s for s, t in answer.alignment()}
-        spans = split_words(source)
-
-        def copied(match: re.Match[str]) -> str:
-            inside = (places.get(p) for p in range(*match.span()))
-            words = [linked[n] for n in inside if n is not None and n in linked]
-            if not words:
-                return match.group()
-            self.counts.copied += 1
-            a, b = spans[words[0]]
-            return source[a:b]
-
-        text = re.sub(re.escape(SPECIALS[UNK]), copied, text)
-        return replace(answer, hypotheses=[text, *answer.hypotheses[1:]])
-
     def report(self) -> list[str]:
         """Return what the assistance did, in sentences."""
         sentences, counts = [], self.counts
@@ -420,8 +392,6 @@ class AssistedRun:
             sentences.append(f"{counts.terms - counts.missed:,} of {counts.terms:,} terms present")
         if counts.missed:
             sentences[-1] += f"; missing: {', '.join(counts.names)}"
-        if counts.copied:
-            sentences.append(f"{counts.copied:,} unknown words copied")
         return sentences
 
 

@@ -79,7 +79,7 @@ class TranslateLines(Operation[Translator]):
     assistance: DirectionAssistance | None = None
 
     def plan(self, run: Translator, items: Sequence[str], tokens: int) -> AnswerPlan:
-        """Return a plan without a maximum length: the model truncates; copying runs alone."""
+        """Return a plan without a maximum length: the model truncates."""
         lengths = [1 + count for count in run.token_counts(items)]
         budget = max(1, tokens // run.search(num_hypotheses=self.num_hypotheses).width)
         own = self.assistance
@@ -89,8 +89,7 @@ class TranslateLines(Operation[Translator]):
         def answer(lines: Sequence[str], stop: Stop) -> Sequence[TextAnswer]:
             return translate(lines, num_hypotheses=width, batch_tokens=tokens, to=to, stop=stop)
 
-        copies = own is not None and own.assistance.copies_unknown
-        return AnswerPlan(lengths, answer, budget, alone=copies)
+        return AnswerPlan(lengths, answer, budget)
 
 
 @dataclass(frozen=True)

@@ -241,11 +241,10 @@ def equip(
     memory: FileNames = (),
     fuzzy: float = 100.0,
     ban: Sequence[str] = (),
-    copy_unknown: bool = False,
 ) -> list[str]:
     """Give each direction its assistance; return a sentence for each that has some.
 
-    Banned phrases and copying apply to all directions. Raises ``ConfigError`` for a wrong file,
+    Banned phrases apply to all directions. Raises ``ConfigError`` for a wrong file,
     with the line, for a direction that no run has, or for a run whose search cannot force terms.
     """
     glossaries = _by_direction(pool, "--glossary", glossary)
@@ -260,7 +259,7 @@ def equip(
             known = TranslationMemory.read(path, to, fuzzy, source)
             if not known.pairs:
                 raise ConfigError(f"{path} has no pair from {source} to {to}")
-        assistance = Assistance(terms, (), ban, known, copy_unknown)
+        assistance = Assistance(terms, (), ban, known)
         assistance.refuse(run.search, run.name)
         if assistance:
             run.assistance[direction] = DirectionAssistance(assistance)
@@ -279,8 +278,6 @@ def _words(assistance: Assistance, glossary: Path | None, memory: Path | None) -
         words.append(f"memory {memory} (pairs: {len(assistance.memory.pairs):,}{alike})")
     if assistance.banned:
         words.append("banned: " + ", ".join(map(repr, assistance.banned)))
-    if assistance.copies_unknown:
-        words.append("unknown words: copied")
     return words
 
 

@@ -8,12 +8,13 @@ import torch
 from matplotlib.patches import Rectangle
 from rich.cells import cell_len
 
-from foveate.look.draw.analyses import positions, schedule
-from foveate.look.draw.charts import BarsDrawing, bar_chart, line_chart
+from foveate.look.draw.analyses import positions
+from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.sheets import SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, fill_and_ink
+from foveate.look.views.demos import find
 from foveate.nn.more_positions import ALiBi
 from foveate.nn.positions import NoPosition, Rotary, Sinusoidal
 from foveate.train.optim import Noam
@@ -93,13 +94,12 @@ def test_what_tells_no_places_apart_cannot_be_drawn() -> None:
 
 def test_a_schedule_is_drawn_at_its_steps() -> None:
     noam = Noam(Noam.Config(hidden_size=512, warmup_steps=4000), 1.0)
-    view = schedule({"512:4000": noam.rate}, 20_000)
+    view = find("noam").draw({"pairs": ["512:4000"], "steps": 20_000})
+    assert isinstance(view, LinesDrawing)
     assert (view.x[0], view.x[-1]) == (1, 20_000)
-    rates = view.arrays()["512:4000"]
+    rates = view.arrays()["d = 512, warmup 4000"]
     np.testing.assert_allclose(rates, [noam.rate(int(step)) for step in view.x], rtol=1e-12)
     assert abs(view.x[rates.argmax()] - 4000) < 60
-    with pytest.raises(ValueError, match="starts at step 1"):
-        schedule({"a": noam.rate}, 0)
 
 
 # ------------------------------ Words, bars and tables show what they are given, in every form

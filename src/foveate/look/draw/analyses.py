@@ -1,6 +1,6 @@
 """Pictures of analyses: gates, states, gradients, lens, heads, loss surface, positions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -290,20 +290,3 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
             made.edge(f"moved {k}", *bends, weight=0.2, hue=5, tag="")
     made.stop("shuffled", "In the boxes: how much each output changes, relative to its norm.", [])
     return made.drawing(title or "Does order matter?", caption="; ".join(lost))
-
-
-POINTS = 400  # steps at which a curve is evaluated
-
-
-def schedule(
-    rates: Mapping[str, Callable[[int], float]], steps: int, title: str = ""
-) -> LinesDrawing:
-    """Draw some schedules from step 1 to ``steps``, with a line for each name.
-
-    Raises ``ValueError`` for less than one step.
-    """
-    if steps < 1:
-        raise ValueError(f"{steps} steps: a curve starts at step 1")
-    places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
-    curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
-    return line_chart(places, curves, "step", "learning rate", title)

@@ -24,17 +24,11 @@ if TYPE_CHECKING:
     from foveate.look.draw.drawings import Drawing
 
 P = ParamSpec("P")
-C = TypeVar("C", bound="Config")
 D = TypeVar("D", bound="Drawing")
 LARGEST = 10_000_000  # for a number of a demo, which is drawn in single precision
 TABLES = tomllib.loads(Path(__file__).with_name("demos.toml").read_text(encoding="utf-8"))
 LETTERS = 68  # in a line of a caption: as wide as a figure, and narrower than a terminal
 _FUNCTIONS: dict[str, Callable[..., Drawing]] = {}
-
-
-def facts(kind: type[C], name: str) -> C:
-    """Return what a demo draws and does not compute."""
-    return kind.parse(TABLES[name])
 
 
 def demo(function: Callable[P, D]) -> Callable[P, D]:

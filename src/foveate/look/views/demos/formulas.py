@@ -12,7 +12,7 @@ from torch import Tensor
 import foveate.nn.scores as kinds
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.analyses import schedule, sheets
+from foveate.look.draw.analyses import sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
 from foveate.look.draw.interactive import Controls, Slider, geometric
 from foveate.look.draw.parts import Floats, Numbers
@@ -338,16 +338,18 @@ def noam(
     steps: Annotated[int, Field(ge=1, description="training steps")] = 20_000,
 ) -> LinesDrawing:  # fmt: skip
     """Draw learning rates d^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al., 2017)."""
-    rates = {}
+    places, curves = np.unique(np.linspace(1, steps, min(steps, 400)).round()), {}
     for pair in pairs:
         size, colon, warmup = pair.partition(":")
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        rates[f"d = {size}, warmup {warmup}"] = rate
-    drawn = schedule(rates, steps, title="Learning rates with warm-up")
-    caption = "The rate rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up)."
-    return drawn.model_copy(update={"caption": caption})
+        curves[f"d = {size}, warmup {warmup}"] = [rate(int(step)) for step in places]
+    return line_chart(
+        places, curves, "step", "learning rate", "Learning rates with warm-up",
+        caption="The rate rises during warm-up, then falls as 1/√step; its peak is "
+        "1/√(D · warm-up).",
+    )  # fmt: skip
 
 
 @demo

@@ -8,10 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import Config
 from foveate.look.draw.colors import Hue
 from foveate.look.draw.scene import WIDE, Box, SceneDrawing, SceneMaker
-from foveate.look.views.demos import demo, facts
+from foveate.look.views.demos import TABLES, demo
 from foveate.models.vision import Retina
 from foveate.nn.embedding import PatchStem
 from foveate.nn.linear import GELU, BatchNorm, Dropout, FeedForward, LayerNorm, ReLU
@@ -31,14 +30,6 @@ Layer = TypeVar("Layer", bound=nn.Module)
 def short(*shape: int) -> Tensor:
     """Return random numbers with one decimal place."""
     return torch.randn(shape).mul(8).round() / 10 + 0.0
-
-
-class Repairs(Config):
-    """What attention alone lacks, from below: boxes, colours, and what is lost without each."""
-
-    names: tuple[str, ...]
-    hues: tuple[int, ...]
-    losses: tuple[str, ...]
 
 
 class Chalkboard(SceneMaker):
@@ -123,13 +114,12 @@ class Chalkboard(SceneMaker):
 def _repairs(made: Chalkboard) -> None:
     """Draw a layer from below as a stream with a box for each repair, and what it repairs."""
     made.edge("stream", (60, 556), (60, 4))
-    all_of = facts(Repairs, "repairs")
-    boxes = zip(all_of.names, all_of.hues, all_of.losses, strict=True)
-    for number, (name, hue, text) in enumerate(boxes):
+    names, hues, losses = (TABLES["repairs"][key] for key in ("names", "hues", "losses"))
+    for number, (name, hue, text) in enumerate(zip(names, hues, losses, strict=True)):
         y = 434.0 - 140 * number
         more: dict[str, object] = {"hue": hue, "level": 0.25}
         if name[0] == "4":  # inside the heads
-            made.node("heads", "", (150, 154, 330, 240), hue=all_of.hues[2], level=0.1)
+            made.node("heads", "", (150, 154, 330, 240), hue=hues[2], level=0.1)
             made.node(name, name, (170, y, 290, 84), **more)
         elif name[0] == "2":
             made.node(name, name, (150, y + 28, 330, 44), form="label")

@@ -31,7 +31,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetDrawing, SheetGrid, sheet
 from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, total_of
-from foveate.look.views.demos import TABLES, demo, facts
+from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.demos.networks import NARROW, SMALL
 from foveate.models.classic import BagEncoder
 from foveate.models.encoder_decoder import Encoder
@@ -86,7 +86,7 @@ class ToyModel(Config):
         return model
 
 
-LECTURE = facts(ToyModel, "beam")
+LECTURE = ToyModel.parse(TABLES["beam"])
 
 
 class _TableSteps:

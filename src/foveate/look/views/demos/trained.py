@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import PACKAGED, Config
+from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.figures import contours
@@ -25,7 +25,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.hooks import capture
 from foveate.look.perturbations import surface
-from foveate.look.views.demos import TABLES, demo, facts
+from foveate.look.views.demos import TABLES, demo
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.linear import LayerNorm, NoNorm
 from foveate.nn.spec import Tokens
@@ -421,28 +421,16 @@ def learn() -> FilmDrawing:
     return FilmDrawing.model_validate(json.loads(STORED.read_text(encoding="utf-8"))["learn"])
 
 
-Growing = Literal["models", "hardware"]
-
-
-class Growth(Config):
-    """Published figures, each with its year and its name."""
-
-    title: str
-    up: str
-    caption: str
-    years: tuple[int, ...]
-    names: tuple[str, ...]
-    values: tuple[float, ...]
-
-
 @demo
-def growth(of: Annotated[Growing, Field(description="what to show")] = "models") -> LinesDrawing:
+def growth(
+    of: Annotated[Literal["models", "hardware"], Field(description="what to show")] = "models",
+) -> LinesDrawing:
     """Draw published sizes of language models, or the published speed of one processor."""
-    chart = facts(Growth, of)
-    years, values = chart.years, chart.values
+    chart = TABLES[of]
+    years, values = chart["years"], chart["values"]
     times, span = values[-1] / values[0], years[-1] - years[0]
     drawn = line_chart(
-        years, {f"×{times:,.0f} in {span} years": values}, "year", chart.up,
-        chart.title, "y", labels=chart.names, caption=chart.caption,
+        years, {f"×{times:,.0f} in {span} years": values}, "year", chart["up"],
+        chart["title"], "y", labels=chart["names"], caption=chart["caption"],
     )  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False})

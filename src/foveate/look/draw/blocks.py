@@ -207,13 +207,9 @@ def _block(
     return ModelBlock(
         name=name, label=_label(name, module), layer=_layer(name), family=sort, hue=HUES.get(sort),
         equation=equation_of(module), parameters=sum(counts),
-        output=_shape(gave[0]) if gave else "", steps=steps,
+        output=" × ".join(map(str, gave[0].shape)) or "1" if gave else "", steps=steps,
         backwards=isinstance(module, Cell) and backwards(name),
     )  # fmt: skip
-
-
-def _shape(tensor: Tensor) -> str:
-    return " × ".join(map(str, tensor.shape)) or "1"
 
 
 def _label(name: str, module: nn.Module) -> str:

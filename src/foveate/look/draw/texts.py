@@ -134,18 +134,12 @@ class TableDrawing(Drawing):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         lines = [self.title] if self.title else []
         caption = [self.caption_in(width)] if self.caption else []
-        return "\n".join([*lines, *table_lines(self), *caption])
-
-
-def table_lines(drawing: TableDrawing) -> list[str]:
-    """Return a table as lines of text, the names of the columns first."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, name in enumerate(drawing.columns):
-        right = all(not isinstance(row[number], str) for row in drawing.rows)
-        justify: Literal["right", "left"] = "right" if right else "left"
-        table.add_column(name, justify=justify, max_width=WIDEST, overflow="fold")
-    for row in drawing.rows:
-        table.add_row(
-            *("" if c is None else str(shown(c)) if isinstance(c, str) else f"{c:.4g}" for c in row)
-        )
-    return lines_of(table)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for number, name in enumerate(self.columns):
+            right = all(not isinstance(row[number], str) for row in self.rows)
+            justify: Literal["right", "left"] = "right" if right else "left"
+            table.add_column(name, justify=justify, max_width=WIDEST, overflow="fold")
+        for row in self.rows:
+            cells = ("" if c is None else c if isinstance(c, str) else f"{c:.4g}" for c in row)
+            table.add_row(*(str(shown(cell)) for cell in cells))
+        return "\n".join([*lines, *lines_of(table), *caption])

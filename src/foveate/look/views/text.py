@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import foveate.look.views.examples as needs
 from foveate.config import ConfigError
@@ -106,20 +107,30 @@ def token_name(tokenizer: Tokenizer, i: int) -> str:
     return tokenizer.decode([i]) or tokenizer.pieces[i].replace("Ġ", " ")
 
 
-@view(needs.explains, needs.forced_to_text, silence=True)
-def probabilities(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
-) -> WordsDrawing:
-    """Draw p of each token, with the most probable alternatives."""
+def forced(
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None
+) -> tuple[list[int], Tensor, Tokenizer]:
+    """Return the ids (T) of target or answer, with the end, log p (T, V) there, and the tokenizer.
+
+    For a language model, the target is part of the text that is read.
+    """
     prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
     assert decoder is not None
     with calls_of(decoder) as calls:
         prepared.scores()
     read, memory, *_ = calls[-1].args
     with torch.inference_mode():
-        every = run.model.predict(read, memory)[0].float().log_softmax(dim=-1).cpu()  # (T, V)
+        log_p = run.model.predict(read, memory)[0].float().log_softmax(dim=-1).cpu()
     tokenizer = run.need(Generates, "write text").output_tokenizer
-    ids = [*read[0, 1:].tolist(), EOS]
+    return [*read[0, 1:].tolist(), EOS], log_p, tokenizer
+
+
+@view(needs.explains, needs.forced_to_text, silence=True)
+def probabilities(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
+) -> WordsDrawing:
+    """Draw p of each token, with the most probable alternatives."""
+    ids, every, tokenizer = forced(run, text, target, image)
     log_p = [float(every[t, i]) for t, i in enumerate(ids)]
     others_at = alternatives(Next(every, torch.zeros(len(log_p), 1)), top)
     words, texts = [], texts_of(tokenizer, ids)

@@ -31,11 +31,14 @@ def line(number: int) -> str:
 
 
 @cache
-def table() -> NDArray[np.uint8]:
-    """Return the 256 colours of weights from least to most, (256, 3): red, green, blue."""
+def table(name: str = "cividis") -> NDArray[np.uint8]:
+    """Return 256 colours of a matplotlib table from least to most, (256, 3): red, green, blue.
+
+    "PuOr_r" goes from violet through white to orange.
+    """
     from matplotlib import colormaps
 
-    colors: NDArray[np.uint8] = colormaps["cividis"](np.arange(256), bytes=True)[:, :3]
+    colors: NDArray[np.uint8] = colormaps[name](np.arange(256), bytes=True)[:, :3]
     return colors
 
 

@@ -185,7 +185,7 @@ def next_word(models: Sequence[Contender], text: str, prefix: str) -> list[Drawi
     """Draw the probabilities of the most probable tokens after the prefix of an output."""
     p: dict[str, dict[str, float]] = {}
     for each in models:
-        tokenizer, ids, log_p = forced(each.run, text, prefix or None)
+        ids, log_p, tokenizer = forced(each.run, text, prefix or None)
         row = log_p[len(ids) - 1]  # after the whole input
         best = torch.topk(row, min(50, len(row))).indices.tolist()
         p[each.name] = {visible(token_name(tokenizer, i)): float(row[i].exp()) for i in best}

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from pydantic import Field
 from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown, visible
-from foveate.look.draw.terminal import lines_of
 
 WIDEST = 64  # letters in a table column; longer texts are wrapped
 
@@ -142,4 +142,8 @@ class TableDrawing(Drawing):
         for row in self.rows:
             cells = ("" if c is None else c if isinstance(c, str) else f"{c:.4g}" for c in row)
             table.add_row(*(str(shown(cell)) for cell in cells))
-        return "\n".join([*lines, *lines_of(table), *caption])
+        wide = Console(width=10**5, color_system=None, markup=False, emoji=False, highlight=False)
+        with wide.capture() as captured:
+            wide.print(table)
+        rows = captured.get().removesuffix("\n").split("\n")
+        return "\n".join([*lines, *map(str.rstrip, rows), *caption])

@@ -109,8 +109,8 @@ def token_name(tokenizer: Tokenizer, i: int) -> str:
 
 def forced(
     run: Run, text: str | None = None, target: str | None = None, image: str | None = None
-) -> tuple[Tokenizer, list[int], Tensor]:
-    """Return the ids (T) of a target, or of the answer, with </s>, and log p (T, V) of all tokens.
+) -> tuple[list[int], Tensor, Tokenizer]:
+    """Return the ids (T) of target or answer, with the end, log p (T, V) there, and the tokenizer.
 
     For a language model, the target is part of the text that is read.
     """
@@ -122,7 +122,7 @@ def forced(
     with torch.inference_mode():
         log_p = run.model.predict(read, memory)[0].float().log_softmax(dim=-1).cpu()
     tokenizer = run.need(Generates, "write text").output_tokenizer
-    return tokenizer, [*read[0, 1:].tolist(), EOS], log_p
+    return [*read[0, 1:].tolist(), EOS], log_p, tokenizer
 
 
 @view(needs.explains, needs.forced_to_text, silence=True)
@@ -130,7 +130,7 @@ def probabilities(
     run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
 ) -> WordsDrawing:
     """Draw p of each token, with the most probable alternatives."""
-    tokenizer, ids, every = forced(run, text, target, image)
+    ids, every, tokenizer = forced(run, text, target, image)
     log_p = [float(every[t, i]) for t, i in enumerate(ids)]
     others_at = alternatives(Next(every, torch.zeros(len(log_p), 1)), top)
     words, texts = [], texts_of(tokenizer, ids)

@@ -63,10 +63,11 @@ def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int)
 def scores(
     x: Annotated[float, Field(description="of the query")] = 1.5,
     y: Annotated[float, Field(description="of the query")] = 0.5,
+    reach: Annotated[float, Field(gt=0, description="half the width of the plane")] = 3.0,
+    points: Annotated[int, Field(ge=3, le=201, description="keys per side of the plane")] = 25,
     of: Annotated[Literal["planes", "table"], Field(description="maps, or formulas")] = "planes",
 ) -> SheetGrid | TableDrawing:
     """Draw the score of one query with keys anywhere in the plane, or list the formulas."""
-    reach, points = 3.0, 25  # half the width of the plane, keys per side
     if of == "table":
         at = {n: landscape(row[0], torch.tensor([x, y]), 2, 5)[0, 3] for n, row in SCORES.items()}
         rows: list[list[str | float | None]] = [

@@ -12,7 +12,6 @@ from typing import Annotated, Literal, TypedDict, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.figures import contours
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
@@ -154,8 +154,7 @@ def landscape(anew: Anew = False) -> SceneDrawing:
         made.node(f"{name} α", "α, along δ", (left + 225, 514, 200, 40), form="label")
         made.node(f"{name} β", "β", (left + 8, 250, 40, 40), form="label")
         scale = np.array([box[2] / across, box[3] / down])
-        contours = Figure().subplots().contour(values, LEVELS).allsegs  # in columns and rows
-        for level, lines in zip(LEVELS, contours, strict=True):
+        for level, lines in zip(LEVELS, contours(values, LEVELS), strict=True):
             paths = [line * scale + box[:2] for line in lines if len(line)]
             for k, path in enumerate(paths):
                 made.edge(f"{name} {level} {k}", *path.tolist(), weight=0.03, hue=1 - number)

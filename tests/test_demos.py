@@ -14,6 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import small_trainings
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.look.draw.charts import LinesDrawing
@@ -605,7 +606,7 @@ def test_losses_around_networks_are_those_of_the_lecture() -> None:
     assert titles["residual title"] in ("x + f(x): 1 minimum", "x + f(x): 2 minima")
     assert int(titles["plain title"].split(": ")[1].split()[0]) > 10
     for name in ("plain", "residual"):
-        losses = np.log10(np.array(trained.stored("landscape", False, dict)[name], float))
+        losses = np.log10(np.array(trained.stored("landscape", trained.Planes)[name], float))
         dots = {n.name for n in drawn.nodes if n.name.startswith(f"{name} minimum")}
         assert f"{titles[f'{name} title']} ".split(": ")[1].startswith(f"{len(dots)} ")
         assert f"{name} minimum {middle} {middle}" in dots  # θ, the lowest
@@ -620,8 +621,8 @@ def test_losses_around_networks_are_those_of_the_lecture() -> None:
                 for a, b in zip(u, v, strict=True)
             ]
             assert all(each.min() <= level <= each.max() for each in around)
-    made = trained.train_landscapes(layers=2, steps=2, points=3)
-    model = trained.Deep(1, carried=1.0, norm="pre").eval()
+    made = small_trainings.train_landscapes(layers=2, steps=2, points=3)
+    model = small_trainings.Deep(1, carried=1.0, norm="pre").eval()
     points = torch.randn(4, 2)
     x = model.first(points)
     x = x + torch.relu(model.layers[0](model.norms[0](x)))
@@ -639,12 +640,12 @@ def test_trainings_are_steady_with_norms_alone() -> None:
     assert "diverged at step" in lost.name and np.isnan(lost.y[step - 1])
     assert np.isfinite(lost.y[: step - 1]).all()
     assert max(post.y[-1], pre.y[-1]) < 0.001 < slow.y[-1] < slow.y[0]
-    assert trained.train_norms(layers=2, steps=2).keys() == trained.TRAINED.keys()
+    assert small_trainings.train_norms(layers=2, steps=2).keys() == small_trainings.TRAINED.keys()
 
 
 def test_coreference_attends_to_animal_or_street() -> None:
     drawn = DEMOS["coreference"].draw()
-    both = [trained.FORMS[0].format("animal", "street", word) for word in ("tired", "wide")]
+    both = [small_trainings.FORMS[0].format("animal", "street", word) for word in ("tired", "wide")]
     for text, noun in zip(both, ("animal", "street"), strict=True):
         place = text.split().index(noun)
         assert {node.name for node in drawn.nodes if node.name.startswith(f"{text} frame")} == {
@@ -653,10 +654,10 @@ def test_coreference_attends_to_animal_or_street() -> None:
         arcs = [edge for edge in drawn.edges if edge.name.startswith(text)]
         weights = {int(edge.name.split()[-1]): 2 * edge.weight for edge in arcs}
         assert weights[place] > 0.9
-    texts = trained.sentences()
+    texts = small_trainings.sentences()
     assert len(texts) == 720 and sum(is_held for _, _, is_held in texts) == 120
     assert {text.split()[trained.IT] for text, _, _ in texts} == {"it"}
-    maps = trained.train_coreference(steps=1)["maps"]
+    maps = small_trainings.train_coreference(steps=1)["maps"]
     assert [*maps] == both
 
 

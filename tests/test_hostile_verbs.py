@@ -107,7 +107,7 @@ def lines(verb: str, part: int) -> Iterator[list[str]]:
     plain = right(verb)
     for number, parameter in enumerate(VERBS[verb].params):
         option, described = parameter.opts[0], str(parameter.type_descriptor.annotation)
-        if parameter.name in ("help", "anew"):
+        if parameter.name == "help":
             continue
         if getattr(parameter, "is_flag", False):
             yield [*chain(*plain.values()), option]

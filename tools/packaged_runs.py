@@ -32,12 +32,7 @@ from foveate.data.catalogue import find
 from foveate.engine.packed import NAME
 from foveate.files import replace_file
 from foveate.look.draw.charts import LinesDrawing
-from foveate.look.views.demos.trained import (
-    STORED,
-    train_coreference,
-    train_landscapes,
-    train_norms,
-)
+from foveate.look.views.demos.trained import STORED
 from foveate.look.views.text import by_length
 from foveate.measure.budget import contenders
 from foveate.measure.lineage import lineage
@@ -48,6 +43,7 @@ from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import LOG, SNAPSHOTS, SnapshotConfig
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
+from small_trainings import train_coreference, train_landscapes, train_norms
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 WEB = Path(__file__).parent.parent / "web"

@@ -1,12 +1,10 @@
 """Demos that show what small networks learn: stored results of repeatable training runs.
 
-Results are stored in ``packaged`` by ``python tools/packaged_runs.py``; ``--anew`` retrains.
+`tools/small_trainings.py` trains them, and ``python tools/packaged_runs.py`` stores the results.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Annotated, Literal, TypedDict, TypeVar
 
 import numpy as np
@@ -14,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
 
 from foveate.config import PACKAGED
 from foveate.data.tokenizer import EOS
@@ -23,12 +20,7 @@ from foveate.look.draw.figures import contours
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
-from foveate.look.hooks import capture
-from foveate.look.perturbations import surface
 from foveate.look.views.demos import TABLES, demo
-from foveate.models.transformer import TransformerEncoder
-from foveate.nn.linear import LayerNorm, NoNorm
-from foveate.nn.spec import Tokens
 from foveate.run import load
 from foveate.tasks.language import Language
 from foveate.tasks.teacher_forcing import autoregressive, second_pass, tokens_of
@@ -38,96 +30,12 @@ from foveate.tasks.translation import Translation
 T = TypeVar("T")
 Curves = dict[str, list[float | None]]
 Planes = dict[str, list[list[float | None]]]
-Anew = Annotated[bool, Field(description="retrain instead of using the stored result")]
 STORED = PACKAGED / "trained.json"
-DIGITS = 4  # significant digits of a stored number
 
 
-def stored(name: str, anew: bool, train: Callable[[], T]) -> T:
-    """Return the result of a training run: the stored one, or a new one."""
-    if anew:
-        return train()
+def stored(name: str, kind: type[T]) -> T:
+    """Return the stored result of a training run."""
     result: T = json.loads(STORED.read_text(encoding="utf-8"))[name]
-    return result
-
-
-def rounded(values: Sequence[float] | Floats) -> list[float | None]:
-    """Return numbers as they are stored: rounded, and None if not finite."""
-    return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in values]
-
-
-class Deep(nn.Module):
-    """x ← c x + ReLU(W norm(x) + b) in each layer, for points of the plane in two classes.
-
-    ``carried`` is c: 1 for residual connections, 0 for none. W is initialised as in He et al.
-    (2015), times ``scale``.
-    """
-
-    def __init__(
-        self, layers: int, carried: float = 1.0, scale: float = 1.0, norm: str = "none",
-        size: int = 16,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.carried, self.norm = carried, norm
-        self.first, self.last = nn.Linear(2, size), nn.Linear(size, 2)
-        self.layers = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
-        norms = NoNorm.Config() if norm == "none" else LayerNorm.Config()
-        self.norms = nn.ModuleList(norms.build(size) for _ in range(layers + 1))
-        for module in self.modules():
-            if isinstance(module, nn.Linear) and module is not self.last:
-                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-                nn.init.zeros_(module.bias)
-                module.weight.data.mul_(1.0 if module is self.first else scale)
-
-    def forward(self, points: Tensor) -> Tensor:
-        x = self.first(points)
-        for layer, norm in zip(self.layers, self.norms, strict=False):
-            if self.norm == "post":
-                x = norm(self.carried * x + F.relu(layer(x)))
-            else:
-                x = self.carried * x + F.relu(layer(norm(x)))
-        result: Tensor = self.last(self.norms[-1](x) if self.norm == "pre" else x)
-        return result
-
-
-def spirals(count: int = 100) -> tuple[Tensor, Tensor]:
-    """Return the points of two spirals (2 N, 2), and which of the two each belongs to."""
-    random = torch.Generator().manual_seed(3)
-    turn = torch.rand(count, generator=random).sqrt() * 6.6 + 0.6
-    spiral = torch.stack([turn * turn.cos(), turn * turn.sin()], dim=1) / 7
-    points = torch.cat([spiral, -spiral])
-    noise = 0.03 * torch.randn(points.shape, generator=random)
-    return points + noise, torch.arange(2).repeat_interleave(count)
-
-
-def loss_of(model: nn.Module) -> float:
-    """Return the loss on the spirals."""
-    points, classes = spirals()
-    return F.cross_entropy(model(points), classes).item()
-
-
-def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
-    """Return the loss on the spirals before each step, with all points in one batch."""
-    points, classes = spirals()
-    return [descend(F.cross_entropy(model(points), classes), optimizer) for _ in range(steps)]
-
-
-def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
-    """Take a step against the gradient of a loss, and return the loss."""
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
-def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Planes:
-    """Return losses around a deep network with residual connections, and around one without."""
-    result = Planes()
-    for name, carried, scale in (("residual", 1.0, layers**-0.5), ("plain", 0.0, 1.0)):
-        torch.manual_seed(1)
-        model = Deep(layers, carried, scale)
-        losses_of(model, torch.optim.Adam(model.parameters(), lr=0.003), steps)
-        result[name] = [rounded(row) for row in surface(model, partial(loss_of, model), points)]
     return result
 
 
@@ -141,9 +49,9 @@ LEVELS = [*range(-4, 6)]  # of log₁₀ of a loss, where contours are drawn
 
 
 @demo
-def landscape(anew: Anew = False) -> SceneDrawing:
+def landscape() -> SceneDrawing:
     """Draw contours of the loss on a plane through trained weights (Li et al., 2018)."""
-    result, made = stored("landscape", anew, train_landscapes), SceneMaker()
+    result, made = stored("landscape", Planes), SceneMaker()
     for number, (name, title) in enumerate((("plain", "f(x) alone"), ("residual", "x + f(x)"))):
         left, values = 640.0 * number, np.log10(np.array(result[name], float))
         lowest, (down, across) = minima(values), (np.array(values.shape) - 1)
@@ -174,27 +82,10 @@ def landscape(anew: Anew = False) -> SceneDrawing:
     )  # fmt: skip
 
 
-TRAINED = {  # a norm and a rate by the name of its curve
-    "x + f(x), rate 0.003": ("none", 0.003), "x + f(x), rate 0.0003": ("none", 0.0003),
-    "norm(x + f(x)), rate 0.03": ("post", 0.03), "x + f(norm(x)), rate 0.03": ("pre", 0.03),
-}  # fmt: skip
-
-
-def train_norms(layers: int = 16, steps: int = 120) -> Curves:
-    """Return losses of runs that differ only in norm and rate."""
-    result = Curves()
-    for name, (norm, rate) in TRAINED.items():
-        torch.manual_seed(1)
-        model = Deep(layers, norm=norm)
-        optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
-        result[name] = rounded(losses_of(model, optimizer, steps))
-    return result
-
-
 @demo
-def steadiness(anew: Anew = False) -> LinesDrawing:
+def steadiness() -> LinesDrawing:
     """Draw losses of short runs of a deep residual network, with and without layer norms."""
-    result = stored("steadiness", anew, train_norms)
+    result = stored("steadiness", Curves)
     curves = {}
     for name, losses in result.items():
         values = np.array(losses, float)
@@ -210,20 +101,7 @@ def steadiness(anew: Anew = False) -> LinesDrawing:
     )  # fmt: skip
 
 
-WORDS: dict[str, list[str]] = TABLES["coreference"]
-FORMS = WORDS["forms"]
 IT = 8  # the position of "it"
-
-
-def sentences() -> list[tuple[str, str, bool]]:
-    """Return each sentence, what "it" is in it, and whether its pair of nouns is held out."""
-    return [
-        (form.format(animal, place, word), animal if word in WORDS["felt"] else place,
-         (i + k) % 6 == 0)
-        for (i, animal), (k, place) in product(
-            enumerate(WORDS["living"]), enumerate(WORDS["places"]))
-        for word, form in product((*WORDS["felt"], *WORDS["seen"]), FORMS)
-    ]  # fmt: skip
 
 
 class Coreference(TypedDict):
@@ -236,54 +114,10 @@ class Coreference(TypedDict):
     held: int
 
 
-def train_coreference(steps: int = 300) -> Coreference:
-    """Return weights of "it" in a Transformer that learns to predict the noun meant at "it"."""
-    made = sentences()
-    names = sorted({word for text, _, _ in made for word in text.split()})
-    known = [k for k, (_, _, is_held) in enumerate(made) if not is_held]
-    held = [k for k, (_, _, is_held) in enumerate(made) if is_held]
-    ids = torch.tensor([[names.index(word) for word in text.split()] for text, _, _ in made])
-    nouns = torch.tensor([names.index(noun) for _, noun, _ in made])
-    torch.manual_seed(1)
-    shape = {"num_layers": 2, "num_heads": 2, "hidden_size": 32, "dropout": 0.0}
-    model = TransformerEncoder.Config.parse(shape).build(Tokens(len(names)))
-    output = nn.Linear(32, len(names))
-    optimizer = torch.optim.Adam([*model.parameters(), *output.parameters()], lr=0.003)
-    random, places = torch.Generator().manual_seed(1), torch.tensor(known)
-    for _ in range(steps):
-        batch = places[torch.randint(len(known), (64,), generator=random)]
-        descend(F.cross_entropy(output(model(ids[batch]).values[:, IT]), nouns[batch]), optimizer)
-    model.eval()
-    with torch.no_grad():
-        right = (output(model(ids[held]).values[:, IT]).argmax(-1) == nouns[held]).double().mean()
-    maps, nouns_of = dict[str, Curves](), dict[str, str]()
-    for word in ("tired", "wide"):
-        text = FORMS[0].format("animal", "street", word)
-        sentence = torch.tensor([[names.index(each) for each in text.split()]])
-        maps[text] = weights_of(model, sentence)
-        with torch.no_grad():
-            nouns_of[text] = names[int(output(model(sentence).values[:, IT]).argmax())]
-    return Coreference(
-        maps=maps, nouns=nouns_of, right=right.item(), trained=len(known), held=len(held)
-    )
-
-
-@torch.no_grad()
-def weights_of(model: nn.Module, ids: Tensor) -> dict[str, list[float | None]]:
-    """Return the weights (S,) of the query at "it", for each head of each layer."""
-    with capture(model) as maps:
-        model(ids)
-    return {
-        f"{layer}.{head}": rounded(weights[IT].numpy())
-        for layer, heads in enumerate(maps.values())
-        for head, weights in enumerate(heads[0])
-    }
-
-
 @demo
-def coreference(anew: Anew = False) -> SceneDrawing:
+def coreference() -> SceneDrawing:
     """Draw what "it" attends to in a small Transformer that has learned what it refers to."""
-    result, made = stored("coreference", anew, train_coreference), SceneMaker()
+    result, made = stored("coreference", Coreference), SceneMaker()
     for number, (text, heads) in enumerate(result["maps"].items(), start=1):
         words, noun, low = text.split(), result["nouns"][text], HIGH / 2 * number - 50
         middles, title = made.row(text, [], words, low + 40), f"too {words[-1]}: “it” is the {noun}"

@@ -12,7 +12,7 @@ const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: i
 const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
-const HALF = WIDE / 2, STACKED = 2 * HIGH + 20; // of two parts on a narrow page: width of each, height of both, one below the other
+const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, ASIDE = 12; // of two parts on a narrow page: width of each, height of both, one below the other; from their sides to a line between them
 type Box = SceneStop["box"];
 
 /** The camera between two stops, at 0 to 1: its width changes by a factor, as a zoom looks even. Pure. */
@@ -35,7 +35,13 @@ export function rowOf({ rows = [], walk }: Readonly<Choice>, others: readonly st
 /** Whether something is drawn at a stop. Pure. */
 export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean => !tag || stop.shows.includes(tag);
 
-const pathOf = ({ points, weight }: SceneEdge) => points.map(([x, y], k) => `${k === 0 ? "M" : k === 1 && weight !== null && points.length === 4 ? "C" : weight !== null && points.length === 4 ? "" : "L"}${x} ${y}`).join(" ");
+/** A line between two parts that are drawn one below the other: beside the first, between them, beside the second. Pure. */
+export function stacked(points: SceneEdge["points"]): SceneEdge["points"] {
+  const from = points[0]!, to = points.at(-1)!, side = ([x, y]: typeof from): SceneEdge["points"] =>
+    (x < HALF ? [[x, y], [HALF - ASIDE, y], [HALF - ASIDE, STACKED / 2]] : [[x - HALF, y + STACKED - HIGH], [ASIDE, y + STACKED - HIGH], [ASIDE, STACKED / 2]]);
+  return from[0] < HALF === to[0] < HALF ? points : [...side(from), ...side(to).reverse()];
+}
+const pathOf = ({ weight }: SceneEdge, points: SceneEdge["points"]) => points.map(([x, y], k) => `${k === 0 ? "M" : k === 1 && weight !== null && points.length === 4 ? "C" : weight !== null && points.length === 4 ? "" : "L"}${x} ${y}`).join(" ");
 /** Writes a label, its indices low: h_t. */
 const write = (element: SVGTextElement, text: string, isPlain = false) => {
   let low = 0;
@@ -81,7 +87,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     layers[isGroup ? 0 : 2].append(group);
   };
   const addEdge = (edge: SceneEdge) => {
-    const path = s("path", { d: pathOf(edge), class: `fv-edge-line${edge.weight === null ? "" : " fv-arc"}${hue(edge.hue)}`, ...(edge.weight === null ? { "marker-end": `url(#${mark})` } : {}) });
+    const path = s("path", { class: `fv-edge-line${edge.weight === null ? "" : " fv-arc"}${hue(edge.hue)}`, ...(edge.weight === null ? { "marker-end": `url(#${mark})` } : {}) });
     if (edge.weight !== null) path.style.setProperty("--weight", String(edge.weight));
     lines.push({ edge, path });
     lighten(path, edge);
@@ -162,7 +168,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
         write(text, form === "plus" ? full : short(full, roomOf(node) / shrink), form === "word");
       });
     }
-    for (const { edge, path } of lines) lighten(path, edge);
+    for (const { edge, path } of lines) {
+      path.setAttribute("d", pathOf(edge, isStacked(stop) ? stacked(edge.points) : edge.points));
+      lighten(path, edge);
+    }
     right.replaceChildren(...(isStacked(stop) ? layers.map((layer) => layer.cloneNode(true)) : []));
   };
   const say = (text: string) => { caption.replaceChildren(...indexed(text).map(({ text: part, tag }) => h(tag, {}, part))); };

@@ -18,12 +18,13 @@ import torch
 
 import foveate
 from foveate.config import ConfigError, read
-from foveate.data.tokenizer import Tokenizer
+from foveate.data.tokenizer import BOS, Tokenizer
 from foveate.engine.packed import load
 from foveate.exchange.importing import import_from
 from foveate.look.views.watching import Watched
 from foveate.run import RunConfig, task_of
 from foveate.run.pack import pack
+from foveate.run.passes import forced_pass
 from foveate.run.training import train
 from foveate.serve.common import RequestError
 from foveate.studio.descriptions import detail
@@ -638,3 +639,5 @@ def test_a_map_names_the_start_as_the_folder_does(family: tuple[Family, Path]) -
     start = theirs.convert_ids_to_tokens(config["decoder_start_token_id"])
     own = {n: c for n, c in columns.items() if n[:7] == "decoder" and n.endswith("self_attention")}
     assert {c[0] for c in own.values()} == {start}
+    assert forced_pass(run.task, run.model, text, "a dog").read["decoder"][0] == start
+    assert run.task.token_text([], BOS) == start

@@ -291,7 +291,7 @@ def encoder_record(
     The rows of an encoder's maps are those of the text; another map (a pooling) has one row, for
     what it produced.
     """
-    read, answer = source.axis(units, [START], [END]), ([[0]], [produced])
+    read, answer = source.axis(units, [source.start], [END]), ([[0]], [produced])
     axes = {name: (read if name.startswith("encoder") else answer, read) for name in maps}
     return _merged(maps, axes, f"{source.text} → {produced}")
 

@@ -15,9 +15,9 @@ import { spoken } from "./text";
 import type { AttentionDrawing, Block } from "./types";
 
 const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
-  matrix: ["sentences", "matrix", "blocks", "heads", "scale"],
-  links: ["links", "blocks", "heads", "scale"],
-  heads: ["heads", "matrix", "blocks", "scale"],
+  matrix: ["sentences", "matrix", "blocks", "heads", "scale", "key"],
+  links: ["links", "blocks", "heads", "scale", "key"],
+  heads: ["heads", "matrix", "blocks", "scale", "key"],
 };
 /** Whether nothing has the focus, so that the arrows are those of the first map that is seen. */
 const isFree = (target: Node) => target === document.body || (target instanceof Element && target.matches("main"));
@@ -68,12 +68,12 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     memory.set("scale", (scale = value));
     showBlock();
   });
-  const isKeyed = parts.has("scale") || parts.has("key"), key = h("div"), wrong = h("p", { class: "fv-wrong", hidden: true });
+  const key = h("div"), wrong = h("p", { class: "fv-wrong", hidden: true });
   const reads = parts.has("matrix") || parts.has("links") || parts.has("sentences");
   const has = (part: Part, ...nodes: HTMLElement[]) => (parts.has(part) ? nodes : []);
   const isOverview = drawing.form === "heads" && !options.parts, full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
   const pictures = [...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, ...(options.frame === false ? [] : [keys])), wrong];
-  const choosers = [...has("blocks", blocks.element), ...has("heads", picker.element), ...has("scale", scales.element), ...(isKeyed ? [key] : [])];
+  const choosers = [...has("blocks", blocks.element), ...has("heads", picker.element), ...has("scale", scales.element), ...has("key", key)];
   const main = h("div", { class: isOverview ? "fv-main fv-aside" : "fv-main" }, ...(isOverview ? choosers : pictures));
   const aside = h("div", { class: isOverview ? "" : "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...(isOverview ? pictures : choosers));
   body.append(...has("sentences", lines.element), h("div", { class: full ? "fv-two" : "" }, main, aside));
@@ -150,7 +150,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     }
     if (parts.has("heads")) picker.show(maps, scale);
     const how = palette.scales[scale];
-    if (isKeyed) key.replaceChildren(legend(sequential, how.marks, `${how.caption}; no colour: exactly 0 (masked)`));
+    key.replaceChildren(legend(sequential, how.marks, `${how.caption}; no colour: exactly 0 (masked)`));
     showMap();
   }
 

@@ -37,11 +37,16 @@ export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean =>
 
 /** A line between two parts that are drawn one below the other: beside the first, between them, beside the second. Pure. */
 export function stacked(points: SceneEdge["points"]): SceneEdge["points"] {
-  const from = points[0]!, to = points.at(-1)!, side = ([x, y]: typeof from): SceneEdge["points"] =>
-    (x < HALF ? [[x, y], [HALF - ASIDE, y], [HALF - ASIDE, STACKED / 2]] : [[x - HALF, y + STACKED - HIGH], [ASIDE, y + STACKED - HIGH], [ASIDE, STACKED / 2]]);
-  return from[0] < HALF === to[0] < HALF ? points : [...side(from), ...side(to).reverse()];
+  const [from, to] = [points[0]!, points.at(-1)!].map(([x, y]): SceneEdge["points"] => {
+    const low = +(x >= HALF), down = y + low * (STACKED - HIGH), aside = low ? ASIDE : HALF - ASIDE;
+    return [[x - low * HALF, down], [aside, down], [aside, STACKED / 2]];
+  });
+  return from![1]![0] === to![1]![0] ? points : [...from!, ...to!.reverse()];
 }
-const pathOf = ({ weight }: SceneEdge, points: SceneEdge["points"]) => points.map(([x, y], k) => `${k === 0 ? "M" : k === 1 && weight !== null && points.length === 4 ? "C" : weight !== null && points.length === 4 ? "" : "L"}${x} ${y}`).join(" ");
+const pathOf = ({ weight }: SceneEdge, points: SceneEdge["points"]) => {
+  const letters = weight !== null && points.length === 4 ? "MC" : "MLLLLL";
+  return points.map(([x, y], k) => `${letters[k] ?? ""}${x} ${y}`).join(" ");
+};
 /** Writes a label, its indices low: h_t. */
 const write = (element: SVGTextElement, text: string, isPlain = false) => {
   let low = 0;
@@ -169,7 +174,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
       });
     }
     for (const { edge, path } of lines) {
-      path.setAttribute("d", pathOf(edge, isStacked(stop) ? stacked(edge.points) : edge.points));
+      put(path, { d: pathOf(edge, isStacked(stop) ? stacked(edge.points) : edge.points) });
       lighten(path, edge);
     }
     right.replaceChildren(...(isStacked(stop) ? layers.map((layer) => layer.cloneNode(true)) : []));

@@ -192,11 +192,11 @@ def _last(log: Sequence[Line], event: str) -> Line:
 
 def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
     """Describe a run with its model, its task, its search and its views."""
-    task, settings, told = run.task, [*_settings(run.config.model.tree())], info(stored)
+    task, settings, basics = run.task, [*_settings(run.config.model.tree())], info(stored)
     first = dict(reversed(settings))  # the first of each name counts
     read = task.data.max_length if task.reads == "text" else None
     return RunDetail(
-        **dict(told),
+        **dict(basics),
         can=abilities(run),
         languages=task.sides.languages if isinstance(task, TextToText) else [],
         layers=first.get("num_layers"),
@@ -210,7 +210,7 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
         vocabulary=_pieces(task.tokenizers_by_name()),
         labels=list(task.label_names) if isinstance(task, Classifies) else [],
         channels=list(task.names) if isinstance(task, Forecasting) else [],
-        most_tokens=told.origin.positions if told.origin else read,
+        most_tokens=basics.origin.positions if basics.origin else read,
         search=searches(run) if task.gives == "text" else None,
         views=[view_info(run, entry) for entry in [*VIEWS.values()]],
         device=device(),

@@ -15,9 +15,7 @@ import { spoken } from "./text";
 import type { AttentionDrawing, Block } from "./types";
 
 const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
-  matrix: ["sentences", "matrix", "blocks", "heads", "scale", "key"],
-  links: ["links", "blocks", "heads", "scale", "key"],
-  heads: ["heads", "matrix", "blocks", "scale", "key"],
+  matrix: ["sentences", "matrix"], links: ["links"], heads: ["matrix"], // beside the choices of a map
 };
 /** Whether nothing has the focus, so that the arrows are those of the first map that is seen. */
 const isFree = (target: Node) => target === document.body || (target instanceof Element && target.matches("main"));
@@ -46,7 +44,7 @@ export function listed(map: Matrix, { rows, columns }: Block, caption: string): 
 /** Attention on a stage; `redraw` shows other weights of the same blocks, what was chosen stays. */
 export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { redraw(next: AttentionDrawing): void } {
   const { body, selection, options, memory } = stage;
-  const parts = new Set(options.parts ?? FORMS[drawing.form]);
+  const parts = new Set<Part>(options.parts ?? [...FORMS[drawing.form], "blocks", "heads", "scale", "key"]);
   const chosenBlock = () => blockOf(drawing, selection.now.block ?? drawing.block);
   let scale = (memory.get("scale") as Scale | undefined) ?? drawing.scale;
   let shown = -1, maps!: BlockMaps, block!: Block, map: Matrix | undefined, looking: Looking = { row: 0, column: 0, side: "row" };

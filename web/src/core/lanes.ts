@@ -67,7 +67,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
   const keys = [ // in the colours of the page
     ...(isProduct ? [] : [["number: probability"]]),
-    [`k = ${kept} open prefixes a step (round: finished)`],
+    [`k = ${kept} open a step (round: finished)`],
     [h("b", {}, "■ "), "the answer"],
     [...greedy].every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
     ...(isBare ? [] : [["dashed: dropped"]]),
@@ -88,7 +88,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     for (const [id, edge] of edges) edge.classList.toggle("fv-on", on.has(id));
     boxes.forEach((group, id) => group.classList.toggle("fv-chosen", id === node.id));
     fill(reading, h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), ...(isWhole && node.score <= 0 ? [] : [node.score > 0 ? " · p " : " · score ", h("b", {}, figure(node.score))]),
-      node.state === "pruned" ? " · cut off" : node.state === "done" ? " · finished" : "");
+      { pruned: " · dropped", done: " · finished", live: "" }[node.state]);
     box.setAttribute("aria-label", reading.textContent ?? "");
   };
   const point = (node: Node) => {

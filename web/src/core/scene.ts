@@ -12,7 +12,7 @@ const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: i
 const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
-const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, ASIDE = 12; // of two parts on a narrow page: width of each, height of both, one below the other; from their sides to a line between them
+const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, LOW = STACKED - HIGH, ASIDE = 12; // of two parts on a narrow page: width of each, height of both, one below the other, and how far the second is below; from their sides to a line between them
 type Box = SceneStop["box"];
 
 /** The camera between two stops, at 0 to 1: its width changes by a factor, as a zoom looks even. Pure. */
@@ -38,7 +38,7 @@ export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean =>
 /** A line between two parts that are drawn one below the other: beside the first, between them, beside the second. Pure. */
 export function stacked(points: SceneEdge["points"]): SceneEdge["points"] {
   const [from, to] = [points[0]!, points.at(-1)!].map(([x, y]): SceneEdge["points"] => {
-    const low = +(x >= HALF), down = y + low * (STACKED - HIGH), aside = low ? ASIDE : HALF - ASIDE;
+    const low = +(x >= HALF), down = y + low * LOW, aside = low ? ASIDE : HALF - ASIDE;
     return [[x - low * HALF, down], [aside, down], [aside, STACKED / 2]];
   });
   return from![1]![0] === to![1]![0] ? points : [...from!, ...to!.reverse()];
@@ -69,7 +69,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   let lines: { edge: SceneEdge; path: SVGPathElement }[] = [];
   const opened = new Map<number, [Inner[], typeof lines]>(); // what is drawn of a panel
   const layers = [s("g"), s("g"), s("g")] as const; // groups, edges, boxes
-  const mark = `fv-${Math.random().toString(36).slice(2)}`, right = s("g", { transform: `translate(${-HALF} ${STACKED - HIGH})` }); // a copy, of which the right half is seen
+  const mark = `fv-${Math.random().toString(36).slice(2)}`, right = s("g", { transform: `translate(${-HALF} ${LOW})` }); // a copy, of which the right half is seen
   const svg = s("svg", { class: "fv-scene-picture", role: "img", tabindex: 0 },
     s("defs", {}, s("marker", { id: mark, viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "fv-arrowhead", d: "M0 0L8 4L0 8z" }))), ...layers, right);
   const head = svg.querySelector("marker")!, view = h("div", { class: "fv-scroll" }, svg), cue = faded(view);

@@ -67,9 +67,9 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
   const keys = [ // in the colours of the page
     ...(isProduct ? [] : [["number: probability"]]),
-    [`k = ${kept} open a step (round: finished)`],
+    [`k = ${kept} open a step; round: finished`],
     [h("b", {}, "■ "), "the answer"],
-    [...greedy].every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
+    drawing.greedy.every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
     ...(isBare ? [] : [["dashed: dropped"]]),
     ...(width > body.clientWidth && !isWhole ? [[`scroll for all ${steps.length} steps`]] : []),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),

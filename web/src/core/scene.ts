@@ -36,15 +36,12 @@ export function rowOf({ rows = [], walk }: Readonly<Choice>, others: readonly st
 export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean => !tag || stop.shows.includes(tag);
 
 /** A line between two parts that are drawn one below the other: beside the first, between them, beside the second. Pure. */
-export function stacked(points: SceneEdge["points"]): SceneEdge["points"] {
-  const [from, to] = [points[0]!, points.at(-1)!].map(([x, y]): SceneEdge["points"] => {
-    const low = +(x >= HALF), down = y + low * LOW, aside = low ? ASIDE : HALF - ASIDE;
-    return [[x - low * HALF, down], [aside, down], [aside, STACKED / 2]];
-  });
-  return from![1]![0] === to![1]![0] ? points : [...from!, ...to!.reverse()];
-}
+export const stacked = (points: SceneEdge["points"]): SceneEdge["points"] => {
+  const [from, to] = points.map(([x, y]) => (x < HALF ? [x, y, HALF - ASIDE] : [x - HALF, y + LOW, ASIDE])).filter((_, k) => !k || k === points.length - 1);
+  return from![2] === to![2] ? points : [[from![0]!, from![1]!], [from![2]!, from![1]!], [from![2]!, STACKED / 2], [to![2]!, STACKED / 2], [to![2]!, to![1]!], [to![0]!, to![1]!]];
+};
 const pathOf = ({ weight }: SceneEdge, points: SceneEdge["points"]) => {
-  const letters = weight !== null && points.length === 4 ? "MC" : "MLLLLL";
+  const letters = weight !== null && points.length === 4 ? "MC" : "M"; // what follows is joined by lines
   return points.map(([x, y], k) => `${letters[k] ?? ""}${x} ${y}`).join(" ");
 };
 /** Writes a label, its indices low: h_t. */

@@ -12,7 +12,7 @@ const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: i
 const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
-const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, LOW = STACKED - HIGH, ASIDE = 12; // of two parts on a narrow page: width of each, height of both, one below the other, and how far the second is below; from their sides to a line between them
+const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, LOW = STACKED - HIGH; // of two parts on a narrow page: width of each, height of both, one below the other, and how far the second is below
 type Box = SceneStop["box"];
 
 /** The camera between two stops, at 0 to 1: its width changes by a factor, as a zoom looks even. Pure. */
@@ -37,7 +37,7 @@ export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean =>
 
 /** A line between two parts that are drawn one below the other: beside the first, between them, beside the second. Pure. */
 export const stacked = (points: SceneEdge["points"]): SceneEdge["points"] => {
-  const [from, to] = points.map(([x, y]) => (x < HALF ? [x, y, HALF - ASIDE] : [x - HALF, y + LOW, ASIDE])).filter((_, k) => !k || k === points.length - 1);
+  const [from, to] = points.map(([x, y]) => (x < HALF ? [x, y, HALF - 12] : [x - HALF, y + LOW, 12])).filter((_, k) => !k || k === points.length - 1);
   return from![2] === to![2] ? points : [[from![0]!, from![1]!], [from![2]!, from![1]!], [from![2]!, STACKED / 2], [to![2]!, STACKED / 2], [to![2]!, to![1]!], [to![0]!, to![1]!]];
 };
 const pathOf = ({ weight }: SceneEdge, points: SceneEdge["points"]) => {

@@ -485,7 +485,10 @@ def test_pieces_make_words_and_what_is_too_long_is_cut_and_said() -> None:
     assert record.axes(name)[0] == ["the", "dog", "⏎"]
     cut = forced(made, model, "the dog sat on the log .").record()
     length = len(made.tokenizer.encode_lines("the dog sat on the log ."))
-    assert cut.notes == [f"the first 11 of {length} tokens: the model reads no more"]
+    assert cut.notes == [
+        f"the first 11 of {length} tokens: the model reads no more",
+        "tokens are merged into words: 12 into 5",
+    ]
 
 
 @pytest.mark.parametrize("name", [name for name in DECODERS if name != "transformer"])

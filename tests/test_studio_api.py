@@ -326,7 +326,7 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
     assert "not a picture" in error("/runs/vit/views/attention", {"image": str(secret)})
     assert "not a picture" in error("/runs/vit/answer", {"picture": str(secret)})
     for field, value in {"gold": str(secret), "hypotheses": [str(secret)]}.items():
-        assert error("/runs/rnn/views/lengths", {field: value}).startswith(field)
+        assert error("/runs/rnn/views/growing", {field: value}).startswith(field)
     assert "is damaged" in error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})
     assert "beam" in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})
 

@@ -304,13 +304,6 @@ def test_an_interval_is_of_a_metric_that_has_one() -> None:
         interval("ter", ["a"], ["a"])
 
 
-def test_lengths_are_those_of_the_runs_outputs(run: Run) -> None:
-    view = draw("lengths", run, split="valid")
-    assert [[curve.name for curve in panel.curves] for panel in view.panels] == [["run"], ["run"]]
-    with pytest.raises(ConfigError, match="needs at least 1 run, not 0"):
-        draw("lengths")
-
-
 # ---- training
 def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
     drawn = draw("growing", run, text="a b c")

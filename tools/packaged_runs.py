@@ -38,12 +38,13 @@ from foveate.look.views.demos.trained import (
     train_landscapes,
     train_norms,
 )
-from foveate.look.views.text import lengths
+from foveate.look.views.text import by_length
 from foveate.measure.budget import contenders
 from foveate.measure.lineage import lineage
 from foveate.run import Run, RunConfig, load
 from foveate.run.pack import pack
 from foveate.run.training import train
+from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import LOG, SNAPSHOTS, SnapshotConfig
 from foveate.train.journal import read as read_log
 from foveate.train.stored import WEIGHTS, own_tensors, run_files, sealed_folder, write_tensors
@@ -73,7 +74,9 @@ def write_chart() -> None:
     tokens = int(tree["terms"]["budget"].partition(" ")[0].replace(",", ""))
     for name, times in LONGER.items():
         run = load(PACKAGED / name)
-        panel = lengths([run], beam_size=1).panels[0]
+        corpus = run.need(TextToText, "give pairs of texts").corpus("test")
+        outputs = [str(answer) for answer in run.translate(corpus.sources, beam_size=1)]
+        panel = by_length({name: (corpus.sources, outputs, corpus.references)}).panels[0]
         assert isinstance(panel, LinesDrawing)
         curve = panel.curves[0]
         for suffix, values in (("", curve.y), (", low", curve.low), (", high", curve.high)):

@@ -185,10 +185,10 @@ def next_word(models: Sequence[Contender], text: str, prefix: str) -> list[Drawi
     """Draw the probabilities of the most probable tokens after the prefix of an output."""
     p: dict[str, dict[str, float]] = {}
     for each in models:
-        passed = forced(each.run, text, prefix or None)
-        row = passed.log_p[len(passed.ids) - 1]  # after the whole input
+        ids, log_p, tokenizer = forced(each.run, text, prefix or None)
+        row = log_p[len(ids) - 1]  # after the whole input
         best = torch.topk(row, min(50, len(row))).indices.tolist()
-        p[each.name] = {visible(token_name(passed.tokenizer, i)): float(row[i].exp()) for i in best}
+        p[each.name] = {visible(token_name(tokenizer, i)): float(row[i].exp()) for i in best}
     tokens = list(dict.fromkeys(t for row in p.values() for t in list(row)[:TOP]))
     bars = {name: np.array([row.get(t, 0.0) for t in tokens]) for name, row in p.items()}
     caption = f"after “{prefix or text}”: the {TOP} most probable tokens of each model"

@@ -13,6 +13,7 @@ export function put(made: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) continue;
     if (typeof value === "function") made.addEventListener(name, value as unknown as EventListener);
+    else if (name === "style") (made as HTMLElement).style.cssText = String(value); // pages may forbid the attribute
     else made.setAttribute(name, value === true ? "" : language.of(String(value)));
   }
 }

@@ -129,6 +129,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       if (isSoft && middle(place) < last) line(`α from ${k}`, [at(middle(place), soft), at(middle(place), 142)], "α", { hue: 5 });
       if (!isSoft) join(`α from ${k}`, score, alpha, "α");
       line(`c from ${k}`, [at(x + wide / 2, 70), at(x + wide / 2, 84)], "c");
+      line(`c by ${k}`, [at(x + wide / 2, 104), at(x + wide / 2, 84)], "c"); // v, times its α
       if (place === keys.length - 1) line("c bus", [at(x + wide / 2, 84), at(132, 84), at(132, 70)], "c");
     });
     const aside = pitch - wide; // beside the keys

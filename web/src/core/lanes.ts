@@ -103,7 +103,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: tall, rx: 6 }),
-      ...linesOf(node).slice(0, tall < LINES ? 1 : 2).map((line, k, { length }) => squeezed(line, wide - 8, 13, { x: x + wide / 2, y: y + tall / 2 + 3 + length + Math.min(UNDER, tall / 4) * (2 * k + 1 - length), "text-anchor": "middle" }))));
+      ...(tall < LINES ? [linesOf(node).join(" ")] : linesOf(node)).map((line, k, { length }) => squeezed(line, wide - 8, 13, { x: x + wide / 2, y: y + tall / 2 + 3 + length + Math.min(UNDER, tall / 4) * (2 * k + 1 - length), "text-anchor": "middle" }))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: START + t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     s("circle", { fill: "currentColor", cx: 6, cy: TOP + tall / 2, r: 5 }), ...edges.values(), ...boxes.values());

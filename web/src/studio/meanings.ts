@@ -9,7 +9,6 @@ const MEANINGS: Record<string, [title: string, means: string, caveat: string]> =
   picture: ["Attention on the picture", "Weights over the picture for each word or layer: tinted parts have weight.", "The cells are as large as the patches of the model, not finer."],
   probabilities: ["Probabilities", "The probability of each token, and its alternatives.", "p of a token given those before it, not of the whole output."],
   nbest: ["N best", "The outputs of the search, best first, and how they differ from the best.", "The score is that of the search, including its length penalty."],
-  lengths: ["Scores by length", "BLEU and chrF by source length, with bootstrap intervals.", "Bins with few sentences have wide intervals."],
   growing: ["A growing sentence", "Each row is the answer to the source up to that word; a cell is a word, light if the reference has it in this order. Compare a run without attention with one that has it.", "The reference is from the test data, or the target on the left; other words may be right too."],
   masks: ["Masks", "Which positions each position may attend to: causal, window, padding.", "A position that may be attended to need not get weight."],
   gates: ["Gates", "How far each gate is open at each token: 0 closed, 1 open.", "Rows are single units, the 24 that change most over the text; the others move less."],

@@ -207,13 +207,9 @@ def _block(
     return ModelBlock(
         name=name, label=_label(name, module), layer=_layer(name), family=sort, hue=HUES.get(sort),
         equation=equation_of(module), parameters=sum(counts),
-        output=_shape(gave[0]) if gave else "", steps=steps,
+        output=" × ".join(map(str, gave[0].shape)) or "1" if gave else "", steps=steps,
         backwards=isinstance(module, Cell) and backwards(name),
     )  # fmt: skip
-
-
-def _shape(tensor: Tensor) -> str:
-    return " × ".join(map(str, tensor.shape)) or "1"
 
 
 def _label(name: str, module: nn.Module) -> str:
@@ -233,7 +229,9 @@ def _layer(name: str) -> int | None:
 
 
 def equation_of(module: nn.Module) -> str:
-    """Return what a block computes: by its kinds, or from the docstring of its class."""
+    """Return what a block computes: by its kinds, or the first paragraph with an equation in the
+    docstrings of its class and its bases.
+    """
     if isinstance(module, Cell):
         read = ("input", "before", "cell before", "fed")
         return "; ".join(text for name, text in module.equations().items() if name not in read)
@@ -248,14 +246,9 @@ def equation_of(module: nn.Module) -> str:
     for kind, equation in EQUATIONS.items():
         if isinstance(module, kind):
             return equation if bias else equation.removesuffix(" + b")
-    return _documented(type(module))
-
-
-def _documented(kind: type) -> str:
-    """Return the first paragraph with an equation in the docstrings of a class and its bases."""
     documents = [
         " ".join(paragraph.replace("``", "").split())
-        for each in kind.__mro__
+        for each in type(module).__mro__
         if not each.__module__.startswith(("torch", "builtins"))
         for paragraph in (each.__dict__.get("__doc__") or "").split("\n\n")
     ]

@@ -57,8 +57,3 @@ class InteractiveDrawing(Controls, Drawing):
 
     kind: Literal["interactive"] = "interactive"
     parts: list[Part]
-
-
-def geometric(least: float, most: float, count: int = 60) -> Floats:
-    """Return a slider's stops at equal ratios, with two digits."""
-    return np.array([float(f"{stop:.2g}") for stop in np.geomspace(least, most, count)])

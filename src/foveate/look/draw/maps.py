@@ -302,8 +302,6 @@ def averaged(block: Block) -> Block:
 
 def tiled(block: Block, tile: int) -> Block:
     """Return a block with one cell, the largest, for each tile × tile."""
-    if tile == 1:
-        return block
     layers = [Numbers.weights(pool(layer.array, tile)) for layer in block.layers]
     labels = {}
     for side, words in (("rows", block.rows), ("columns", block.columns)):

@@ -38,10 +38,7 @@ def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:
 
     A word selected in a drawing is marked in all of its group.
     """
-    groups = [
-        PageGroup.model_validate({"title": name, "notes": [], "drawings": list(part)})
-        for name, part in drawings.items()
-    ]
+    groups = [PageGroup(title=n, notes=[], drawings=part) for n, part in drawings.items()]
     return assemble(Cover(title=title, groups=list(drawings)), list(map(json_of, groups)))
 
 

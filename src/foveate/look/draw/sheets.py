@@ -106,10 +106,6 @@ class SheetDrawing(Drawing):
         names = self.rows or [""] * len(self.cells)
         left = max(map(len, names))
         lines = [self.title]
-        if not self.columns:  # continuous words, or numbers
-            rows = (" ".join(f"{c:>{5 * c[-1:].isdigit()}}" for c in row) for row in self.cells)
-            pairs = zip(names, rows, strict=True)
-            return "\n".join([*lines, *(f"{name:>{left}}  {row}".rstrip() for name, row in pairs)])
         table = [self.columns, *self.cells]
         wide = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
         for name, row in zip(["", *names], table, strict=True):

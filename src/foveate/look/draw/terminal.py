@@ -12,8 +12,6 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.table import Table
 
 import foveate.look.draw.colors as colors
 from foveate.errors import UserError
@@ -126,14 +124,6 @@ def steps(words: Sequence[str], ends: Sequence[int], stem: str) -> list[str]:
 def wrap(texts: Iterable[str], width: int) -> list[str]:
     """Return texts as lines of at most ``width``, an empty one as an empty line."""
     return [line for text in texts for line in textwrap.wrap(text, width) or [""]]
-
-
-def lines_of(table: Table) -> list[str]:
-    """Return a table as lines without colour, however wide."""
-    console = Console(width=10**5, color_system=None, markup=False, emoji=False, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().removesuffix("\n").split("\n")]
 
 
 def _header(words: Sequence[str], left: int, cell: int, width: int, ink: Ink) -> list[str]:

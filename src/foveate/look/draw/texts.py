@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from pydantic import Field
 from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, TableCell, Text, shown, visible
-from foveate.look.draw.terminal import lines_of
 
 WIDEST = 64  # letters in a table column; longer texts are wrapped
 
@@ -134,18 +134,16 @@ class TableDrawing(Drawing):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         lines = [self.title] if self.title else []
         caption = [self.caption_in(width)] if self.caption else []
-        return "\n".join([*lines, *table_lines(self), *caption])
-
-
-def table_lines(drawing: TableDrawing) -> list[str]:
-    """Return a table as lines of text, the names of the columns first."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, name in enumerate(drawing.columns):
-        right = all(not isinstance(row[number], str) for row in drawing.rows)
-        justify: Literal["right", "left"] = "right" if right else "left"
-        table.add_column(name, justify=justify, max_width=WIDEST, overflow="fold")
-    for row in drawing.rows:
-        table.add_row(
-            *("" if c is None else str(shown(c)) if isinstance(c, str) else f"{c:.4g}" for c in row)
-        )
-    return lines_of(table)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for number, name in enumerate(self.columns):
+            right = all(not isinstance(row[number], str) for row in self.rows)
+            justify: Literal["right", "left"] = "right" if right else "left"
+            table.add_column(name, justify=justify, max_width=WIDEST, overflow="fold")
+        for row in self.rows:
+            cells = ("" if c is None else c if isinstance(c, str) else f"{c:.4g}" for c in row)
+            table.add_row(*(str(shown(cell)) for cell in cells))
+        wide = Console(width=10**5, color_system=None, markup=False, emoji=False, highlight=False)
+        with wide.capture() as captured:
+            wide.print(table)
+        rows = captured.get().removesuffix("\n").split("\n")
+        return "\n".join([*lines, *map(str.rstrip, rows), *caption])

@@ -82,13 +82,10 @@ def attention_strip(
     """Return the share of attention of each row that was read, (1, L + H)."""
     record = run.explain(text, target)
     weights = record.select(next(iter(record.blocks())), layer, head)
-    begins, read = list(run.model.starts()), windows.look_back
-    ends = [*begins[1:], read]
-    shares = np.zeros(read + windows.horizon)
-    shares[read:] = np.nan
-    for begin, end, share in zip(begins, ends, weights.mean(axis=0), strict=True):
-        shares[begin:end] = share / max(1, end - begin)
-    return sheet("share of attention", shares[None], scale=ColorScale(0.0))
+    rows = np.diff([*run.model.starts(), windows.look_back])  # of each patch
+    shares = np.repeat(weights.mean(axis=0) / rows.clip(1).astype(np.float32), rows)
+    padded = np.append(shares, np.full(windows.horizon, np.nan))
+    return sheet("share of attention", padded[None], scale=ColorScale(0.0))
 
 
 EXAMPLES = 512  # of a split, evenly spread

@@ -4,7 +4,6 @@ import difflib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -93,25 +92,14 @@ def differences(before: Texts, after: Texts) -> Iterator[str]:
 # p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log p measures how open it was.
 
 
-@dataclass(frozen=True)
-class ForcedText:
-    """A text as its ``ids`` (T), with its end, and log p (T, V) of all possible next tokens."""
-
-    ids: list[int]
-    log_p: Tensor
-    tokenizer: Tokenizer
-
-    def texts(self) -> list[tuple[str, bool]]:
-        """Return each token as in the text, and whether a space precedes it."""
-        text, spans = self.tokenizer.decode(self.ids), self.tokenizer.spans(self.ids)
-        texts = []
-        for i, (start, end) in zip(self.ids, spans, strict=True):
-            piece = text[start:end]
-            before = text[max(0, start - 1) : start]
-            spaced = not piece or piece.startswith(" ") or before in ("", " ")
-            label = visible(piece.strip(" ") or piece or token_name(self.tokenizer, i))
-            texts.append((label, spaced))
-        return texts
+def texts_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
+    """Yield each token as in the text, and whether a space precedes it."""
+    text, spans = tokenizer.decode(ids), tokenizer.spans(ids)
+    for i, (start, end) in zip(ids, spans, strict=True):
+        piece = text[start:end]
+        before = text[max(0, start - 1) : start]
+        spaced = not piece or piece.startswith(" ") or before in ("", " ")
+        yield visible(piece.strip(" ") or piece or token_name(tokenizer, i)), spaced
 
 
 def token_name(tokenizer: Tokenizer, i: int) -> str:
@@ -121,8 +109,8 @@ def token_name(tokenizer: Tokenizer, i: int) -> str:
 
 def forced(
     run: Run, text: str | None = None, target: str | None = None, image: str | None = None
-) -> ForcedText:
-    """Return the forced pass over source and target, or over the answer without a target.
+) -> tuple[list[int], Tensor, Tokenizer]:
+    """Return the ids (T) of target or answer, with the end, log p (T, V) there, and the tokenizer.
 
     For a language model, the target is part of the text that is read.
     """
@@ -134,7 +122,7 @@ def forced(
     with torch.inference_mode():
         log_p = run.model.predict(read, memory)[0].float().log_softmax(dim=-1).cpu()
     tokenizer = run.need(Generates, "write text").output_tokenizer
-    return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
+    return [*read[0, 1:].tolist(), EOS], log_p, tokenizer
 
 
 @view(needs.explains, needs.forced_to_text, silence=True)
@@ -142,38 +130,23 @@ def probabilities(
     run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
 ) -> WordsDrawing:
     """Draw p of each token, with the most probable alternatives."""
-    passed = forced(run, text, target, image)
-    log_p = [float(passed.log_p[t, i]) for t, i in enumerate(passed.ids)]
-    others_at = alternatives(Next(passed.log_p, torch.zeros(len(log_p), 1)), top)
-    words = []
-    for chance, (label, space), others in zip(log_p, passed.texts(), others_at, strict=True):
+    ids, every, tokenizer = forced(run, text, target, image)
+    log_p = [float(every[t, i]) for t, i in enumerate(ids)]
+    others_at = alternatives(Next(every, torch.zeros(len(log_p), 1)), top)
+    words, texts = [], texts_of(tokenizer, ids)
+    for chance, (label, space), others in zip(log_p, texts, others_at, strict=True):
         choices = [
-            Choice(text=visible(token_name(passed.tokenizer, k)), p=math.exp(other))
+            Choice(text=visible(token_name(tokenizer, k)), p=math.exp(other))
             for k, other in zip(others.tokens, others.log_p, strict=True)
         ]
         note = f"entropy {others.entropy:.1f} nats"
         p = math.exp(chance)
         words.append(Word(text=label, value=p, space=space, note=note, alternatives=choices))
     return WordsDrawing(
-        title=passed.tokenizer.decode(passed.ids), words=words,
+        title=tokenizer.decode(ids), words=words,
         legend="p of each token, entropy of the distribution, and the most probable tokens",
         caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(log_p),
     )  # fmt: skip
-
-
-@view(needs.translates)
-def lengths(runs: Sequence[Run], split: Split = "test", beam_size: BeamSize = None) -> PanelGrid:
-    """Draw BLEU and chrF by source length, with a line for each run."""
-    systems: dict[str, tuple[Texts, Texts, References]] = {}
-    tokenizers: dict[str, BleuTokenizer | None] = {}
-    for run in runs:
-        task = run.need(TextToText, "give pairs of texts")
-        corpus = task.corpus(split)
-        answers = run.translate(corpus.sources, beam_size=beam_size)
-        best = [answer.hypotheses[0] for answer in answers]
-        systems[run.path.name] = corpus.sources, best, corpus.references
-        tokenizers[run.path.name] = task.config.bleu_tokenizer
-    return by_length(systems, tokenizers)
 
 
 def by_length(

@@ -14,7 +14,7 @@ from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.look.draw.analyses import sheets
 from foveate.look.draw.charts import BarsDrawing, LinesDrawing, PanelGrid, bar_chart, line_chart
-from foveate.look.draw.interactive import Controls, Slider, geometric
+from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
@@ -43,7 +43,7 @@ def small_score(kind: type[kinds.Score]) -> kinds.Score:
     """Return a score for vectors of two numbers, with the same weights at every call."""
     torch.manual_seed(5)
     plain = {"sharpness": 1.0} if kind is kinds.CosineScore else {}
-    score: kinds.Score = kind.Config.parse(plain).build(num_heads=1, head_size=2)
+    score: kinds.Score = kind.Config.parse(plain).build(1, 2)
     return score
 
 
@@ -269,6 +269,7 @@ def sinusoids(
     ]  # fmt: skip
     dots = [(t + apart, t) for t in range(0, length - apart, 3)]
     title = f"similarity; ○: {apart} apart"
+    bases = np.array([float(f"{stop:.2g}") for stop in np.geomspace(2, 1e6, 60)])
     products = products.model_copy(update={"dots": dots, "title": title})
     return SheetGrid(
         sheets=[*halves, products], across=3, title="Sinusoidal positions",
@@ -278,7 +279,7 @@ def sinusoids(
             sliders=[
                 Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
                 Slider.of("hidden_size", hidden_size, np.arange(8.0, 129, 4), label="size d"),
-                Slider.of("base", base, geometric(2, 1e6), label="base"),
+                Slider.of("base", base, bases, label="base"),
             ],
         ),
     )  # fmt: skip
@@ -354,22 +355,14 @@ def noam(
 
 @demo
 def smoothing(
-    words: Annotated[tuple[str, ...], Field(min_length=2, description="the vocabulary; repeat")]
-    = ("elle", "il", "ferme", "fenêtre", "</s>"),
-    right: Annotated[int, Field(ge=1, description="index of the correct word, from 1")] = 3,
     alpha: Annotated[float, Field(ge=0, lt=1, description="share spread over all words")] = 0.1,
-) -> BarsDrawing:  # fmt: skip
-    """Draw y = (1 − α) y_hot + α / K, computed as softmax(e) minus the loss's gradient in e.
-
-    Raises `UserError` for an unknown word.
-    """
-    count = len(words)
-    if right > count:
-        raise UserError(f"word {right} does not exist, only {count}: choose another or add --words")
-    rows = dict[str, Tensor]()
+) -> BarsDrawing:
+    """Draw y = (1 − α) y_hot + α / K, computed as softmax(e) minus the loss's gradient in e."""
+    words, right = ("elle", "il", "ferme", "fenêtre", "</s>"), torch.tensor([2])
+    rows, count = dict[str, Tensor](), len(words)
     for name, share in (("one-hot y", 0.0), (f"smoothed, α = {alpha:g}", alpha)):
         logits = torch.zeros(1, count, requires_grad=True)
-        loss, _ = linear_cross_entropy(logits, torch.eye(count), torch.tensor([right - 1]), share)
+        loss, _ = linear_cross_entropy(logits, torch.eye(count), right, share)
         [gradient] = torch.autograd.grad(loss, logits)
         rows[name] = (logits.detach().softmax(dim=-1) - gradient)[0]
     return bar_chart(

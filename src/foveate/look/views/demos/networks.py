@@ -34,7 +34,6 @@ from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
-Forget = Annotated[float, Field(description="bias of the LSTM's forget gate, before the sigmoid")]
 
 
 def decoder(config: Decoder.Config) -> Decoder:
@@ -101,7 +100,7 @@ LOOKS = 6, 5, 0, 4, 2  # hues of the parts of a model
 CHAINED = "elman", "lstm", "mamba", "bi-gru", "seq2seq", "attention"  # from state to state
 
 
-def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
+def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
     """Return how strongly each output of an untrained model depends on each input, (T, S)."""
     if family in TRANSLATORS:
         load_kinds()
@@ -119,7 +118,7 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
         "bert": bidirectional,
         "window": lambda: decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
         "elman": lambda: recurrent("rnn"),
-        "lstm": lambda: recurrent("lstm", forget),
+        "lstm": lambda: recurrent("lstm", 3.0),
         "gpt": transformer,
         "local": lambda: transformer(attention=LocalAttention.Config(window=3)),
         "mamba": lambda: decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
@@ -132,7 +131,6 @@ def reached(family: Family, text: Tensor, forget: float) -> NDArray[np.float64]:
 
 @demo
 def reach(
-    forget: Forget = 3.0,
     text: Annotated[str, Field(description="words to read")] = "the movie was terribly exciting",
     families: Annotated[
         tuple[Family, ...],
@@ -147,7 +145,7 @@ def reach(
     if query >= (count := len(words := text.split())) or not words:
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
     made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
-    rows = [reached(family, ids(count), forget)[at] for family in families]
+    rows = [reached(family, ids(count))[at] for family in families]
     least, numbers = int(np.argmin(rows[0] / rows[0].max())), list[str]()
     for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
         y = band * number
@@ -209,15 +207,14 @@ def vanishing(
 @demo
 def residual(
     layers: Annotated[int, Field(ge=2, le=100, description="feed-forward layers")] = 20,
-    size: Annotated[int, Field(ge=2, le=512, description="vector size D")] = 64,
 ) -> LinesDrawing:
     """Draw ‖∂L / ∂x_l‖ at each layer's input, with x + f(x) (He et al., 2016) and with f(x)."""
     curves = {}
     for name, carried in (("residual, x + f(x)", 1.0), ("plain, f(x)", 0.0)):
         torch.manual_seed(1)
-        states = [torch.randn(32, size, requires_grad=True)]
+        states = [torch.randn(32, 64, requires_grad=True)]
         for _ in range(layers):
-            states.append(carried * states[-1] + ReLU.Config().build(size, size)(states[-1]))
+            states.append(carried * states[-1] + ReLU.Config().build(64, 64)(states[-1]))
         derivatives = torch.autograd.grad(states[-1].square().sum(), states)
         norms = torch.stack([derivative.norm() for derivative in derivatives[:-1]])
         curves[name] = (norms / norms[-1]).double().numpy()
@@ -283,16 +280,14 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
 @demo
 @torch.no_grad()
 def memory(
-    hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
-    layers: Annotated[int, Field(ge=1, le=24, description="layers of each model")] = 1,
     length: Annotated[int, Field(ge=1, le=4096, description="maximum length")] = 1024,
 ) -> LinesDrawing:
     """Draw how many numbers the state stores after each length of text."""
-    shape = {"hidden_size": hidden_size, "num_layers": layers, "dropout": 0.0}
+    shape = {"hidden_size": 128, "num_layers": 1, "dropout": 0.0}
     attention = {"num_heads": 4, **shape}
-    cell = {"cell": "lstm", "readout": "state", "embedding_size": hidden_size, **shape}
+    cell = {"cell": "lstm", "readout": "state", "embedding_size": 128, **shape}
     models = {
-        f"Transformer: 2 n D, D = {hidden_size}": TransformerDecoder.Config.parse(attention),
+        "Transformer: 2 n D, D = 128": TransformerDecoder.Config.parse(attention),
         "Mamba: a constant state": MambaDecoder.Config.parse(shape),
         "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }
@@ -307,7 +302,7 @@ def memory(
         curves[name.replace("a constant state", f"always {stored[-1]:,}")] = np.array(stored)
     return line_chart(
         lengths, curves, "tokens read, n", "numbers stored",
-        f"Size of the state; D = {hidden_size}, {layers} layer{'s' * (layers > 1)}",
+        "Size of the state; D = 128, 1 layer",
         caption="Keys and values grow with every token; the state of an LSTM or of Mamba does not.",
     )  # fmt: skip
 

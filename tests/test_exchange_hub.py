@@ -18,15 +18,18 @@ import torch
 
 import foveate
 from foveate.config import ConfigError, read
-from foveate.data.tokenizer import Tokenizer
+from foveate.data.tokenizer import BOS, Tokenizer
 from foveate.engine.packed import load
 from foveate.exchange.importing import import_from
 from foveate.look.views.watching import Watched
 from foveate.run import RunConfig, task_of
 from foveate.run.pack import pack
+from foveate.run.passes import forced_pass
 from foveate.run.training import train
 from foveate.serve.common import RequestError
+from foveate.studio.descriptions import detail
 from foveate.studio.evaluation import evaluate, examples
+from foveate.studio.state import StudioRuns
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text_to_text import CorpusFiles
 from piece_models import TEXT, hostile
@@ -608,3 +611,33 @@ def test_a_studio_says_that_an_opened_model_has_no_data(family: tuple[Family, Pa
     assert "its folder holds no data" in examples(run, 4).note
     with pytest.raises(RequestError, match=r"no test data .*foveate evaluate .* --data FILE"):
         evaluate(run, "opened", "test", 4, lambda event: None)
+
+
+def test_a_studio_states_the_facts_of_the_folder(family: tuple[Family, Path]) -> None:
+    folder = family[1]
+    run, theirs = foveate.load(folder), transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    store, config = StudioRuns([run.path]), theirs.config
+    told = detail(store.find(store.names()[0]), run)
+    bias = getattr(theirs, "final_logits_bias", torch.empty(0))
+    unused = 4 * config.d_model * (config.model_type in ("bart", "mbart"))  # rows of positions
+    trained = sum(p.numel() for p in theirs.parameters() if p.requires_grad)
+    assert told.parameters == trained + bias.numel() - unused
+    assert told.vocabulary == {"shared": config.vocab_size}
+    named = ("max_position_embeddings", "n_positions")
+    saved = json.loads((folder / "config.json").read_text("utf-8"))
+    assert told.most_tokens == next((saved[key] for key in named if key in saved), None)
+    assert told.origin is not None and told.origin.dtype == "float32"
+    assert told.ffn_size == 48 and told.activation and told.norm_order in ("pre", "post")
+
+
+def test_a_map_names_the_start_as_the_folder_does(family: tuple[Family, Path]) -> None:
+    language, folder = family[0].to, family[1]
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    run, theirs = foveate.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    (text,) = run.task.sides.addressed(TEXT[:1], language)
+    columns = run.explain(text, units="tokens").columns
+    start = theirs.convert_ids_to_tokens(config["decoder_start_token_id"])
+    own = {n: c for n, c in columns.items() if n[:7] == "decoder" and n.endswith("self_attention")}
+    assert {c[0] for c in own.values()} == {start}
+    assert forced_pass(run.task, run.model, text, "a dog").read["decoder"][0] == start
+    assert run.task.token_text([], BOS) == start

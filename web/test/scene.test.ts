@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { exactOf, insideOf, largestOf, levelsOf } from "../src/core/insides";
-import { between, isLit, isShown, rowOf } from "../src/core/scene";
+import { between, isLit, isShown, rowOf, stacked } from "../src/core/scene";
 import type { Values } from "../src/core/numbers";
 import type { ScenePanel } from "../src/core/types";
 
@@ -109,6 +109,15 @@ test("all scores are a matrix beside the queries and under the keys, within the 
     expect(nodes.filter(({ name }) => name.startsWith("a E e "))).toHaveLength(n * n);
     for (const { name, box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01, name).toBe(true);
   }
+});
+
+test("a line between two parts that are drawn one below the other is whole, in either direction", () => {
+  const line: [number, number][] = [[108, 102], [620, 102], [620, 250], [656, 250]], moved = stacked(line);
+  expect(moved[0]).toEqual([108, 102]);
+  expect(moved.at(-1)![0]).toBe(656 - 620);
+  expect(moved.every(([x], k) => x > 0 && x < 620 && (!k || x === moved[k - 1]![0] || moved[k]![1] === moved[k - 1]![1]))).toBe(true);
+  expect(stacked([...line].reverse())).toEqual([...moved].reverse());
+  for (const own of [line.slice(0, 2).map(([, y]) => [100, y] as [number, number]), line.slice(2).map(([x, y]) => [x + 30, y] as [number, number])]) expect(stacked(own)).toEqual(own);
 });
 
 test("units whose sums are exact as written come first", () => {

@@ -41,8 +41,8 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece that is one byte
 class PublishedPieces(SpacedPieces):
     """The pieces of a vocabulary that others published, with our special pieces as ids 0 to 3.
 
-    ``published`` are the ids of our pieces in that vocabulary. No text becomes a special piece:
-    ``</s>`` in a text is text.
+    ``published`` are the ids of our pieces in that vocabulary, ``start`` its name of our start. No
+    text becomes a special piece: ``</s>`` in a text is text.
     """
 
     published: list[int]
@@ -76,6 +76,7 @@ class PublishedPieces(SpacedPieces):
     def _restore(self, vocabulary: Any) -> None:
         self._tree, pieces = vocabulary, vocabulary["pieces"]
         self.pieces, self.published = [*SPECIALS, *pieces[len(SPECIALS) :]], vocabulary["published"]
+        self.start = pieces[BOS]
         self.tags = {piece: i for i, piece in enumerate(pieces) if TAG.fullmatch(piece)}
 
 

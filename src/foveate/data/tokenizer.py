@@ -71,6 +71,7 @@ class Tokenizer(Configurable, ABC):
     text_ends = EOS, PAD
     """The ids around a text of a language model: by default it begins after the end of a line, and
     nothing ends it."""
+    start = SPECIALS[BOS]  # what `BOS` is called on an axis
     line_end = "⏎"  # the sign of `EOS` on an axis, which ends a line
     startless = False  # whether a text that is continued begins with its own first token
     paired = False  # whether it has the pieces of the other side, in the same order
@@ -252,6 +253,8 @@ class Tokenizer(Configurable, ABC):
 
     def name(self, i: int) -> str:
         """Return a token by itself: its text, ``</s>`` for special ones, ``<e6>`` for bytes."""
+        if i == BOS:
+            return self.start
         if i < len(SPECIALS) or not self._bytes[i]:
             return self.pieces[i]
         try:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foveate.config import marian_files
-from foveate.data.tokenizer import BOS, PAD, SPECIALS, UNK, Symbol, Tokenizer, bounded, is_failure
+from foveate.data.tokenizer import BOS, SPECIALS, Symbol, Tokenizer, bounded, is_failure
 from foveate.decode.search import Greedy, Search
 from foveate.exchange import marian, published
 from foveate.exchange.base import ExchangeError, appearing
@@ -40,7 +40,12 @@ from foveate.train.checkpoint import ORIGIN, path_of
 from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-VERSION = 2  # of how folders are read: a later one reads them again
+VERSION = 3  # of how folders are read: a later one reads them again
+POSITIONS = "max_position_embeddings", "n_positions"  # the longest input, in config.json
+GENERIC = re.compile(  # names of folders that name no model
+    r"transformers|hf|hugging_?face|models?|checkpoints?(-\d+)?|snapshots?|weights|[0-9a-f]{40}",
+    re.I,
+)
 Opened = tuple[EncoderDecoder | LanguageModel, published.PublishedVocabulary, Search.Config]
 NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
@@ -68,7 +73,8 @@ def import_from(source: Path, out: Path) -> str:
 
 
 def _run(source: Path, out: Path) -> str:
-    model, vocabulary, search = opened(source)
+    read, vocabulary, search = opened(source)
+    model = published.renumbered(read, vocabulary)
     sides = {"source": vocabulary.source, "target": vocabulary.target}
     files = "task.source='data/{split}.en' task.target='data/{split}.fr'"
     kind, joint = vocabulary.source.config, sides["source"].text() == sides["target"].text()
@@ -79,10 +85,11 @@ def _run(source: Path, out: Path) -> str:
         sides, files = {"text": vocabulary.source}, "task.text='data/{split}.txt'"
         task = Language.Config(text="{split}.txt", tokenizer=kind, block_length=vocabulary.reach)
     config = RunConfig(task=task, model=model.config, decode=search)
+    sizes = {"parameters": sum(parameter.numel() for parameter in read.parameters())}
     with appearing(out) as place:
         place.mkdir()
         write_text(place / "config.toml", config.toml())
-        write_text(place / ORIGIN, json.dumps(_origin(source)))
+        write_text(place / ORIGIN, json.dumps(_origin(source) | sizes))
         for side, tokenizer in sides.items():
             tokenizer.save(place / f"{side}.tokenizer.json")
         first = path_of(place, 0)  # only weights, from which training begins
@@ -105,7 +112,30 @@ def _origin(source: Path) -> Settings:
     pairs += [path.name for path in (source.resolve(), source.resolve().parent)]
     named = (re.search(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$", pair) for pair in pairs)
     languages = next((match.groups() for match in named if match), ())
-    return {"folder": str(source.resolve()), "family": family or "Marian", "languages": languages}
+    own: Settings = {"family": family or "Marian", "languages": languages}
+    return own | {
+        "folder": str(source.resolve()),
+        "positions": next((says[key] for key in POSITIONS if type(says.get(key)) is int), None),
+        "dtype": ", ".join(sorted(_dtypes(source))),
+    }
+
+
+def _dtypes(source: Path) -> set[str]:
+    """Return the types of the numbers in the safetensors files of a folder, such as float16."""
+    kinds = set[str]()
+    for path in source.glob("*.safetensors"):
+        with stored.opened(path) as file:
+            kinds |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    full = {"F": "float", "BF": "bfloat"}
+    matches = (re.fullmatch(r"(B?F)(\d+)", kind) for kind in kinds)
+    return {full[match[1]] + match[2] for match in matches if match}
+
+
+def name_of(folder: Path) -> str:
+    """Return the last name in the path of a published folder that is not one such as ``hf``."""
+    whole = folder.resolve()
+    named = (name for name in reversed(whole.parts[1:]) if not GENERIC.fullmatch(name))
+    return next(named, whole.name)
 
 
 def run_in_cache(folder: Path) -> Path:
@@ -113,7 +143,7 @@ def run_in_cache(folder: Path) -> Path:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     known = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     digest = hashlib.sha256(repr((VERSION, folder.resolve(), known)).encode()).hexdigest()
-    return cache_folder() / "opened" / digest[:12] / folder.resolve().name
+    return cache_folder() / "opened" / digest[:12] / name_of(folder)
 
 
 def cached_run(folder: Path) -> Path:
@@ -136,7 +166,7 @@ def opened(source: Path) -> Opened:
     also = read_settings(generation) if generation.is_file() else {}
     if isinstance(model, LanguageModel):
         own = published.text_vocabulary(source, settings | also)
-        return published.renumbered(model, own, ()), own, published.sampling_of(also)
+        return model, own, published.sampling_of(also)
     if not isinstance(model, EncoderDecoder):
         raise ExchangeError(
             f"{source} is a {type(model).__name__}: only translators and language models become "
@@ -157,7 +187,7 @@ def opened(source: Path) -> Opened:
         _check_ends(source)
         own = published.PublishedVocabulary(tokenizer, tokenizer)
         return model, own, Greedy.Config()
-    return published.renumbered(model, own), own, published.search_of(settings, also)
+    return model, own, published.search_of(settings, also)
 
 
 def _check_memory(source: Path) -> None:
@@ -182,10 +212,11 @@ def _marian(models: Sequence[Path], source: Path) -> Opened:
     assert isinstance(model, EncoderDecoder)
     decoder = source / "decoder.yml"
     text = decoder.read_text("utf-8") if decoder.is_file() else ""
-    own = published.piece_vocabularies(*marian.vocabularies_of(source, text), settings)
     options = marian.options_of(text) if text or models[0].suffix != ".bin" else marian.FIREFOX
-    never = (PAD,) if options.get("allow-unk") == "true" else (UNK, PAD)
-    return published.renumbered(model, own, never), own, marian.marian_search(options)
+    own = published.piece_vocabularies(
+        *marian.vocabularies_of(source, text), settings, options.get("allow-unk") == "true"
+    )
+    return model, own, marian.marian_search(options)
 
 
 def _check_ends(source: Path) -> None:

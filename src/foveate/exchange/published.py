@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
 
 import tokenizers as rust
 import torch
@@ -38,7 +37,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.nn.spec import Tokens
 
-Written = TypeVar("Written", EncoderDecoder, LanguageModel)
+Writer = EncoderDecoder | LanguageModel
 LONGEST = 4096  # tokens of a text that are read at once, at most
 RARE = 30.0  # below the lowest bias: a piece that no output has, with p < 1e-13 of the likeliest
 BOTH_SIDES = ("m2m_100", "mbart")  # a language begins sources and outputs
@@ -56,6 +55,7 @@ class PublishedVocabulary:
     source: Tokenizer
     target: Tokenizer
     reach: int = 0  # tokens that a language model reads at once
+    never: tuple[int, ...] = (PAD,)  # pieces that no output has
 
 
 @contextmanager
@@ -95,10 +95,13 @@ def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
     return PublishedVocabulary(source, target)
 
 
-def piece_vocabularies(reads: Path, writes: Path, settings: Settings) -> PublishedVocabulary:
+def piece_vocabularies(
+    reads: Path, writes: Path, settings: Settings, writes_unknown: bool
+) -> PublishedVocabulary:
     """Read the SentencePiece models of both sides, whose pieces are the rows of a Marian model.
 
-    Raises `ExchangeError` if there are not as many.
+    ``writes_unknown`` is whether an output may have the unknown piece. Raises `ExchangeError` if
+    there are not as many.
     """
     source = _pieces(reads, settings["vocab_size"], settings["eos_token_id"])
     target = _pieces(writes, settings["decoder_vocab_size"], settings["eos_token_id"])
@@ -107,7 +110,7 @@ def piece_vocabularies(reads: Path, writes: Path, settings: Settings) -> Publish
             f"{reads} and {writes} number their special pieces differently, but the model has one "
             "table for both: take all files from the same folder"
         )
-    return PublishedVocabulary(source, target)
+    return PublishedVocabulary(source, target, never=(PAD,) if writes_unknown else (UNK, PAD))
 
 
 def _pieces(path: Path, rows: int, end: int) -> SentencePiece:
@@ -202,7 +205,7 @@ def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
         order = in_our_order(range(pieces.rows), special, ())
         text = pieces.tokenizer(order, startless=not begun)
     longest = settings.get("max_position_embeddings") or settings.get("n_positions") or LONGEST
-    return PublishedVocabulary(text, text, min(int(longest), LONGEST))
+    return PublishedVocabulary(text, text, min(int(longest), LONGEST), never=())
 
 
 def sampling_of(generation: Settings) -> Search.Config:
@@ -266,19 +269,19 @@ def with_tags(ids: Mapping[str, int], special: Sequence[int]) -> list[int]:
     return in_our_order(ids.values(), special, {i for n, i in ids.items() if MARK.fullmatch(n)})
 
 
-def renumbered(
-    model: Written, vocabulary: PublishedVocabulary, never: Sequence[int] = (PAD,)
-) -> Written:
+def renumbered(model: Writer, vocabulary: PublishedVocabulary) -> Writer:
     """Return the same model with the rows of its tables in the order of our ids.
 
-    The pieces ``never`` and those that are another piece as well, apart from `EOS`, become too
-    improbable for any output.
+    The pieces that no output has, and those that are another piece as well, apart from `EOS`,
+    become too improbable for any. A model with our own order is returned as it is.
     """
-    sides = vocabulary.source, vocabulary.target
-    reads, order = (cast(PublishedPieces, side).published for side in sides)
+    source, target = vocabulary.source, vocabulary.target
+    if not (isinstance(source, PublishedPieces) and isinstance(target, PublishedPieces)):
+        return model
+    reads, order = source.published, target.published
     config = model.config.model_copy(update={"output_bias": True})
     orders = (reads, order) if isinstance(model, EncoderDecoder) else (order,)
-    ours: Written = config.build(*(Tokens(len(each)) for each in orders))
+    ours: Writer = config.build(*(Tokens(len(each)) for each in orders))
     theirs: Tensors = dict(model.named_parameters())
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
@@ -287,7 +290,7 @@ def renumbered(
             parameter.copy_(value[rows] if name in TABLES else value)
         bias = ours.output.bias
         twice: list[int] = [i for i in (UNK, PAD, BOS) if order.count(order[i]) > 1]
-        bias[[*never, *twice]] = bias.min() - RARE
+        bias[[*vocabulary.never, *twice]] = bias.min() - RARE
     return ours.eval()
 
 

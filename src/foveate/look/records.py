@@ -200,13 +200,14 @@ class TokenizedText:
     """A text, with the characters and the label of each of its tokens (None for special tokens).
 
     ``units`` is what its axis shows by default: its tokens, or its words, except that words in a
-    script without spaces are shown as their tokens.
+    script without spaces are shown as their tokens. ``start`` is the token before an output.
     """
 
     text: str
     spans: Sequence[Span | None]
     labels: Sequence[str]
     units: Units = "words"
+    start: str = START
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, text: str, encoded: Encoded) -> TokenizedText:
@@ -216,7 +217,8 @@ class TokenizedText:
             None if i in SILENT else (start, end) if end else (0, 1)
             for i, (start, end) in zip(ids, spans, strict=True)
         ]
-        return cls(text, placed, tokenizer.labels(ids, text, spans), tokenizer.units)
+        labels = tokenizer.labels(ids, text, spans)
+        return cls(text, placed, labels, tokenizer.units, tokenizer.start)
 
     @classmethod
     def read(cls, tokenizer: Tokenizer, text: str) -> TokenizedText:
@@ -273,7 +275,7 @@ def attention_record(
         name, read = source.text, source.axis(units, after=[END])
     else:
         read = [[i] for i in range(len(source))], list(source)
-    written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
+    written, before = target.axis(units, after=[END]), target.axis(units, before=[target.start])
     axes = {}
     for block in maps:
         encodes, own = block.startswith("encoder"), block.endswith("self_attention")
@@ -289,7 +291,7 @@ def encoder_record(
     The rows of an encoder's maps are those of the text; another map (a pooling) has one row, for
     what it produced.
     """
-    read, answer = source.axis(units, [START], [END]), ([[0]], [produced])
+    read, answer = source.axis(units, [source.start], [END]), ([[0]], [produced])
     axes = {name: (read if name.startswith("encoder") else answer, read) for name in maps}
     return _merged(maps, axes, f"{source.text} → {produced}")
 
@@ -306,7 +308,8 @@ def joined_record(
     pieces = [*first[0], *([begun + piece for piece in group] for group in second[0])]
     labels = [*first[1], *second[1]]
     rows: Axis = [*pieces, [begun + len(target.spans)]], [*labels, END]
-    columns: Axis = [[0], *([1 + piece for piece in group] for group in pieces)], [START, *labels]
+    later = [[1 + piece for piece in group] for group in pieces]
+    columns: Axis = [[0], *later], [target.start, *labels]
     title = f"{source.text} → {target.text}"
     return _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
 

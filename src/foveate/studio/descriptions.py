@@ -5,11 +5,14 @@ All of it comes from the configs, logs, tasks and models themselves.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 from pydantic import Field
 
 import foveate.look.views.examples as examples
 from foveate.config import PACKAGED, Config, kinds
+from foveate.data.published import PublishedPieces
+from foveate.data.tokenizer import Tokenizer
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
 from foveate.look.views import VIEWS, ViewEntry, file_fields
@@ -59,11 +62,17 @@ class ViewInfo(StudioResponse):
 
 
 class Origin(StudioResponse):
-    """What a run was imported from: a published folder, its family and its languages, if named."""
+    """What a run was imported from: a published folder, and what its files say.
+
+    ``positions`` is how many tokens it reads at most, ``dtype`` the type of its stored weights.
+    """
 
     folder: str
     family: str
     languages: list[str]
+    parameters: int | None = None
+    positions: int | None = None
+    dtype: str = ""
 
 
 class RunInfo(StudioResponse):
@@ -97,6 +106,7 @@ class RunDetail(RunInfo):
     """All that a page shows of a run; it has been loaded.
 
     ``layers`` is the first of ``depths``, those of each part: an encoder's, then its decoder's.
+    ``vocabulary`` counts the pieces of each side as published, those that both have as "shared".
     ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
     """
 
@@ -106,6 +116,10 @@ class RunDetail(RunInfo):
     depths: list[int] = Field(default_factory=list)
     heads: int | None = None
     hidden_size: int | None = None
+    ffn_size: int | None = None
+    activation: str = ""
+    norm_order: str = ""
+    tie: str = ""
     vocabulary: dict[str, int] = Field(default_factory=dict)
     labels: list[str] = Field(default_factory=list)
     channels: list[str] = Field(default_factory=list)
@@ -154,17 +168,19 @@ def run_list(store: StudioRuns) -> RunList:
 def info(stored: StoredRun[Run]) -> RunInfo:
     """Describe a run by its config and its log alone."""
     config, log = stored.config, journal.read(stored.folder)
+    says = origin_of(stored.folder)
+    origin = Origin.model_validate(says) if says else None
     task, valid = task_of(config), _last(log, "valid").items()
     return RunInfo(
         id=stored.name,
         name=stored.folder.name,
         packaged=stored.folder.parent == PACKAGED,
-        origin=Origin.model_validate(origin) if (origin := origin_of(stored.folder)) else None,
+        origin=origin,
         task=str(config.task.kind),
         model=str(config.model.kind),
         reads=task.reads,
         gives=task.gives,
-        parameters=_last(log, "start").get("parameters"),
+        parameters=origin.parameters if origin else _last(log, "start").get("parameters"),
         step=max((line.get("step", 0) for line in log), default=None),
         figures={k: v for k, v in valid if k not in NO_MEASURES and isinstance(v, int | float)},
     )
@@ -176,20 +192,25 @@ def _last(log: Sequence[Line], event: str) -> Line:
 
 def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
     """Describe a run with its model, its task, its search and its views."""
-    task, numbers = run.task, [*_numbers(run.config.model.tree())]
-    sizes = dict(reversed(numbers))  # the first of each name counts
+    task, settings, basics = run.task, [*_settings(run.config.model.tree())], info(stored)
+    first = dict(reversed(settings))  # the first of each name counts
+    read = task.data.max_length if task.reads == "text" else None
     return RunDetail(
-        **dict(info(stored)),
+        **dict(basics),
         can=abilities(run),
         languages=task.sides.languages if isinstance(task, TextToText) else [],
-        layers=sizes.get("num_layers"),
-        depths=[number for key, number in numbers if key == "num_layers"],
-        heads=sizes.get("num_heads"),
-        hidden_size=sizes.get("hidden_size"),
-        vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},
+        layers=first.get("num_layers"),
+        depths=[number for key, number in settings if key == "num_layers"],
+        heads=first.get("num_heads"),
+        hidden_size=first.get("hidden_size"),
+        ffn_size=first.get("ffn_size"),
+        activation=first.get("feed_forward", {}).get("kind", ""),
+        norm_order=first.get("norm_order", ""),
+        tie=first.get("tie", ""),
+        vocabulary=_pieces(task.tokenizers_by_name()),
         labels=list(task.label_names) if isinstance(task, Classifies) else [],
         channels=list(task.names) if isinstance(task, Forecasting) else [],
-        most_tokens=task.data.max_length if task.reads == "text" else None,
+        most_tokens=basics.origin.positions if basics.origin else read,
         search=searches(run) if task.gives == "text" else None,
         views=[view_info(run, entry) for entry in [*VIEWS.values()]],
         device=device(),
@@ -205,11 +226,21 @@ def abilities(run: Run) -> list[str]:
     return [*CAN[run.task.gives], *attention, *gates, "evaluate"]
 
 
-def _numbers(tree: dict[str, object]) -> Iterator[tuple[str, int]]:
-    """Yield the integers of a table, then those of the tables in it."""
-    yield from ((key, value) for key, value in tree.items() if type(value) is int)
+def _settings(tree: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a table, then those of the tables in it."""
+    yield from tree.items()
     for value in tree.values():
-        yield from _numbers(value) if isinstance(value, dict) else ()
+        yield from _settings(value) if isinstance(value, dict) else ()
+
+
+def _pieces(tokenizers: dict[str, Tokenizer]) -> dict[str, int]:
+    """Return how many pieces each side has, without second rows; of one vocabulary, once."""
+    sizes = {
+        name: len({*each.published}) if isinstance(each, PublishedPieces) else each.vocab_size
+        for name, each in tokenizers.items()
+    }
+    source, *others = [each.pieces for each in tokenizers.values()] or [[]]
+    return {"shared": min(sizes.values())} if others == [source] else sizes
 
 
 def searches(run: Run) -> SearchInfo:

@@ -72,7 +72,7 @@ class AnswerRequest(DrawingPart):
     prefix: list[int] = Field(default_factory=list)
     beginning: str = ""
     silenced: list[SilencedHead] = Field(default_factory=list)
-    hypotheses: int = Field(1, ge=1, le=20)
+    hypotheses: int = Field(1, ge=1, le=64)
     top_k: int = Field(8, ge=0, le=50)
 
 

@@ -80,7 +80,7 @@ class Generates(ABC, Generic[Input]):
     def token_text(self, ids: Sequence[int], token: int) -> str:
         """Return the text that a token adds to the ids before it, including the space before it."""
         if token < len(SPECIALS):
-            return SPECIALS[token]
+            return self.output_tokenizer.name(token)
         near = [*ids[-NEAR:], token]
         start, end = self.output_tokenizer.spans(near)[-1]
         return self.output_tokenizer.decode(near)[start:end]

@@ -40,7 +40,7 @@ C = TypeVar("C", bound=Config)
 OPTIMIZER, REST = "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
 CONFIG, STATE = "config.toml", "state.json"
-ORIGIN = "origin.json"  # of an imported run: the published folder, its family and languages
+ORIGIN = "origin.json"  # of an imported run: the published folder, and what it says of itself
 LOCK = ".writing"  # of the process that writes into a run
 
 
@@ -87,7 +87,7 @@ def is_imported(run: Path) -> bool:
 
 
 def origin_of(run: Path) -> Record:
-    """Return the folder, family and languages of what a run was imported from; {} if trained."""
+    """Return what a run was imported from (folder, family, languages …); {} if trained."""
     file = run / ORIGIN
     return dict(json.loads(file.read_bytes())) if is_imported(run) and file.is_file() else {}
 

@@ -15,9 +15,7 @@ import { spoken } from "./text";
 import type { AttentionDrawing, Block } from "./types";
 
 const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
-  matrix: ["sentences", "matrix", "blocks", "heads", "scale"],
-  links: ["links", "blocks", "heads", "scale"],
-  heads: ["heads", "matrix", "blocks", "scale"],
+  matrix: ["sentences", "matrix"], links: ["links"], heads: ["matrix"], // beside the choices of a map
 };
 /** Whether nothing has the focus, so that the arrows are those of the first map that is seen. */
 const isFree = (target: Node) => target === document.body || (target instanceof Element && target.matches("main"));
@@ -46,7 +44,7 @@ export function listed(map: Matrix, { rows, columns }: Block, caption: string): 
 /** Attention on a stage; `redraw` shows other weights of the same blocks, what was chosen stays. */
 export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { redraw(next: AttentionDrawing): void } {
   const { body, selection, options, memory } = stage;
-  const parts = new Set(options.parts ?? FORMS[drawing.form]);
+  const parts = new Set<Part>(options.parts ?? [...FORMS[drawing.form], "blocks", "heads", "scale", "key"]);
   const chosenBlock = () => blockOf(drawing, selection.now.block ?? drawing.block);
   let scale = (memory.get("scale") as Scale | undefined) ?? drawing.scale;
   let shown = -1, maps!: BlockMaps, block!: Block, map: Matrix | undefined, looking: Looking = { row: 0, column: 0, side: "row" };
@@ -73,7 +71,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
   const has = (part: Part, ...nodes: HTMLElement[]) => (parts.has(part) ? nodes : []);
   const isOverview = drawing.form === "heads" && !options.parts, full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
   const pictures = [...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, ...(options.frame === false ? [] : [keys])), wrong];
-  const choosers = [...has("blocks", blocks.element), ...has("heads", picker.element), ...has("scale", scales.element, key)];
+  const choosers = [...has("blocks", blocks.element), ...has("heads", picker.element), ...has("scale", scales.element), ...has("key", key)];
   const main = h("div", { class: isOverview ? "fv-main fv-aside" : "fv-main" }, ...(isOverview ? choosers : pictures));
   const aside = h("div", { class: isOverview ? "" : "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...(isOverview ? pictures : choosers));
   body.append(...has("sentences", lines.element), h("div", { class: full ? "fv-two" : "" }, main, aside));
@@ -150,7 +148,7 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     }
     if (parts.has("heads")) picker.show(maps, scale);
     const how = palette.scales[scale];
-    if (parts.has("scale")) key.replaceChildren(legend(sequential, how.marks, `${how.caption}; no colour: exactly 0 (masked)`));
+    key.replaceChildren(legend(sequential, how.marks, `${how.caption}; no colour: exactly 0 (masked)`));
     showMap();
   }
 

@@ -7,7 +7,7 @@ import type { LanesDrawing, Node } from "./types";
 const DOWN = 46, LOW = 34, TIGHT = 17, GAP = 8, TOP = 24, START = 16; // pixels from rank to rank, where there is less room, where there is little, between nodes, above the first; of the beginning
 const FEW = 5; // steps, beyond which a slide draws no prefix that was dropped
 const LINES = 27, UNDER = 8; // pixels of a box that has room for two lines, from its middle to theirs
-const WIDE = 156, NARROW = 64, BETWEEN = 34, NEAR = 8, FAR = 130; // pixels of a node, from step to step, where all have to fit; of a step from which on they are farther
+const WIDE = 156, NARROW = 60, BETWEEN = 34, NEAR = 16; // pixels of a node, from step to step, where all have to fit: edges are told apart there
 
 /** The nodes from the first step to this one, by parents. */
 export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
@@ -36,9 +36,8 @@ export function greedyOf(steps: LanesDrawing["steps"]): number[] {
 
 /** How wide a node is and how far it is from step to step: as wished, or nearer and narrower where the room is less. Pure. */
 export function columnsOf(wish: number, steps: number, room: number): { wide: number; across: number } {
-  const near = room / steps > FAR ? 3 * NEAR : NEAR; // edges are told apart where there is room for them
-  const across = Math.max(NARROW + near, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + near) / steps : Infinity));
-  return { wide: Math.min(wish, Math.max(NARROW, across - near)), across };
+  const across = Math.max(NARROW + NEAR, Math.min(wish + BETWEEN, room > 0 ? (room - 4 + NEAR) / steps : Infinity));
+  return { wide: Math.min(wish, Math.max(NARROW, across - NEAR)), across };
 }
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
@@ -67,10 +66,10 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
   const keys = [ // in the colours of the page
-    ...(isProduct ? [] : [["number: p"]]),
-    [`k = ${kept} open prefixes a step (round: finished)`],
+    ...(isProduct ? [] : [["number: probability"]]),
+    [`k = ${kept} open a step; round: finished`],
     [h("b", {}, "■ "), "the answer"],
-    [...greedy].every((id) => best.has(id)) ? ["greedy: the same"] : [h("mark", {}, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
+    drawing.greedy.every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy search", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), last.score > 0 ? ` · p ${figure(last.score)}` : ` · log p ${figure(last.logP)}`] : [])],
     ...(isBare ? [] : [["dashed: dropped"]]),
     ...(width > body.clientWidth && !isWhole ? [[`scroll for all ${steps.length} steps`]] : []),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),
@@ -89,7 +88,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     for (const [id, edge] of edges) edge.classList.toggle("fv-on", on.has(id));
     boxes.forEach((group, id) => group.classList.toggle("fv-chosen", id === node.id));
     fill(reading, h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), ...(isWhole && node.score <= 0 ? [] : [node.score > 0 ? " · p " : " · score ", h("b", {}, figure(node.score))]),
-      node.state === "pruned" ? " · cut off" : node.state === "done" ? " · finished" : "");
+      { pruned: " · dropped", done: " · finished", live: "" }[node.state]);
     box.setAttribute("aria-label", reading.textContent ?? "");
   };
   const point = (node: Node) => {

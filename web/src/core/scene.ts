@@ -12,7 +12,7 @@ const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: i
 const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
 const MOVE = 900; // milliseconds of a camera move
-const HALF = WIDE / 2, STACKED = 2 * HIGH + 20; // of two parts on a narrow page: width of each, height of both, one below the other
+const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, LOW = STACKED - HIGH; // of two parts on a narrow page: width of each, height of both, one below the other, and how far the second is below
 type Box = SceneStop["box"];
 
 /** The camera between two stops, at 0 to 1: its width changes by a factor, as a zoom looks even. Pure. */
@@ -35,7 +35,15 @@ export function rowOf({ rows = [], walk }: Readonly<Choice>, others: readonly st
 /** Whether something is drawn at a stop. Pure. */
 export const isShown = (stop: Pick<SceneStop, "shows">, tag: string): boolean => !tag || stop.shows.includes(tag);
 
-const pathOf = ({ points, weight }: SceneEdge) => points.map(([x, y], k) => `${k === 0 ? "M" : k === 1 && weight !== null && points.length === 4 ? "C" : weight !== null && points.length === 4 ? "" : "L"}${x} ${y}`).join(" ");
+/** A line between two parts that are drawn one below the other: beside the first, between them, beside the second. Pure. */
+export const stacked = (points: SceneEdge["points"]): SceneEdge["points"] => {
+  const [from, to] = points.map(([x, y]) => (x < HALF ? [x, y, HALF - 12] : [x - HALF, y + LOW, 12])).filter((_, k) => !k || k === points.length - 1);
+  return from![2] === to![2] ? points : [[from![0]!, from![1]!], [from![2]!, from![1]!], [from![2]!, STACKED / 2], [to![2]!, STACKED / 2], [to![2]!, to![1]!], [to![0]!, to![1]!]];
+};
+const pathOf = ({ weight }: SceneEdge, points: SceneEdge["points"]) => {
+  const letters = weight !== null && points.length === 4 ? "MC" : "M"; // what follows is joined by lines
+  return points.map(([x, y], k) => `${letters[k] ?? ""}${x} ${y}`).join(" ");
+};
 /** Writes a label, its indices low: h_t. */
 const write = (element: SVGTextElement, text: string, isPlain = false) => {
   let low = 0;
@@ -58,7 +66,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   let lines: { edge: SceneEdge; path: SVGPathElement }[] = [];
   const opened = new Map<number, [Inner[], typeof lines]>(); // what is drawn of a panel
   const layers = [s("g"), s("g"), s("g")] as const; // groups, edges, boxes
-  const mark = `fv-${Math.random().toString(36).slice(2)}`, right = s("g", { transform: `translate(${-HALF} ${STACKED - HIGH})` }); // a copy, of which the right half is seen
+  const mark = `fv-${Math.random().toString(36).slice(2)}`, right = s("g", { transform: `translate(${-HALF} ${LOW})` }); // a copy, of which the right half is seen
   const svg = s("svg", { class: "fv-scene-picture", role: "img", tabindex: 0 },
     s("defs", {}, s("marker", { id: mark, viewBox: "0 0 8 8", refX: 7, refY: 4, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "fv-arrowhead", d: "M0 0L8 4L0 8z" }))), ...layers, right);
   const head = svg.querySelector("marker")!, view = h("div", { class: "fv-scroll" }, svg), cue = faded(view);
@@ -81,7 +89,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     layers[isGroup ? 0 : 2].append(group);
   };
   const addEdge = (edge: SceneEdge) => {
-    const path = s("path", { d: pathOf(edge), class: `fv-edge-line${edge.weight === null ? "" : " fv-arc"}${hue(edge.hue)}`, ...(edge.weight === null ? { "marker-end": `url(#${mark})` } : {}) });
+    const path = s("path", { class: `fv-edge-line${edge.weight === null ? "" : " fv-arc"}${hue(edge.hue)}`, ...(edge.weight === null ? { "marker-end": `url(#${mark})` } : {}) });
     if (edge.weight !== null) path.style.setProperty("--weight", String(edge.weight));
     lines.push({ edge, path });
     lighten(path, edge);
@@ -162,7 +170,10 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
         write(text, form === "plus" ? full : short(full, roomOf(node) / shrink), form === "word");
       });
     }
-    for (const { edge, path } of lines) lighten(path, edge);
+    for (const { edge, path } of lines) {
+      put(path, { d: pathOf(edge, isStacked(stop) ? stacked(edge.points) : edge.points) });
+      lighten(path, edge);
+    }
     right.replaceChildren(...(isStacked(stop) ? layers.map((layer) => layer.cloneNode(true)) : []));
   };
   const say = (text: string) => { caption.replaceChildren(...indexed(text).map(({ text: part, tag }) => h(tag, {}, part))); };

@@ -4,7 +4,7 @@ import type { mount } from "./mount";
 import type { AnyDrawing, FilmDrawing } from "./types";
 
 /** Parts of attention; without a list all that belong to the drawing's form are shown. */
-export type Part = "sentences" | "links" | "matrix" | "heads" | "blocks" | "scale";
+export type Part = "sentences" | "links" | "matrix" | "heads" | "blocks" | "scale" | "key";
 
 export interface Options {
   /** What is chosen; drawings that share it light together. */

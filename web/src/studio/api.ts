@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of e513d2adf9fad30c.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 6d8736b60b1d97b8.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -428,12 +428,17 @@ export interface LectureRun {
   instead: string;
 }
 /**
- * What a run was imported from: a published folder, its family and its languages, if named.
+ * What a run was imported from: a published folder, and what its files say.
+ *
+ * ``positions`` is how many tokens it reads at most, ``dtype`` the type of its stored weights.
  */
 export interface Origin {
   folder: string;
   family: string;
   languages: string[];
+  parameters: number | null;
+  positions: number | null;
+  dtype: string;
 }
 /**
  * What to look at, and how. A view reads those fields that it has as parameters.
@@ -534,6 +539,7 @@ export interface Question {
  * All that a page shows of a run; it has been loaded.
  *
  * ``layers`` is the first of ``depths``, those of each part: an encoder's, then its decoder's.
+ * ``vocabulary`` counts the pieces of each side as published, those that both have as "shared".
  * ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
  */
 export interface RunDetail {
@@ -556,6 +562,10 @@ export interface RunDetail {
   depths: number[];
   heads: number | null;
   hiddenSize: number | null;
+  ffnSize: number | null;
+  activation: string;
+  normOrder: string;
+  tie: string;
   vocabulary: {
     [k: string]: number;
   };

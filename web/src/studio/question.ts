@@ -4,9 +4,9 @@ import type { Place, Settings } from "./place";
 
 export interface Brought { upload: { uri: string } | undefined; csv: { text: string } | undefined }
 
-const MOST_OUTPUTS = 5, RIVALS = 8;
+const MOST_OUTPUTS = 64, RIVALS = 8;
 
-/** How many outputs a search gives that are worth a list. */
+/** How many outputs a search gives: all of its beam, all of its samples. */
 function outputs(detail: RunDetail | undefined, search: Settings): number {
   const info = detail?.search, kind = String(search.kind ?? info?.kind ?? "");
   const fields: Record<string, unknown> = { ...(kind === info?.kind ? info.fields : info?.kinds[kind]), ...search };

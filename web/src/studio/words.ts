@@ -40,7 +40,7 @@ export function changes(text: string, other: string): Change[] {
 /** A number with so many digits after the point, and a minus that is as long as a plus. */
 export const fixed = (value: number, digits: number): string => value.toFixed(digits).replace("-", "−");
 
-export const spoken = (name: string): string => name.replaceAll("_", " ");
+export const spoken = (name: string): string => name.replace("encoder_decoder", "encoder-decoder").replaceAll("_", " ");
 
 /** A token that can be seen and pressed: a blank and the end of a line have signs. */
 export const seen = (text: string): string => text.trim() || (text.includes("\n") ? "⏎" : "␣");

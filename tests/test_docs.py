@@ -292,6 +292,7 @@ def test_the_commands_of_drafts_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     page = (DOCS / "guide" / "drafts.md").read_text(encoding="utf-8")
     code = "".join(re.findall(r"^    (.*\n)|^\n", page, re.MULTILINE))
     run_commands(code.replace("foveate quickstart\n", "").replace("= 200", "= 2"))
+    assert "\\q1" in Path("rut.fr.usfm").read_text("utf-8")
     assert Path("messages.fr.po.trust.html").is_file()
     log = Path("runs/corrected/log.jsonl").read_text("utf-8")
     assert '"step": 2' in log and Path("runs/corrected/packed.safetensors").is_file()

@@ -22,6 +22,7 @@ TEXTS = {
     'msgid "%d dog"\nmsgid_plural "%d dogs"\nmsgstr[0] ""\nmsgstr[1] ""\n',
     "tmx": '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>A <hi>dog'
     '</hi> <ph x="1"/>sleeps.</seg></tuv></tu></body></tmx>',
+    "usfm": "\\id RUT\n\\c 1\n\\v 1 A \\nd dog\\nd* sleeps,\n\\q1 it \\w eats|x\\w*.\\f + a\\f*",
     "xliff": '<!DOCTYPE xliff SYSTEM "<x>"><xliff xmlns="urn:x" version="1.2"><file><!-- > -->'
     '<trans-unit id="1"><source>A <g id="1">dog</g> <bx id="2"/>sleeps<ex id="2"/>.</source>'
     "<target state='new'/></trans-unit></file></xliff>",

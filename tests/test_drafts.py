@@ -165,11 +165,39 @@ def test_a_catalogue_is_drafted_with_a_table_and_a_page(model: Path, tmp_path: P
     assert f"script-src 'sha256-{digest}'" in page and "{{" not in page
 
 
+BOOK = r"""\id RUT
+\h Ruth
+\c 1
+\p
+\v 1 My daughter \add will\add* become \w intelligent|lemma="sophos"\w*.\f + \fr 1:1 \ft Or: wise\f*
+\v 2 Who will become sick,
+\q1 and she is kind?
+\c 2
+\v 1-2 She is kind.
+"""
 XLIFF = """<xliff version="1.2"><file original="a.ts" target-language="fr"><body><trans-unit id="7">
 <source>She is <g id="1">kind</g>.</source></trans-unit></body></file></xliff>"""
 
 
-def test_units_are_drafted_by_files(model: Path, tmp_path: Path) -> None:
+def test_verses_and_units_are_drafted_by_chapters(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "rut.SFM").write_text(BOOK, "utf-8")
+    said = run_verb("draft", model, tmp_path / "rut.SFM", tmp_path / "out.usfm")
+    assert "footnotes (1)" in said
+    markers = re.compile(r"\\\+?[a-z]+\d?\*?")
+    done = (tmp_path / "out.usfm").read_text("utf-8")
+    assert sorted(markers.findall(done)) == sorted(markers.findall(BOOK))
+    rows = [r.split("\t") for r in (tmp_path / "out.usfm.trust.tsv").read_text().split("\n")[1:-1]]
+    sources = {row[0]: row[2] for row in rows}
+    assert sources == {
+        "RUT 0:\\h": "Ruth",
+        "RUT 1:1": "My daughter will become intelligent.",
+        "RUT 1:2": "Who will become sick, and she is kind?",
+        "RUT 2:1-2": "She is kind.",
+    }
+    assert {row[1] for row in rows} == {"RUT 0", "RUT 1", "RUT 2"}
+    page = (tmp_path / "out.usfm.trust.html").read_text("utf-8")
+    chapters = json.loads(re.findall(r"json\">(.*?)</script>", page)[0])["chapters"]
+    assert {part for part, *_ in chapters} >= {"whole book", "RUT 1", "RUT 2"}
     (tmp_path / "a.xlf").write_text(XLIFF, "utf-8")
     run_verb("draft", model, tmp_path / "a.xlf", tmp_path / "out.xlf")
     assert (tmp_path / "out.xlf.trust.tsv").read_text("utf-8").split("\n")[1].startswith("a.ts:7\t")

@@ -110,7 +110,7 @@ def test_memories_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     assert result[2] is not None and result[2].text == "la"
 
 
-def test_units_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+def test_units_and_verses_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     own = answer_to(run, "the dog runs")
     unit = '<xliff version="1.2"><file{}><trans-unit><source>the dog runs</source>{}</trans-unit>'
     text = f"{unit}</file></xliff>"
@@ -119,6 +119,9 @@ def test_units_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     assert file.decode() == text.format(' target-language="fr"', target)
     answer, _ = upload(app, "a.xliff", text.format(' target-language="de"', "").encode())
     assert answer.json()["error"] == "the file is to be translated into de, not fr"
+    book = "\\id RUT\n\\c 1\n\\p\n\\v 1 {}\n\\q1\n"
+    _, file = upload(app, "08RUT.SFM", book.format("the dog runs").encode())
+    assert file.decode() == book.format(own)
 
 
 def test_subtitles_go_up_and_come_down(app: FastAPI, run: Run) -> None:

@@ -47,6 +47,7 @@ DOCUMENTS = {
     b"</bpt>two</seg></tuv></tu></body></tmx>",
     "xliff": b'<xliff version="1.2"><file><trans-unit id="1"><source>one <g id="1">two</g> '
     b'<bx id="2"/>three<ex id="2"/></source><target state="new"/></trans-unit></file></xliff>',
+    "usfm": b"\\id RUT\n\\c 1\n\\p\n\\v 1 one \\nd two\\nd*,\n\\q1 three\\f + \\ft x\\f*\n",
 }
 TABLES = [
     b"date,a\n" + b"".join(b"2020-01-%02d,%d\n" % (n, n) for n in range(1, 29)),

@@ -66,6 +66,7 @@ OTHERS = {  # endings of documents that are not training data
     ".odt": f"an ODT file, which {PLAIN}: {PAGES}",
     ".xlsx": f"an Excel file: {SHEET}",
     ".ods": f"an ODS file: {SHEET}",
+    **dict.fromkeys((".usfm", ".sfm"), f"a USFM file, which {PLAIN}: give its verses as .tsv"),
     **dict.fromkeys((".vtt", ".ass", ".ssa", ".sub"), f"a file of {SUBTITLES}"),
     **dict.fromkeys((".conll", ".conllu"), f"a file of {CONLL}"),
 }

@@ -1,4 +1,4 @@
-"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF.
+"""Document formats: text, HTML, tables, subtitles, office documents, books, PO, TMX, XLIFF, USFM.
 
 A reader splits a document into passages to translate, and a function that writes the document again
 with the translation of each passage. Everything else in the document stays unchanged. A reader is
@@ -30,6 +30,7 @@ from foveate.documents.office import read_docx, read_pptx
 from foveate.documents.po import read_po
 from foveate.documents.spans import DocumentError
 from foveate.documents.translate import text_passage
+from foveate.documents.usfm import read_usfm
 from foveate.documents.xliff import read_tmx, read_xliff
 from foveate.errors import ConfigError, install
 
@@ -282,4 +283,5 @@ document_format("odt", ".odt")(read_odt)
 document_format("epub", ".epub")(read_epub)
 document_format("po", ".po", ".pot")(read_po)
 document_format("tmx", ".tmx")(read_tmx)
+document_format("usfm", ".usfm", ".sfm")(read_usfm)
 document_format("xliff", ".xlf", ".xliff")(read_xliff)

@@ -148,8 +148,7 @@ def shares_of_languages(texts: Sequence[str]) -> dict[str, float]:
     """Return the share of each language in many lines, the largest first; none of too few lines."""
     lines = texts[:: max(1, len(texts) // LINES)]
     read = Counter(code for line in lines if (code := language(line)) not in ("", "zxx"))
-    all_read = read.total()
-    return {code: n / all_read for code, n in read.most_common() if all_read >= ENOUGH}
+    return {code: n / read.total() for code, n in read.most_common() if read.total() >= ENOUGH}
 
 
 # Pieces of a tokenizer, joined to words.

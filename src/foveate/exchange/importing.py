@@ -112,8 +112,9 @@ def _origin(source: Path) -> Settings:
     pairs += [path.name for path in (source.resolve(), source.resolve().parent)]
     named = (re.search(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$", pair) for pair in pairs)
     languages = next((match.groups() for match in named if match), ())
-    own: Settings = {"family": family or "Marian", "languages": languages}
-    return own | {
+    return {
+        "family": family or "Marian",
+        "languages": languages,
         "folder": str(source.resolve()),
         "positions": next((says[key] for key in POSITIONS if type(says.get(key)) is int), None),
         "dtype": ", ".join(sorted(_dtypes(source))),
@@ -126,16 +127,13 @@ def _dtypes(source: Path) -> set[str]:
     for path in source.glob("*.safetensors"):
         with stored.opened(path) as file:
             kinds |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-    full = {"F": "float", "BF": "bfloat"}
-    matches = (re.fullmatch(r"(B?F)(\d+)", kind) for kind in kinds)
-    return {full[match[1]] + match[2] for match in matches if match}
+    return {kind.lower().replace("f", "float") for kind in kinds if "F" in kind}
 
 
 def name_of(folder: Path) -> str:
     """Return the last name in the path of a published folder that is not one such as ``hf``."""
-    whole = folder.resolve()
-    named = (name for name in reversed(whole.parts[1:]) if not GENERIC.fullmatch(name))
-    return next(named, whole.name)
+    names = folder.resolve().parts[:0:-1]
+    return next((name for name in names if not GENERIC.fullmatch(name)), folder.resolve().name)
 
 
 def run_in_cache(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from foveate.look.draw.parts import Numbers
 ROOT = Path(__file__).parent.parent
 WEB = ROOT / "web"
 SCRIPT = ROOT / "src" / "foveate" / "look" / "draw" / "embed.js"
-MOST_PACKED = 46_000  # bytes, as web/scripts/sizes.mjs has it
+MOST_PACKED = 46_100  # bytes, as web/scripts/sizes.mjs has it
 
 
 WRITTEN = {"schema": "core/types.ts", "palette": "core/palette.ts", "api": "studio/api.ts"}

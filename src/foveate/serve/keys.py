@@ -44,7 +44,7 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         """Raise ``ConfigError`` if the file exists and is invalid."""
         self.path = path
-        self._lock = path.with_name(path.name + ".lock")  # of changes, across all processes
+        self._lock = Path(f"{path}.lock")  # of changes, across all processes
         self._stamp: tuple[int, int] | None = None
         self._keys: list[ApiKey] = []
         self.all()

@@ -59,7 +59,7 @@ def pack(
     loaded = load(run, checkpoint)
     if out is not None and out.suffix != ".safetensors":
         raise ConfigError(f"{out}: a packed file ends in .safetensors")
-    file, known = out or run / NAME, earlier(out or run / NAME)
+    known = earlier(file := out or run / NAME)
     size = pack(loaded, file, precision, licence).stat().st_size / 1e6
     typer.echo(f"{file}: {size:.1f} MB, {precision}, of {run}/{loaded.checkpoint}{known}")
 

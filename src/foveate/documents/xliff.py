@@ -29,7 +29,7 @@ NEW = ("new", "needs-translation")  # states of targets that are not translation
 
 
 class Place(NamedTuple):
-    """Where an element is in the text of a file: its start tag, its content, its end tag."""
+    """The places of an element's start tag, content and end tag in the text of a file."""
 
     start: int
     inner: int

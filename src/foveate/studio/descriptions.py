@@ -62,7 +62,7 @@ class ViewInfo(StudioResponse):
 
 
 class Origin(StudioResponse):
-    """What a run was imported from: a published folder, and what its files say.
+    """The published folder that a run was imported from, and what its files say.
 
     ``positions`` is how many tokens it reads at most, ``dtype`` the type of its stored weights.
     """

@@ -128,9 +128,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       if (isSoft) line(`α read ${k}`, [at(middle(place), 216), at(middle(place), soft)], "α");
       if (isSoft && middle(place) < last) line(`α from ${k}`, [at(middle(place), soft), at(middle(place), 142)], "α", { hue: 5 });
       if (!isSoft) join(`α from ${k}`, score, alpha, "α");
-      line(`c from ${k}`, [at(x + wide / 2, 70), at(x + wide / 2, 84)], "c");
-      line(`c by ${k}`, [at(x + wide / 2, 104), at(x + wide / 2, 84)], "c"); // v, times its α
-      if (place === keys.length - 1) line("c bus", [at(x + wide / 2, 84), at(132, 84), at(132, 70)], "c");
+      line(`c from ${k}`, [at(middle(place), 70), at(middle(place), 84)], "c");
+      line(`c by ${k}`, [at(middle(place), 104), at(middle(place), 84)], "c"); // v, times its α
+      if (place === keys.length - 1) line("c bus", [at(middle(place), 84), at(132, 84), at(132, 70)], "c");
     });
     const aside = pitch - wide; // beside the keys
     for (const [stage, of, x, matrix, room] of [["q", "query", 136, "W_Q", 60], ["k", "key", first + wide / 2 + 4, "W_K", 60], ["v", "value", first + wide + aside / 2 + 2, "W_V", pitch / 2 - 8]] as const)

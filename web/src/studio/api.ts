@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 6d8736b60b1d97b8.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of c4038abe9e979ba8.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -428,7 +428,7 @@ export interface LectureRun {
   instead: string;
 }
 /**
- * What a run was imported from: a published folder, and what its files say.
+ * The published folder that a run was imported from, and what its files say.
  *
  * ``positions`` is how many tokens it reads at most, ``dtype`` the type of its stored weights.
  */

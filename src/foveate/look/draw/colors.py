@@ -19,7 +19,7 @@ LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b
 
 
 class Hue(IntEnum):
-    """What a colour of a scene is for: a vector of an attention, a state, a gradient, a layer."""
+    """The use of a colour in a scene: a vector of an attention, a state, a gradient, a layer."""
 
     KEY, QUERY, VALUE, OUTPUT, LAYER, WEIGHT, INPUT = range(7)
     STATE, GRADIENT = VALUE, QUERY  # of networks without attention, and of a training step

@@ -653,9 +653,9 @@ def chain() -> Answer:
 def em() -> Answer:
     """The log-likelihood never falls in 20 iterations on the three pairs of the demo."""
     pairs = [("the house", "das Haus"), ("the book", "das Buch"), ("a book", "ein Buch")]
-    corpus, model = EMTraining([(s.split(), t.split()) for s, t in pairs]), Model1(Model1.Config())
-    model.start(corpus)
-    found = [corpus.step(model) for _ in range(20)]
+    found = EMTraining([(s.split(), t.split()) for s, t in pairs]).fit(
+        Model1(Model1.Config(iterations=20))
+    )
     least = min(after - before for before, after in pairwise(found))
     figure = f"from {found[0]:.2f} to {found[-1]:.2f}, the smallest step {least:+.0e}"
     return figure, verdict(least >= 0)

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from typer import Argument
 
 import harness
+from foveate.data import synthetic
 
 CONFIGS = harness.ROOT / "configs"
 BRIEF = ["train.max_steps=2", "train.validation.every=2", "train.save.every=2"]
@@ -47,8 +48,12 @@ def main(parts: Annotated[list[str] | None, Argument(metavar="PART…")] = None)
 def train(path: Path, folder: Path) -> dict[str, Any]:
     """Two steps of a config in a run of its own under ``folder``."""
     run = folder / path.stem
-    changes = list(BRIEF)
-    start = tomllib.loads(path.read_text(encoding="utf-8")).get("start")
+    changes, text = list(BRIEF), path.read_text(encoding="utf-8")
+    start = tomllib.loads(text).get("start")
+    if "{folder}" in text:  # a recipe of benchmarks/speedrun.py, on the embedded grammar
+        synthetic.write(folder / "data", {"train": 2_000, "valid": 200, "test": 200})
+        path = folder / path.name
+        path.write_text(text.replace("{folder}", str(folder)), encoding="utf-8", newline="\n")
     if start is not None:
         name = Path(start["run"]).name
         (first,) = CONFIGS.rglob(f"{name}.toml")

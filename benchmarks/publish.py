@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 
 import foveate.engine.packed
 import harness

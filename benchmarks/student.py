@@ -20,8 +20,8 @@ from typing import Any
 import harness
 from foveate.data.catalogue import find
 from foveate.data.text import decoded_lines
-from foveate.student.make import measured
-from foveate.student.pairs import mistyped, upper_case
+from foveate.exchange.student.make import measured
+from foveate.exchange.student.pairs import mistyped, upper_case
 
 LINES = 1000  # of each test set
 SMALL = [

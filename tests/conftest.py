@@ -9,11 +9,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: test processes share the cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.pop("FOVEATE_DEBUG", None)
 os.environ["TERM"] = "xterm-256color"  # bars are shown in tests, wherever these run
 
 import hypothesis
@@ -55,6 +57,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 def run(runs: dict[str, Run]) -> Run:
     """A small translator from English to French, which tests leave as it is."""
     return runs["transformer"]
+
+
+@pytest.fixture(scope="module")
+def app(run: Run, request: pytest.FixtureRequest) -> Any:
+    """The service of that translator, within the LIMITS of the module."""
+    from serve_tools import served
+
+    return served(run.path, getattr(request.module, "LIMITS", None))
+
+
+@pytest.fixture
+def fleet(runs: dict[str, Run]) -> Any:
+    """Two translators, one for each direction; loaded when they are asked for."""
+    from foveate.serve.runs import RunPool
+
+    names = {"transformer": "en:fr", "rnn": "fr:en"}
+    return RunPool([runs[name].path for name in names], names)
 
 
 @pytest.fixture(scope="session")

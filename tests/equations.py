@@ -18,6 +18,7 @@ Term = Callable[[Scope], Values]
 
 PROSE = re.compile(
     "of (keys|the keys|mixed keys|mixtures|this head|α̃)|α̃ of mixtures|the (context|read-out) of"
+    "|0 where hidden"
 )
 TOKEN = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)"

@@ -5,6 +5,7 @@ import io
 import struct
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,18 +69,10 @@ def write_squares(folder: Path) -> Path:
     return folder
 
 
-def vit(
-    patch_size: int, places: int, sizes: tuple[int, int, int, int]
-) -> TransformerEncoder.Config:
+def vit(patch_size: int, places: int, sizes: tuple[int, ...]) -> TransformerEncoder.Config:
     """The encoder of a Vision Transformer; ``sizes`` are D, heads, layers, feed-forward."""
-    hidden, heads, layers, ffn = sizes
-    return TransformerEncoder.Config(
-        stem=PatchStem.Config(patch_size=patch_size, class_token=True),
-        position=Learned.Config(max_length=places),
-        hidden_size=hidden,
-        num_heads=heads,
-        num_layers=layers,
-        ffn_size=ffn,
-        dropout=0.0,
-        feed_forward=GELU.Config(),
-    )
+    names = "hidden_size", "num_heads", "num_layers", "ffn_size"
+    stem = PatchStem.Config(patch_size=patch_size, class_token=True)
+    position, gelu = Learned.Config(max_length=places), GELU.Config()
+    fixed: Any = {"stem": stem, "position": position, "dropout": 0.0, "feed_forward": gelu}
+    return TransformerEncoder.Config(**dict(zip(names, sizes, strict=True)), **fixed)

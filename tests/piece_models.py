@@ -61,21 +61,31 @@ def wrapped(path: Path) -> SentencePiece:
     return SentencePiece.of_model(model, ids, order)
 
 
-def published(place: Path) -> Path:
-    """Write a Marian model as transformers saves it, with a peaked output so that sentences end."""
+def published(place: Path, tied: bool | None = None) -> Path:
+    """Write a Marian model as transformers saves it, with a peaked output so that sentences end.
+
+    Each side has its vocabulary if the output is said to be ``tied`` to the decoder's table or not.
+    """
     import torch
     import transformers
 
-    trained(place)
-    shutil.copy(place / "source.spm", place / "target.spm")
-    pieces = SentencePieceModel.read(place / "source.spm").pieces
-    ids = {text: i for i, (text, _, _) in enumerate(pieces)} | {"<pad>": len(pieces)}
-    (place / "vocab.json").write_text(json.dumps(ids), "utf-8", newline="\n")
+    apart = tied is not None
+    pieces, more = trained(place, size=60 if apart else 90), place / "more"
+    more.mkdir()
+    shutil.copy(trained(more) if apart else pieces, place / "target.spm")
+    numbers = []
+    for side, name in (("source", "vocab.json"), ("target", "target_vocab.json"))[: 1 + apart]:
+        listed = SentencePieceModel.read(place / f"{side}.spm").pieces
+        numbers.append({text: i for i, (text, _, _) in enumerate(listed)} | {"<pad>": len(listed)})
+        (place / name).write_text(json.dumps(numbers[-1]), "utf-8", newline="\n")
+    pad = len(numbers[0]) - 1
     torch.manual_seed(3)
     config = transformers.MarianConfig(
-        vocab_size=len(ids), d_model=32, encoder_layers=2, decoder_layers=2,
-        pad_token_id=len(pieces), encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=48, decoder_ffn_dim=48, decoder_start_token_id=len(pieces),
+        vocab_size=len(numbers[0]), decoder_vocab_size=len(numbers[-1]), d_model=32,
+        encoder_layers=2, decoder_layers=2, share_encoder_decoder_embeddings=not apart,
+        tie_word_embeddings=tied is not False,
+        pad_token_id=pad, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=48, decoder_ffn_dim=48, decoder_start_token_id=pad,
         eos_token_id=0, bos_token_id=0,
         forced_eos_token_id=0, activation_function="swish", scale_embedding=True, init_std=0.4,
     )  # fmt: skip
@@ -83,10 +93,11 @@ def published(place: Path) -> Path:
     with torch.no_grad():
         model.final_logits_bias[0, 0] = 4.0
     model.generation_config.update(
-        num_beams=4, max_length=40, bad_words_ids=[[len(pieces)]], length_penalty=0.7
+        num_beams=4, max_length=40, bad_words_ids=[[pad]], length_penalty=0.7
     )
     model.save_pretrained(place)
     languages = {"source_lang": "en", "target_lang": "fr"}
+    languages |= {"separate_vocabs": apart}
     settings = json.dumps({"tokenizer_class": "MarianTokenizer"} | languages)
     (place / "tokenizer_config.json").write_text(settings, "utf-8", newline="\n")
     return place

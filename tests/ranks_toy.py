@@ -27,7 +27,6 @@ HARMS: dict[str, Callable[[], object]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "stop": lambda: os.kill(os.getpid(), signal.SIGTERM),
     "hang": lambda: time.sleep(600),
-    "crash": lambda: 1 / 0,
 }
 
 
@@ -39,15 +38,12 @@ class Scene:
     config: str | None = None
     overrides: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)  # of the command line
-    dropout: float = 0.2
-    pause: float = 0.0  # seconds, in each batch
 
     def befall(self, rank: int) -> Callable[[str, int], None]:
         """The harm that comes to a rank in this attempt."""
         attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
         def before(what: str, number: int) -> None:
-            time.sleep(self.pause if what == "loss" else 0)
             for harm in self.harm:
                 if (rank, attempt) != (harm["rank"], harm.get("attempt", 0)):
                     continue
@@ -68,12 +64,10 @@ class Scene:
         config, folder = toy_config(**self.changes), Path(self.folder)
         with ranks_of(config) as ranks:
             before = self.befall(ranks.rank)
-            outcome = Toy(folder, config, before, self.dropout).train(ranks=ranks)
-            output = {"reason": outcome.reason, "exit_code": outcome.exit_code}
-            output |= {
-                "best": outcome.state.best and asdict(outcome.state.best),
-                "world": ranks.world,
-            }
+            outcome = Toy(folder, config, before).train(ranks=ranks)
+            best = outcome.state.best and asdict(outcome.state.best)
+            output = {"reason": outcome.reason, "exit_code": outcome.exit_code, "best": best}
+            output["world"] = ranks.world
             (folder / f"outcome-{ranks.rank}.json").write_text(json.dumps(output), encoding="utf-8")
         return outcome.exit_code
 

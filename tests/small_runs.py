@@ -2,9 +2,11 @@
 
 import contextlib
 import itertools
+import os
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +31,16 @@ def invoked(*words: object, text: str | bytes = "") -> Result:
     result = CliRunner().invoke(app, list(map(str, words)), input=text)
     assert result.exit_code == 0, (result.output, result.exception)
     return result
+
+
+def python(
+    *words: object, env: Mapping[str, str] | None = None, **how: Any
+) -> subprocess.CompletedProcess[Any]:
+    """A process of Python that has ended, with ``env`` on top; it imports foveate from src."""
+    source = {"PYTHONPATH": str(Path(__file__).parent.parent / "src")}
+    how = {"capture_output": True, "encoding": "utf-8", "timeout": 600} | how
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, env=os.environ | source | (env or {}), **how)
 
 
 @contextlib.contextmanager
@@ -194,15 +206,23 @@ def write_data(folder: Path) -> None:
     (folder / "series.csv").write_text("date,season,other\n" + "".join(values), "utf-8")
 
 
+def config_file(
+    folder: Path, text: str, steps: int = 4, more: str = "", name: str = "config"
+) -> Path:
+    """A config whose ``{folder}`` is the folder, with [train] and ``more`` lines of it."""
+    training = TRAIN.format(steps=steps, half=max(1, steps // 2)) + more
+    path = folder / f"{name}.toml"
+    path.write_text(text.format(folder=folder.as_posix()) + training, "utf-8")
+    return path
+
+
 def made(folder: Path, names: Sequence[str], steps: int = 20, more: str = "") -> dict[str, Run]:
     """The runs of some names, in folders of these names; ``more`` are lines of [train]."""
     write_data(folder)
     result = {}
     for name in names:
-        training = TRAIN.format(steps=steps, half=max(1, steps // 2)) + more
-        text = (CONFIGS | MORE)[name].format(folder=folder.as_posix()) + training
-        (folder / f"{name}.toml").write_text(text, "utf-8")
-        result[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
+        config = config_file(folder, (CONFIGS | MORE)[name], steps, more, name)
+        result[name] = train(config, folder=folder / "runs" / name)
     return result
 
 
@@ -218,13 +238,18 @@ class Trained(dict[str, Run]):
         return self[name]
 
 
-def _translator(encoder: str, decoder: str) -> str:
+def translator_text(encoder: str, decoder: str) -> str:
     return TRANSLATOR.replace("{encoder}", encoder).replace("{decoder}", decoder)
 
 
+def trained(folder: Path, text: str, steps: int = 4) -> Run:
+    """The run of a config without [train], whose ``{folder}`` is the folder."""
+    return train(config_file(folder, text, steps), folder=folder / "run")
+
+
 CONFIGS = {
-    "rnn": _translator(RNN, RNN + ', attention = {{ score = "additive" }}'),
-    "transformer": _translator(TRANSFORMER, TRANSFORMER),
+    "rnn": translator_text(RNN, RNN + ', attention = {{ score = "additive" }}'),
+    "transformer": translator_text(TRANSFORMER, TRANSFORMER),
     "language": LANGUAGE,
     "classifier": CLASSIFIER,
     "vit": VIT,

@@ -101,15 +101,13 @@ def write(folder: Path) -> None:
     """Train the models, and write their files and answers. Raises ``FileExistsError``."""
     from foveate.run.pack import pack
     from foveate.run.training import train
-    from small_runs import TRAIN, write_data
+    from small_runs import config_file, write_data
 
     folder.mkdir(parents=True)
     with TemporaryDirectory() as made:
         write_data(Path(made))
-        training = TRAIN.format(steps=80, half=40)
         for name, (precision, text) in configs().items():
-            config = Path(made, f"{name}.toml")
-            config.write_text(text.format(folder=Path(made).as_posix()) + training, "utf-8")
+            config = config_file(Path(made), text, 80, name=name)
             run = train(config, folder=Path(made, "runs", name))
             pack(run, folder / f"{name}.safetensors", precision)
     content = json.dumps(answers_of(folder), ensure_ascii=False, indent=1)

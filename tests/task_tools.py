@@ -26,6 +26,12 @@ def fit(model: nn.Module, loss_of: Callable[[int], Loss], steps: int, rate: floa
     return loss
 
 
+def model_of(task: Any, config: Any) -> Any:
+    """The model of a config for a task, the same at each call."""
+    torch.manual_seed(0)
+    return task.build(config).eval()
+
+
 def read_split(
     source: str | Path, target: str | Path | None, split: str, config: TextData
 ) -> Corpus:

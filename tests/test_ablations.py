@@ -14,7 +14,6 @@ from foveate.exchange.base import ExchangeError
 from foveate.exchange.ctranslate2 import first_misfit
 from foveate.exchange.huggingface import fitting
 from foveate.look.hooks import capture
-from foveate.look.stages import capture_stages
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import (
     Decoder,
@@ -31,15 +30,11 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.linear import BatchNorm, normalize
-from foveate.nn.more_positions import Appended
 from foveate.nn.positions import Sinusoidal
-from foveate.nn.recurrent import ChoGRUCell, ElmanCell, GRUCell
-from foveate.nn.scores import Additive
 from foveate.nn.spec import Labels, Tokens
 from foveate.run import RunConfig
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy
-from laws.conftest import gradients_reach
 from tolerances import MODEL, close
 
 SIZES: dict[str, Any] = {
@@ -66,13 +61,10 @@ def language_model(**choices: Any) -> LanguageModel:
     return model
 
 
-def steps(count: int, model: LanguageModel, batch: Tensor) -> float:
-    """The loss of a batch after some steps on it."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    loss = torch.zeros(())
-    for _ in range(count):
-        logits = model(batch[:, :-1]).flatten(0, 1)
-        loss = F.cross_entropy(logits, batch[:, 1:].flatten())
+def loss_after(model: LanguageModel, batches: list[Tensor]) -> float:
+    optimizer = torch.optim.Adam(model.train().parameters(), lr=0.01)
+    for batch in batches:
+        loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -95,6 +87,8 @@ def test_without_feed_forward_and_norm_a_decoder_of_fixed_weights_is_linear() ->
 def test_batch_norm_counts_the_real_positions_alone() -> None:
     torch.manual_seed(0)
     norm = BatchNorm.Config(momentum=1.0).build(16)
+    with torch.no_grad():
+        assert normalize(norm, torch.randn(1, 1, 16), None).isfinite().all()  # of one position
     x = torch.randn(3, 6, 16)
     y = normalize(norm, x, KEYS)
     rows = x[KEYS]
@@ -121,12 +115,6 @@ def test_padding_does_not_change_what_batch_norm_learns_in_both_sides() -> None:
         close(models[1].get_buffer(name), buffer, terms=MODEL)
 
 
-@torch.no_grad()
-def test_a_batch_of_one_position_trains() -> None:
-    norm = BatchNorm.Config().build(16)
-    assert normalize(norm, torch.randn(1, 1, 16), None).isfinite().all()
-
-
 def test_without_a_causal_mask_a_language_model_cheats(capsys: pytest.CaptureFixture[str]) -> None:
     honest, cheat = language_model(), language_model(causal=False)
     assert "what the model generates is meaningless" in capsys.readouterr().err
@@ -136,12 +124,8 @@ def test_without_a_causal_mask_a_language_model_cheats(capsys: pytest.CaptureFix
     other[:, 5] = 4 + (other[:, 5] - 3) % 26
     assert torch.equal(honest(IDS)[:, :5], honest(other)[:, :5])
     assert not torch.equal(cheat(IDS)[:, :5], cheat(other)[:, :5])
-    chance = [torch.randint(4, 30, (16, 9)) for _ in range(40)]  # no token can be foretold
-
-    def after(model: LanguageModel) -> float:
-        return [steps(1, model.train(), batch) for _ in range(6) for batch in chance][-1]
-
-    assert after(cheat) < 1.0 < 3.0 < after(honest)  # log 26 = 3.26
+    chance = [torch.randint(4, 30, (16, 9)) for _ in range(40)] * 6  # no token can be foretold
+    assert loss_after(cheat, chance) < 1.0 < 3.0 < loss_after(honest, chance)  # log 26 = 3.26
 
 
 @pytest.mark.parametrize("kind", ["transformer", "ssru"])
@@ -159,12 +143,11 @@ def test_values_may_have_another_size_than_keys(monkeypatch: pytest.MonkeyPatch)
     assert attention.key.weight.shape == (8, 16) and attention.value.weight.shape == (12, 16)
     assert attention.output.weight.shape == (16, 24)
     x, mask = torch.randn(3, 6, 16), Mask(KEYS, causal=True)
-    explicit = {}
     with capture(attention):  # a tap: no fused kernel
-        explicit["whole"] = attention(x, mask=mask)
-    close(attention(x, mask=mask), explicit["whole"], terms=MODEL)  # in training by native kernels
+        explicit = attention(x, mask=mask)
+    close(attention(x, mask=mask), explicit, terms=MODEL)  # in training by native kernels
     monkeypatch.setattr("foveate.nn.native.kernels.SHORT", -1)
-    close(attention(x, mask=mask), explicit["whole"], terms=MODEL)  # by PyTorch's fused kernel
+    close(attention(x, mask=mask), explicit, terms=MODEL)  # by PyTorch's fused kernel
     with pytest.raises(ValueError, match=r'value_size = 6 .* add "value" to attention.project'):
         Attention.Config(value_size=6, project=("query", "key")).build(16)
 
@@ -185,7 +168,6 @@ def test_location_as_printed_is_a_softmax_over_all_positions_cut(length: int) ->
     expected[1, :2] = printed[1, :2]
     close(weights, expected)
     close(context[:, 0], (expected[..., None] * memory).sum(1))
-    assert (weights.sum(-1) < 0.999).all() or length >= 5
 
 
 @torch.no_grad()
@@ -200,53 +182,23 @@ def test_the_location_decoder_takes_longer_sources_as_printed() -> None:
     assert torch.equal(decoder(IDS, Memory(memory)), decoder(IDS, Memory(other)))
 
 
-def bahdanau(*overrides: str) -> EncoderDecoder:
-    """RNNsearch with overrides as a user writes them, at the sizes of the preset."""
-    tree = with_overrides(Model.Config, {"kind": "bahdanau-2015"}, overrides)
-    torch.manual_seed(0)
-    model: EncoderDecoder = Model.Config.parse(tree).build(Tokens(30), Tokens(30)).eval()
-    return model
-
-
 @torch.no_grad()
-@pytest.mark.parametrize("score", ["dot", "cosine", "general", "additive"])
-def test_scores_of_states_that_are_not_projected(score: str) -> None:
-    level = ["encoder.hidden_size=128"] if score in ("dot", "cosine") else []  # 2 · 128 = 256
-    own = ["decoder.attention.score.own_matrix=true"] if score == "additive" else []
-    choices = (f"decoder.attention.score={score}", "decoder.attention.project=[]")
-    model = bahdanau(*choices, *level, *own)
+def test_an_additive_score_of_states_of_two_sizes_that_are_not_projected() -> None:
+    """RNNsearch with overrides as a user writes them, at the sizes of the preset."""
+    score = "decoder.attention.score={kind=additive, own_matrix=true}"
+    choices = [score, "decoder.attention.project=[]"]
+    tree = with_overrides(Model.Config, {"kind": "bahdanau-2015"}, choices)
+    model: EncoderDecoder = Model.Config.parse(tree).build(Tokens(30), Tokens(30)).eval()
     attention = model.decoder.cross_attention
     assert not [name for name, _ in attention.named_parameters() if not name.startswith("score.")]
-    size = 256 if level else 512
-    s, h = torch.randn(1, 2, 256), torch.randn(1, 5, size)
+    s, h, w = torch.randn(1, 2, 256), torch.randn(1, 5, 512), attention.score
     with capture(attention) as maps:
         attention(s, h)
-    q, k, w = s[0], h[0], attention.score
-    if score == "additive":
-        w_a = torch.cat((w.of_query[0], w.of_key[0]), dim=1)  # (256, 256 + 512)
-        pairs = torch.cat((q[:, None].expand(2, 5, 256), k[None].expand(2, 5, size)), dim=-1)
-        expected = torch.tanh(pairs @ w_a.T) @ w.weight[0]
-    else:
-        expected = {
-            "dot": lambda: q @ k.T,
-            "cosine": lambda: 10 * F.cosine_similarity(q[:, None], k[None], dim=-1),
-            "general": lambda: q @ w.weight[0] @ k.T,
-        }[score]()
+    w_a = torch.cat((w.of_query[0], w.of_key[0]), dim=1)  # (256, 256 + 512)
+    pairs = torch.cat((s[0][:, None].expand(2, 5, 256), h.expand(2, 5, 512)), dim=-1)
+    expected = torch.tanh(pairs @ w_a.T) @ w.weight[0]
     close(maps[""][0, 0], expected.softmax(dim=-1), terms=MODEL)
     assert model(IDS, IDS, KEYS).isfinite().all()
-
-
-def test_a_dot_product_of_two_sizes_is_refused() -> None:
-    with pytest.raises(ValueError, match=r'add "key" to attention.project, or make the sizes eq'):
-        bahdanau("decoder.attention.score=dot", "decoder.attention.project=[]")
-
-
-def test_additive_without_its_own_matrix_is_as_it_was() -> None:
-    names = [name for name, _ in Additive.Config().build(1, 8).named_parameters()]
-    assert names == ["weight"]
-    score = Additive.Config(own_matrix=True).build(2, 8)
-    score(torch.randn(3, 2, 4, 8), torch.randn(3, 2, 5, 8)).sum().backward()
-    gradients_reach(score)
 
 
 @torch.no_grad()
@@ -258,11 +210,8 @@ def test_appended_positions_are_the_last_features() -> None:
     assert torch.equal(x[..., :10], encoder.stem(IDS))
     sinusoids = Sinusoidal.Config().build(6, 1).encode(torch.arange(6), 6)
     assert torch.equal(x[..., 10:], sinusoids.expand(3, 6, 6))
-    assert type(encoder.position) is Appended and not list(encoder.position.parameters())
     with pytest.raises(ValueError, match=r"position.features = 16 leaves nothing .* lower it"):
-        TransformerEncoder.Config.parse(
-            SIZES | {"position": choices["position"] | {"features": 16}}
-        ).build(Tokens(30))
+        language_model(position={"kind": "appended", "features": 16})
     with pytest.raises(ValueError, match=r"set model.tie = "):
         language_model(position=choices["position"])
 
@@ -277,35 +226,10 @@ def test_a_dense_stem_is_a_hidden_layer_at_each_position() -> None:
 
 
 @torch.no_grad()
-def test_cells_as_printed() -> None:
-    x, h = torch.randn(4, 5), torch.randn(4, 8)
-    cell = ElmanCell.Config(activation="sigmoid").build(5, 8)
-    total = x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh
-    close(cell(cell.project(x), (h,))[0], total.sigmoid())
-
-    cell = ChoGRUCell.Config().build(5, 8)
-    wr, wz, w = (m for m in cell.weight_ih.chunk(3))
-    ur, uz, u = (m for m in cell.weight_hh.chunk(3))
-    br, bz, b = cell.bias_ih.chunk(3)
-    cr, cz, c = cell.bias_hh.chunk(3)
-    r = (x @ wr.T + br + h @ ur.T + cr).sigmoid()
-    z = (x @ wz.T + bz + h @ uz.T + cz).sigmoid()
-    n = (x @ w.T + b + (r * h) @ u.T + c).tanh()
-    close(cell(cell.project(x), (h,))[0], (1 - z) * n + z * h)
-    with capture_stages(cell) as stages:
-        cell(cell.project(x), (h,))
-    close(stages["reset gate"].values[0], r)
-    torch_form = GRUCell.Config().build(5, 8)
-    torch_form.load_state_dict(cell.state_dict())
-    assert not torch.allclose(torch_form(cell.project(x), (h,))[0], (1 - z) * n + z * h)
-
-
-@torch.no_grad()
 def test_cbow_guesses_the_centre_from_its_neighbours() -> None:
     encoder = {"kind": "cbow_window", "window": 2, "embedding_size": 16, "dropout": 0.0}
     tree = {"encoder": encoder, "transform": False, "output_bias": False}
-    config = MaskedLanguageModel.Config.parse(tree)
-    model = config.build(Tokens(30)).eval()
+    model = MaskedLanguageModel.Config.parse(tree).build(Tokens(30)).eval()
     table = model.encoder.stem.embedding.weight
     assert [name for name, _ in model.named_parameters()] == ["encoder.stem.embedding.weight"]
     logits = model(IDS, KEYS)
@@ -322,27 +246,19 @@ def test_the_output_bias_of_a_language_model_learns() -> None:
     with torch.no_grad():
         model.output.bias.normal_()
     task = Language(Language.Config(text="text.txt"), TextData())
-    loss = task.loss(model, IDS, CrossEntropy.Config(label_smoothing=0.0).build())
+    loss = task.loss(model, IDS, CrossEntropy.Config(label_smoothing=0.0).build()).total
     logits = model(IDS[:, :-1]).flatten(0, 1)
-    expected = F.cross_entropy(logits, IDS[:, 1:].flatten(), reduction="sum")
-    close(loss.total, expected, terms=MODEL)
-    loss.total.backward()
+    close(loss, F.cross_entropy(logits, IDS[:, 1:].flatten(), reduction="sum"), terms=MODEL)
+    loss.backward()
     assert model.output.bias.grad.abs().sum() > 0
     labels = Labels(("good", "bad"))
     assert Classifier.Config(output_bias=False).build(Tokens(30), labels).output.bias is None
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "no feed-forward": {"feed_forward": "none"},
-    "no norm": {"norm": "none"},
-    "batch norm": {"norm": "batch_norm"},
     "norms of embeddings": {"embedding_norm": {"kind": "batch_norm"}},
     "value size": {"attention": {"value_size": 6}},
-    "appended positions": {"position": {"kind": "appended", "features": 6}, "tie": "none"},
-    "dense stem": {"stem": "dense"},
-    "location as printed": {
-        "attention": {"score": {"kind": "location", "softmax_over": "max_length"}}
-    },
+    "location": {"attention": {"score": {"kind": "location", "softmax_over": "max_length"}}},
 }
 
 
@@ -364,29 +280,11 @@ def test_a_model_that_cheats_is_not_exported() -> None:
         fitting(PRESETS["gpt-tiny"](decoder=decoder).plain(), "gpt2")
 
 
-CONFIGS = Path(__file__).parent.parent / "configs"
-
-
 def test_the_recipe_of_2017_is_that_of_the_paper() -> None:
-    config = read(RunConfig, CONFIGS / "translation" / "vaswani-2017-recipe.toml")
-    tree = config.tree()
+    configs = Path(__file__).parent.parent / "configs"
+    tree = read(RunConfig, configs / "translation" / "vaswani-2017-recipe.toml").tree()
     assert {tree["model"][side]["norm_order"] for side in ("encoder", "decoder")} == {"post"}
     optimizer = tree["train"]["optimizer"]
     assert optimizer | {"betas": [0.9, 0.98], "eps": 1e-9} == optimizer
     assert tree["train"]["schedule"]["kind"] == "noam" and tree["train"]["average"] == 5
     assert tree["objective"]["label_smoothing"] == 0.1 and tree["decode"]["beam_size"] == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "model"),
-    [
-        ("translation/multi30k-fr-en-rnn", "translation", "encoder_decoder"),
-        ("forecasting/temperatures-rnn", "forecasting", "rnn_forecaster"),
-        ("classification/sst2-language-model", "prefix_translation", "language_model"),
-    ],
-)
-def test_configs_that_the_lectures_name(name: str, task: str, model: str) -> None:
-    config = read(RunConfig, CONFIGS / f"{name}.toml")
-    assert (config.task.kind, config.model.kind) == (task, model)
-    if task == "forecasting":
-        assert config.task.calendar == ("day", "month", "year")  # and the value: four columns

@@ -23,9 +23,8 @@ BPE = {"kind": "bpe", "vocab_size": 265}
 
 
 def network() -> nn.Module:
-    return nn.ModuleDict(
-        {"attention": nn.ModuleDict({"query": nn.Linear(6, 4)}), "last": nn.Linear(4, 3)}
-    )
+    attention = nn.ModuleDict({"query": nn.Linear(6, 4)})
+    return nn.ModuleDict({"attention": attention, "last": nn.Linear(4, 3)})
 
 
 def of(config: Any, **fields: Any) -> Any:
@@ -68,43 +67,30 @@ def test_the_equations() -> None:
     close(full(weight), (full.magnitude.double() * v / length).float(), terms=ROW)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"parts": ("nowhere",)}, r"'nowhere' fits nothing; names are such as attention.query"),
-        ({"whole": ("nowhere",)}, r"'nowhere' fits nothing"),
-    ],
-)
-def test_patterns_that_fit_nothing_are_refused(fields: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        adapt(network(), of(LoRA.Config(), **fields))
+@pytest.mark.parametrize("field", ["parts", "whole"])
+def test_patterns_that_fit_nothing_are_refused(field: str) -> None:
+    with pytest.raises(ConfigError, match=r"'nowhere' fits nothing; names are such as attention"):
+        adapt(network(), of(LoRA.Config(), **{field: ("nowhere",)}))
 
 
-def test_a_shared_weight_gets_no_adapter() -> None:
+def test_patterns_freeze_and_train_whole() -> None:
+    def trained() -> set[str]:
+        return {name for name, p in model.named_parameters() if p.requires_grad}
+
+    model = network()
+    freeze(model, ("attention.*",))
+    assert trained() == {"last.weight", "last.bias"}
+    text = adapt(model, of(LoRA.Config(), whole=("last.bias",)))
+    adapter = "attention.query.parametrizations.weight.0"
+    assert trained() == {"last.bias", f"{adapter}.down", f"{adapter}.up"}
+    assert f"{2 * (6 + 4) + 3} of" in text
     model = network()
     model["tied"] = nn.Linear(6, 4)
     model["tied"].weight = model["attention"]["query"].weight
     with pytest.raises(ConfigError, match="shares its weight"):
         adapt(model, of(LoRA.Config()))
-
-
-def test_a_tied_weight_has_all_its_names() -> None:
-    model = nn.ModuleDict({"embedding": nn.Embedding(4, 6), "output": nn.Linear(6, 4)})
-    model["output"].weight = model["embedding"].weight
-    freeze(model, ("*",), but=("output.weight",))
-    assert model["embedding"].weight.requires_grad and not model["output"].bias.requires_grad
-
-
-def test_patterns_freeze_and_train_whole() -> None:
-    model = network()
-    freeze(model, ("attention.*",))
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
-    assert trained == {"last.weight", "last.bias"}
-    text = adapt(model, of(LoRA.Config(), whole=("last.bias",)))
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
-    adapter = "attention.query.parametrizations.weight.0"
-    assert trained == {"last.bias", f"{adapter}.down", f"{adapter}.up"}
-    assert f"{2 * (6 + 4) + 3} of" in text
+    freeze(model, ("*",), but=("tied.weight",))  # it has all its names
+    assert model["attention"]["query"].weight.requires_grad and len(trained()) == 1
 
 
 @pytest.fixture
@@ -125,32 +111,40 @@ def weights_of(run: Run) -> dict[str, torch.Tensor]:
 
 def test_a_run_saves_its_adapter_alone_and_answers_merged(base: Run, tmp_path: Path) -> None:
     run = train(config_of(tmp_path, base, 4), folder=tmp_path / "run")
-    saved, theirs = weights_of(run), base.model.state_dict()
-    assert all(".parametrizations.weight.0." in name for name in saved)
-    state = run.model.state_dict()
-    assert state.keys() == theirs.keys()
+    saved, state, theirs = weights_of(run), run.model.state_dict(), base.model.state_dict()
+    adapter = ".parametrizations.weight.0."
+    assert all(adapter in name for name in saved) and state.keys() == theirs.keys()
     changed = {name for name in state if not torch.equal(state[name], theirs[name])}
-    assert changed == {
-        name.replace("parametrizations.weight.0.up", "weight")
-        for name in saved
-        if name.endswith(".up")
-    }
+    assert changed == {f"{name.partition(adapter)[0]}.weight" for name in saved}
     assert run.translate(["the dog runs"]) == load(tmp_path / "run").translate(["the dog runs"])
 
 
 def test_a_stopped_training_resumes_to_the_same_weights(base: Run, tmp_path: Path) -> None:
-    whole = train(config_of(tmp_path, base, 4), folder=tmp_path / "whole")
-    train(config_of(tmp_path, base, 2), folder=tmp_path / "parts")
-    parts = train(config_of(tmp_path, base, 4), folder=tmp_path / "parts")
-    first, second = weights_of(whole), weights_of(parts)
+    for name, steps in (("whole", 4), ("parts", 2), ("parts", 4)):
+        train(config_of(tmp_path, base, steps), folder=tmp_path / name)
+    first, second = (weights_of(load(tmp_path / name)) for name in ("whole", "parts"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_an_adapter_of_an_adapter(base: Run, tmp_path: Path) -> None:
-    first = train(config_of(tmp_path, base, 2), folder=tmp_path / "first")
+def test_frozen_weights_keep_their_values(base: Run, tmp_path: Path) -> None:
+    config = config_of(tmp_path, base, 2, adapter=None, freeze=["encoder.*"])
+    run, theirs = train(config, folder=tmp_path / "run"), base.model.state_dict()
+    state = run.model.state_dict()
+    same = {name for name in state if torch.equal(state[name], theirs[name])}
+    assert {name for name in state if name.startswith("encoder.")} <= same < state.keys()
+
+
+def test_an_adapter_of_an_adapter_and_one_without_a_base(base: Run, tmp_path: Path) -> None:
+    config = config_of(tmp_path, base, 2)
+    first = train(config, folder=tmp_path / "first")
     second = train(config_of(tmp_path, first, 2), folder=tmp_path / "second")
     assert second.model.state_dict().keys() == base.model.state_dict().keys()
+    plain = config.tree()
+    del plain["model"]
+    assert parse_tree(RunConfig, plain).model == base.config.model  # that of the start
+    with pytest.raises(ConfigError, match=r"train.adapter: an adapter needs a base: set start.run"):
+        train(config.model_copy(update={"start": None}), folder=tmp_path / "run")
 
 
 def test_another_base_is_refused(base: Run, tmp_path: Path) -> None:
@@ -160,23 +154,3 @@ def test_another_base_is_refused(base: Run, tmp_path: Path) -> None:
     train(other, folder=base.path)
     with pytest.raises(ConfigError, match="has other weights than when"):
         load(tmp_path / "run")
-
-
-def test_an_adapter_needs_a_base(base: Run, tmp_path: Path) -> None:
-    config = config_of(tmp_path, base, 2).model_copy(update={"start": None})
-    with pytest.raises(ConfigError, match=r"train.adapter: an adapter needs a base: set start.run"):
-        train(config, folder=tmp_path / "run")
-
-
-def test_frozen_weights_keep_their_values(base: Run, tmp_path: Path) -> None:
-    config = config_of(tmp_path, base, 2, adapter=None, freeze=["encoder.*"])
-    run = train(config, folder=tmp_path / "run")
-    state, theirs = run.model.state_dict(), base.model.state_dict()
-    same = {name for name in state if torch.equal(state[name], theirs[name])}
-    assert {name for name in state if name.startswith("encoder.")} <= same < state.keys()
-
-
-def test_a_config_without_a_model_takes_that_of_the_start(base: Run, tmp_path: Path) -> None:
-    plain = config_of(tmp_path, base, 2).tree()
-    del plain["model"]
-    assert parse_tree(RunConfig, plain).model == base.config.model

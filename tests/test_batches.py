@@ -50,13 +50,12 @@ def test_every_example_once_and_within_the_budget(lengths, budget, max_rows, epo
 
 
 def test_the_plan_is_a_function_of_seed_and_epoch() -> None:
+    def epoch(seed: int, *others: int) -> list[list[int]]:
+        plan = BatchPlan(lengths, 2048, seed)
+        return [[batch.tolist() for batch in plan.epoch(n)] for n in (*others, 1)][-1]
+
     lengths = like_captions(3000)
-    plan = BatchPlan(lengths, 2048, seed=7)
-    first = [batch.tolist() for batch in plan.epoch(1)]
-    plan.epoch(5)
-    assert [batch.tolist() for batch in plan.epoch(1)] == first
-    assert [batch.tolist() for batch in BatchPlan(lengths, 2048, seed=7).epoch(1)] == first
-    assert [batch.tolist() for batch in BatchPlan(lengths, 2048, seed=8).epoch(1)] != first
+    assert epoch(7) == epoch(7, 1, 5) != epoch(8)
 
 
 def test_epochs_differ_in_order_and_in_company() -> None:
@@ -76,45 +75,33 @@ def test_little_is_padding() -> None:
     lengths = like_captions(29_000)
     for epoch in range(3):
         assert padding(BatchPlan(lengths, 4096, seed=1).epoch(epoch), lengths) < 0.05
+    assert sum(map(len, BatchPlan(like_captions(1_000_000), 4096, seed=1).epoch(0))) == 1_000_000
     dealt = np.array_split(np.random.default_rng(0).permutation(29_000), 120)
     assert padding(dealt, lengths) > 0.4  # without buckets
 
 
-def test_a_million_examples_are_all_dealt() -> None:
-    lengths = like_captions(1_000_000)
-    batches = BatchPlan(lengths, 4096, seed=1).epoch(0)
-    assert sum(map(len, batches)) == 1_000_000
-
-
-def test_an_example_longer_than_the_budget_stands_alone() -> None:
+def test_an_example_longer_than_the_budget_stands_alone_and_inference_begins_with_it() -> None:
     lengths = np.array([[3, 3], [50, 2], [3, 3], [2, 90]], dtype=np.int32)
     batches = sorted(sorted(batch.tolist()) for batch in BatchPlan(lengths, 10, seed=0).epoch(0))
     assert batches == [[0, 2], [1], [3]]
+    longest_first = sorted_batches(np.array([4, 9, 1, 9, 5], dtype=np.int32), 18)
+    assert [batch.tolist() for batch in longest_first] == [[1, 3], [4, 0, 2]]
 
 
-def test_inference_starts_with_the_longest() -> None:
-    lengths = np.array([4, 9, 1, 9, 5], dtype=np.int32)
-    batches = [batch.tolist() for batch in sorted_batches(lengths, 18)]
-    assert batches == [[1, 3], [4, 0, 2]]
-
-
-def test_what_cannot_be_planned_is_named() -> None:
-    lengths = np.ones((3, 2), dtype=np.int32)
-    with pytest.raises(ValueError, match="batch_tokens must be at least 1, not 0"):
-        BatchPlan(lengths, 0, seed=1)
-    with pytest.raises(ValueError, match=r"lengths must have the shape \(N,\) or \(N, sides\)"):
-        BatchPlan(np.ones((2, 2, 2), dtype=np.int32), 8, seed=1)
-    with pytest.raises(ValueError, match="lengths must not be negative, but one is -1"):
-        BatchPlan(-lengths, 8, seed=1)
+@pytest.mark.parametrize(
+    ("lengths", "budget", "message"),
+    [
+        (np.ones((3, 2), dtype=np.int32), 0, "batch_tokens must be at least 1, not 0"),
+        (np.ones((2, 2, 2), dtype=np.int32), 8, r"must have the shape \(N,\) or \(N, sides\)"),
+        (-np.ones((3, 2), dtype=np.int32), 8, "lengths must not be negative, but one is -1"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(lengths: Lengths, budget: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BatchPlan(lengths, budget, seed=1)
 
 
 ids = st.lists(st.integers(4, 9), max_size=7)
-
-
-def test_shorter_sequences_are_filled_on_the_right() -> None:
-    padded = pad([[5, 6, 7], [8], []])
-    assert padded.dtype == np.int64
-    assert padded.tolist() == [[5, 6, 7], [8, PAD, PAD], [PAD, PAD, PAD]]
 
 
 @given(st.lists(ids, max_size=6))
@@ -122,12 +109,8 @@ def test_what_went_in_comes_out(sequences: list[list[int]]) -> None:
     padded = pad(sequences, value=0)
     assert padded.shape == (len(sequences), max(map(len, sequences), default=0))
     assert [row[row > 0].tolist() for row in padded] == sequences
+    assert pad([[5, 6], [], [8]]).tolist() == [[5, 6], [PAD, PAD], [8, PAD]]  # on the right
     assert (pad([np.array(s, dtype=np.int32) for s in sequences], 0) == padded).all()
-
-
-def test_nothing_is_an_empty_rectangle() -> None:
-    assert pad([]).shape == (0, 0)
-    assert pad([[], []]).shape == (2, 0)
 
 
 LENGTHS = np.random.default_rng(0).integers(1, 20, (60, 2))
@@ -142,25 +125,17 @@ def examples(plan: Mixture, number: int) -> list[int]:
     return np.concatenate(plan.epoch(number)).tolist()
 
 
-@pytest.mark.parametrize(
-    ("weights", "counts"), [((1, 1), (30, 30)), ((50, 10), (50, 10)), ((1, 5), (10, 50))]
-)
-def test_each_corpus_has_its_share_in_each_epoch(weights, counts) -> None:
+@pytest.mark.parametrize(("weights", "first"), [((1, 1), 30), ((50, 10), 50), ((1, 5), 10)])
+def test_each_corpus_has_its_share_in_each_epoch(weights: tuple[int, int], first: int) -> None:
     for number in range(3):
         result = Counter(CORPORA[examples(mixture(*weights), number)].tolist())
-        assert (result[0], result[1]) == counts
+        assert result == {0: first, 1: 60 - first}
 
 
 def test_no_example_comes_again_before_all_others_have_come() -> None:
-    plan = mixture(1, 1)
-    seen = [i for number in range(5) for i in examples(plan, number)]
+    plan, other = mixture(1, 1), mixture(1, 1)
+    epochs = [examples(plan, number) for number in range(5)]
+    assert examples(other, 3) == epochs[3] and examples(other, 1) == epochs[1] != epochs[2]
     for corpus, size in ((0, 50), (1, 10)):
-        times = Counter(i for i in seen if CORPORA[i] == corpus)
+        times = Counter(i for epoch in epochs for i in epoch if CORPORA[i] == corpus)
         assert max(times.values()) - min(times.values()) <= 1 and len(times) == size
-
-
-def test_an_epoch_is_a_function_of_the_seed_and_its_number() -> None:
-    item, other = mixture(1, 2), mixture(1, 2)
-    other.epoch(3)
-    assert [b.tolist() for b in item.epoch(1)] == [b.tolist() for b in other.epoch(1)]
-    assert examples(item, 1) != examples(item, 2)

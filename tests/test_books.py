@@ -2,16 +2,21 @@
 
 import io
 import zipfile
+import zlib
+from pathlib import Path
 from xml.etree import ElementTree as XML
 
 import pytest
 from ebooklib import epub
 from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
+from pypdf import PdfWriter
 
-from foveate.documents.base import DocumentOptions
-from foveate.documents.formats import read_document
+import foveate.documents.formats as formats
+from document_tools import answered, members, opened, packed, shouted
+from foveate.config import PACKAGED
 from foveate.documents.spans import DocumentError
+from small_runs import Call
 
 CHAPTER = """<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "http://www.w3.org/TR/xhtml11/DTD/xhtml11.dtd">
@@ -32,29 +37,14 @@ def book(chapter: str = CHAPTER) -> bytes:
     own.toc, own.spine = [page], ["nav", page]
     own.add_item(epub.EpubNcx())
     own.add_item(epub.EpubNav())
-    file, out = io.BytesIO(), io.BytesIO()
+    file = io.BytesIO()
     epub.write_epub(file, own)
-    with zipfile.ZipFile(file) as old, zipfile.ZipFile(out, "w") as new:
-        for name in old.namelist():
-            data = old.read(name)
-            new.writestr(name, chapter if name.endswith("first.xhtml") else data)
-    return out.getvalue()
-
-
-def shouted(kind: str, data: bytes) -> tuple[list[str], bytes]:
-    document = read_document(kind, data, DocumentOptions(), f"a.{kind}")
-    each = [
-        passage.joined(
-            [s.upper() for s in passage.sentences],
-            lambda pairs: [[(n, n) for n in range(len(a.split()))] for a, _ in pairs],
-        )
-        for passage in document.passages
-    ]
-    return document.sentences, document.written(each)
+    return packed(members(file.getvalue()) | {"EPUB/first.xhtml": chapter.encode()})
 
 
 def test_the_chapters_of_a_book_are_translated_and_stay_xml() -> None:
-    sentences, data = shouted("epub", book())
+    document = opened("epub", book())
+    sentences, data = document.sentences, answered(document)
     assert "a title" in sentences and "fish & chips !" in sentences and "First" in sentences
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         assert file.namelist()[0] == "mimetype" and file.testzip() is None
@@ -76,14 +66,11 @@ def test_the_chapters_of_a_book_are_translated_and_stay_xml() -> None:
 
 
 def test_an_archive_that_is_no_book_is_refused() -> None:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as file:
-        file.writestr("mimetype", "application/zip")
     with pytest.raises(DocumentError, match=r"a\.epub is not an EPUB file"):
-        shouted("epub", out.getvalue())
+        opened("epub", packed({"mimetype": "application/zip"}))
     entity = CHAPTER.replace('dtd">', 'dtd" [<!ENTITY a "b">]>')
     with pytest.raises(DocumentError, match=r"first\.xhtml cannot be read: it declares its own"):
-        shouted("epub", book(entity))
+        opened("epub", book(entity))
 
 
 VTT = """WEBVTT - a film
@@ -106,14 +93,15 @@ runs
 
 
 def test_subtitles_of_the_web_keep_settings_names_and_notes() -> None:
-    sentences, data = shouted("vtt", VTT.encode())
+    document = opened("vtt", VTT.encode())
+    sentences, data = document.sentences, answered(document)
     assert len(sentences) == 3
     right = VTT.replace("a dog\nruns", "A\nDOG RUNS").replace("a cat", "A CAT")
     assert data.decode() == right.replace("a bird", "A BIRD")
     with pytest.raises(DocumentError, match=r"a\.vtt:14: write times as 00:01\.000"):
-        shouted("vtt", VTT.replace("01:00:03.000", "1.3").encode())
+        opened("vtt", VTT.replace("01:00:03.000", "1.3").encode())
     with pytest.raises(DocumentError, match=r"a\.vtt:1 is not WebVTT: it begins with WEBVTT"):
-        shouted("vtt", b"1\n")
+        opened("vtt", b"1\n")
 
 
 def pdf(*pages: str) -> bytes:
@@ -132,11 +120,56 @@ def test_the_text_of_a_pdf_is_read_by_paragraphs() -> None:
         "A black dog runs over the grass and is very hap-\n"
         "py today, as it often is here in the sun\nat noon.\nA cat sleeps."
     )
-    sentences, data = shouted("pdf", pdf(text, "The last page."))
+    document = opened("pdf", pdf(text, "The last page."))
+    sentences, data = document.sentences, answered(document)
     assert sentences[0].startswith("A black dog runs") and "happy today" in sentences[0]
     assert sentences[-2:] == ["A cat sleeps.", "The last page."]
     assert data.decode().strip().split("\n")[-2:] == ["A CAT SLEEPS.", "THE LAST PAGE."]
-    with pytest.raises(DocumentError, match=r"a\.pdf has no text: recognise its characters first"):
-        shouted("pdf", pdf(""))
-    with pytest.raises(DocumentError, match=r"a\.pdf cannot be read as PDF"):
-        shouted("pdf", pdf("a dog")[:300])
+
+
+ZEROS = zlib.compress(bytes(80_000_000), 9)
+BOMB = b"""%%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Count 1/Kids[3 0 R]>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R>>endobj
+4 0 obj<</Filter/FlateDecode/Length %d>>stream\n%b\nendstream endobj
+trailer<</Root 1 0 R>>\nstartxref\n0\n%%%%EOF\n"""
+
+
+def locked(data: bytes) -> bytes:
+    file, writer = io.BytesIO(), PdfWriter(io.BytesIO(data), full=True)
+    writer.encrypt("secret", algorithm="RC4-128")
+    writer.write(file)
+    return file.getvalue()
+
+
+def test_a_hostile_pdf_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = pdf("a dog")
+    for data, message in (
+        (pdf(""), "has no text: recognise its characters first"),
+        (page[:300], "cannot be read as PDF"),
+        (page.replace(b"[ 11 0 R", b"[  2 0 R"), "cannot be read as PDF: Detected cyclic"),
+        (locked(page), "is encrypted: save it without a password first"),
+        (BOMB % (len(ZEROS), ZEROS), "has no text"),
+    ):
+        with pytest.raises(DocumentError, match=rf"a\.pdf {message}"):
+            shouted("pdf", data)
+    monkeypatch.setattr(formats, "PDF_SECONDS", -1)
+    with pytest.raises(DocumentError, match=r"a\.pdf cannot be read as PDF: it takes more than"):
+        shouted("pdf", page)
+
+
+def test_of_a_pdf_in_a_folder_the_text_is_written(call: Call, tmp_path: Path) -> None:
+    (folder := tmp_path / "in").mkdir()
+    for name, data in {"a.pdf": pdf("A dog runs."), "b.PDF": locked(pdf("x"))}.items():
+        (folder / name).write_bytes(data)
+    translate = "translate", PACKAGED / "en-fr", "--processes", 1, "--in", folder, "--out"
+    done = call(*translate, tmp_path / "out")
+    assert done.code == 2 and "1 not translated: b.PDF is encrypted" in done.err
+    assert "a.pdf.txt; only the text of a PDF is written\n" in done.err
+    text = call("translate", PACKAGED / "en-fr", text=b"A dog runs.").out
+    assert (tmp_path / "out" / "a.pdf.txt").read_text("utf-8").strip() == text.strip()
+    (folder / "a.pdf.txt").write_text("A dog.\n", "utf-8")
+    assert "a.pdf.txt: rename one" in call(*translate, tmp_path / "other").err
+    alone = call("translate", PACKAGED / "en-fr", "--in", folder / "a.pdf", "--out", "a.pdf")
+    assert "a.pdf: only the text of a PDF is written: name a .txt file" in alone.err

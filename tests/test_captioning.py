@@ -32,9 +32,9 @@ from foveate.tasks.attention_losses import (
     watched,
 )
 from foveate.tasks.captioning import Captioning, nearest_captions
-from foveate.tasks.metrics import bleu
 from foveate.tasks.objectives import CrossEntropy
-from pictures import png, write_squares
+from pictures import write_squares
+from task_tools import model_of
 from tolerances import MODEL, close, near
 
 
@@ -49,9 +49,8 @@ def config(**attention: Any) -> EncoderDecoder.Config:
 
 
 def made(folder: Path, **fields: Any) -> Captioning:
-    pictures = ImageFiles.Config(
-        files=str(folder / "pictures"), table=str(folder / "table.tsv"), size=16
-    )
+    names = {"files": str(folder / "pictures"), "table": str(folder / "table.tsv")}
+    pictures = ImageFiles.Config(**names, size=16)
     task: Captioning = Captioning.Config(
         pictures=pictures, tokenizer=WordTokenizer.Config(min_frequency=1), **fields
     ).build(TextData())
@@ -66,19 +65,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Captioning:
 
 @pytest.fixture
 def model(task: Captioning) -> Any:
-    torch.manual_seed(0)
-    return task.build(config()).eval()
-
-
-def test_bleu_takes_the_best_of_several_references() -> None:
-    outputs = ["a dog runs over the green grass", "two men play ball in the park"]
-    references = [["nothing like it at all", outputs[0].upper()], [outputs[1]]]
-    figure, signature = bleu(outputs, references, lowercase=True)
-    assert figure == pytest.approx(100)
-    assert "case:lc" in signature
-    assert bleu(outputs, [[text] for text in reversed(outputs)], lowercase=True)[0] < 10
-    with pytest.raises(ValueError, match="2 outputs but 1 references"):
-        bleu(outputs, references[:1])
+    return model_of(task, config())
 
 
 def test_the_nearest_picture_lends_its_caption() -> None:
@@ -109,40 +96,31 @@ def test_watching_keeps_the_graph_and_the_tap_that_was_there(task: Captioning, m
         return torch.zeros_like(weights)
 
     attention = model.decoder.cross_attention
-    attention.tap = silent
-    with watched([attention]) as weights:
-        model.decode(batch.inputs, model.encode(batch.pixels))
-    assert attention.tap is silent
+    for tap in (silent, None):
+        attention.tap = tap
+        with watched([attention]) as weights:
+            model.decode(batch.inputs, model.encode(batch.source))
+        assert attention.tap is tap
+        assert torch.cat(weights[0], dim=2).any() == (tap is None)
     assert len(seen_before) == batch.inputs.shape[1]
-    assert not torch.cat(weights[0], dim=2).any()
-    attention.tap = None
-    with watched([attention]) as weights:
-        model.decode(batch.inputs, model.encode(batch.pixels))
     doubly_stochastic(weights, batch.targets != PAD).backward()
     assert bool(attention.query.weight.grad.any())
 
 
 def test_the_regulariser_is_added_once_a_picture(tmp_path: Path) -> None:
     task = made(write_squares(tmp_path), doubly_stochastic=2.0)
-    torch.manual_seed(0)
     model: Any = task.build(config())
-    batch, plain = task.batch("train", [0, 3]), CrossEntropy.Config(label_smoothing=0.0).build()
-    loss = task.loss(model, batch, plain)
-    regulariser = 2 * float(loss.logged["places"])
-    assert float(loss.total.detach() - loss.logged["nll"]) == near(regulariser, terms=MODEL)
-    parts = [task.loss(model, task.batch("train", [i]), plain) for i in (0, 3)]
-    separate = sum(float(part.total.detach()) for part in parts)
-    assert separate == near(float(loss.total.detach()), terms=MODEL)
+    plain = CrossEntropy.Config(label_smoothing=0.0).build()
+    loss, *parts = (task.loss(model, task.batch("train", n), plain) for n in ([0, 3], [0], [3]))
+    total, regulariser = float(loss.total.detach()), 2 * float(loss.logged["places"])
+    assert total - float(loss.logged["nll"]) == near(regulariser, terms=MODEL)
+    assert sum(float(part.total.detach()) for part in parts) == near(total, terms=MODEL)
 
 
-def test_a_draw_is_credited_with_what_comes_after_it() -> None:
-    drawn = torch.tensor([[-1.0, -2.0, -9.0]])
-    expected = torch.tensor([[-1.5, -1.0, -1.0]])
+def test_a_draw_is_credited_with_what_comes_after_it_and_draws_of_layers_are_summed() -> None:
+    drawn, expected = torch.tensor([[-1.0, -2.0, -9.0]]), torch.tensor([[-1.5, -1.0, -1.0]])
     real = torch.tensor([[True, True, False]])
     assert advantage(drawn, expected, real).T.tolist() == [[-0.5, -1.0, 0.0]]
-
-
-def test_draws_of_layers_are_summed_and_steps_kept_apart() -> None:
     step = [HardChoice(torch.tensor([[float(t)]])) for t in range(3)]
     assert [float(c.log_probability) for c in drawn_by_position(step, 3)] == [0, 1, 2]
     layers = [HardChoice(torch.tensor([[1.0, 2.0]])), HardChoice(torch.tensor([[10.0, 20.0]]))]
@@ -154,7 +132,7 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
     model: Any = task.build(config(normalizer=Sampled.Config()))
     batch = task.batch("train", range(6))
     with choices(model) as drawn, watched([model.decoder.cross_attention]) as weights:
-        model.decode(batch.inputs, model.encode(batch.pixels))
+        model.decode(batch.inputs, model.encode(batch.source))
     assert len(drawn) == batch.inputs.shape[1]
     largest = torch.cat(weights[0], dim=2).amax(dim=-1)
     assert 0.2 < float((largest == 1).float().mean()) < 0.8
@@ -166,34 +144,16 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
     assert same[0] == same[1]
 
 
-def test_captions_of_files_and_numbers(task: Captioning, model: Any, tmp_path: Path) -> None:
-    path = tmp_path / "mine.png"
-    path.write_bytes(png("red"))
-    engine, request = RunEngine(task, model), SearchRequest(Greedy.Config().build())
-    answers = answering.answer(task, engine, [path, 0, str(path)], request)
-    assert [answer.name for answer in answers] == ["mine.png", "red.png", "mine.png"]
-    assert answers[0].caption == answers[1].caption, "the same square"
-    with pytest.raises(ValueError, match="picture 9: the test data has 0 to 2"):
-        answering.answer(task, engine, [9], request)
-
-
 def test_unknown_words_are_not_said(task: Captioning) -> None:
-    torch.manual_seed(0)
     model: Any = task.build(config().model_copy(update={"tie": "none"})).eval()
-    rules = (MinLength.Config(),)  # of words that are equally good, the end may come first
+    with torch.no_grad():
+        model.output.weight.zero_()  # all words are equally good
+    rules = (MinLength.Config(),)  # and so the end may come first
     for chosen in (Greedy.Config(rules=rules), Beam.Config(beam_size=3, rules=rules)):
-        search = chosen.build()
-        with torch.no_grad():
-            model.output.weight.zero_()
-        (answer,) = answering.answer(
-            task, RunEngine(task, model), [0], SearchRequest(search)
-        )  # all words are equally good
-        assert UNK not in answer.ids
-        assert answer.ids, "something is said"
+        request = SearchRequest(chosen.build())
+        (answer,) = answering.answer(task, RunEngine(task, model), [0], request)
+        assert answer.ids and UNK not in answer.ids
         assert np.isfinite(answer.score)
-
-
-def test_no_caption_begins_with_an_unknown_word(task: Captioning) -> None:
     assert task.text_of(task.prefix_ids("A green ")) == "A green"
     with pytest.raises(UserError, match="not in the target vocabulary"):
         task.prefix_ids("a zebra")
@@ -216,13 +176,3 @@ def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, mod
     assert result.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
     assert len(result.outputs) == 3
     assert "case:lc" in result.signatures["bleu"]
-
-
-def test_a_run_comes_back(task: Captioning, tmp_path: Path) -> None:
-    task.measure_pixels(tmp_path)
-    task.tokenizer.save(tmp_path / "caption.tokenizer.json")
-    other: Captioning = task.config.build(TextData())
-    other.restore(tmp_path)
-    assert other.source == task.source
-    assert torch.equal(other.pixels("test", [0]), task.pixels("test", [0]))
-    assert other.tokenizer.pieces == task.tokenizer.pieces

@@ -3,35 +3,22 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from foveate.align.aer import Gold, choose
+from foveate.data.words import split_blanks
 from foveate.engine.links import Head, read_pharaoh
+from foveate.engine.packed import load as load_packed
 from foveate.run import load
 from foveate.run.linking import word_maps
-from small_runs import Call
+from foveate.run.pack import pack
+from foveate.run.training import train
+from small_runs import CONFIGS, Call, config_file
 from tolerances import close, differ, near
 
-CONFIG = """
-[task]
-kind = "translation"
-source = "{folder}/{{split}}.en"
-target = "{folder}/{{split}}.fr"
-tokenizer = {{ kind = "bpe", vocab_size = 290 }}
-
-[model]
-kind = "encoder_decoder"
-encoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1, ffn_size = 16 }}
-decoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 2, ffn_size = 16 }}
-
-[train]
-max_steps = 1
-batch_tokens = 256
-precision = "fp32"
-"""
+CHOICES = ["task.tokenizer={kind=bpe, vocab_size=290}"]
 ENGLISH = ["the house", "the book", "a book", "the old house runs"]
 FRENCH = ["la maison", "le livre", "un livre", "la vieille maison court"]
 GOLD = ["1-1 2-2", "1-1 2-2", "1-1 2p2", "1-1 2-2 3-3 4-4"]
@@ -39,16 +26,12 @@ GOLD = ["1-1 2-2", "1-1 2-2", "1-1 2p2", "1-1 2-2 3-3 4-4"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sides, gold links, and a run that has hardly been trained."""
     folder = tmp_path_factory.mktemp("align")
-    for name, lines in (("train.en", ENGLISH), ("train.fr", FRENCH), ("gold.txt", GOLD)):
+    pairs = [f"{s}\t{t}" for s, t in zip(ENGLISH, FRENCH, strict=True)]
+    files = {"train.en": ENGLISH, "train.fr": FRENCH, "gold.txt": GOLD}
+    for name, lines in (files | {f"pairs.{s}.tsv": pairs for s in ("train", "valid")}).items():
         (folder / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    for name in ("en", "fr"):
-        (folder / f"valid.{name}").write_bytes((folder / f"train.{name}").read_bytes())
-    (folder / "small.toml").write_text(CONFIG.format(folder=folder), encoding="utf-8")
-    from foveate.run.training import train
-
-    train(folder / "small.toml", folder=folder / "run")
+    train(config_file(folder, CONFIGS["transformer"], 1), CHOICES, folder / "run")
     return folder
 
 
@@ -62,6 +45,12 @@ def test_an_aligner_learns_from_the_files_themselves(folder: Path, call: Call) -
     assert out.splitlines()[1] == "0-0 1-1"
     assert len(out.splitlines()) == 4
     assert "hmm: 4 pairs, 5 iterations" in err
+    forward, backward = (folder / name for name in ("f", "b"))
+    forward.write_text("0-0 1-2\n", encoding="utf-8")
+    backward.write_text("0-0 2-1 3-3\n", encoding="utf-8")  # target-source
+    arguments = forward, backward, "--method", "intersection", "--out", folder / "o"
+    assert call("align", "symmetrize", *arguments)[0] == 0
+    assert (folder / "o").read_text() == "0-0 1-2\n"
 
 
 def test_links_are_judged(folder: Path, call: Call) -> None:
@@ -101,50 +90,23 @@ def test_tokenised_texts_are_detected(tmp_path, call: Call, option: str, tokenis
     assert err.partition("ibm1")[0] == expected.get((tokenised, option), "")
 
 
-def test_links_and_gold_have_as_many_lines(tmp_path: Path, call: Call) -> None:
-    links, gold = tmp_path / "links", tmp_path / "gold"
-    gold.write_text("1-1 2-2\n" * 40, encoding="utf-8")
-    links.write_text("0-0\n", encoding="utf-8")
-    code, _, err = call("align", "evaluate", links, gold)
-    assert (code, f"{links} has 1 lines, {gold} 40" in err) == (2, True)
-
-
-def test_directions_are_joined(folder: Path, call: Call) -> None:
-    forward, backward, out = (folder / name for name in ("f", "b", "o"))
-    forward.write_text("0-0 1-2\n", encoding="utf-8")
-    backward.write_text("0-0 2-1 3-3\n", encoding="utf-8")  # target-source
-    arguments = forward, backward, "--method", "intersection", "--out", out
-    assert call("align", "symmetrize", *arguments)[0] == 0
-    assert out.read_text() == "0-0 1-2\n"
-    code, _, err = call("align", "symmetrize", forward, backward, "--method", "magic")
-    assert code == 2
-    assert "no method 'magic'; there are: intersection, union, grow-diag" in err
-
-
 def test_a_run_links_words_by_the_head_that_is_asked_for(folder: Path, call: Call) -> None:
-    run = folder / "run"
     answers = set()
     for choice in ([], ["--layer", 0, "--head", 1], ["--layer", 1, "--after-reading"]):
-        code, out, err = call("align", run, *sides(folder), *choice)
+        code, out, err = call("align", folder / "run", *sides(folder), *choice)
         assert code == 0, err
-        assert len(out.splitlines()) == 4
         for line, english, french in zip(out.splitlines(), ENGLISH, FRENCH, strict=True):
             for s, t in read_pharaoh(line):
-                assert s < len(english.split())
-                assert t < len(french.split())
+                assert s < len(english.split()) and t < len(french.split())
         answers.add(out)
     assert len(answers) > 1
-    code, _, err = call("align", run, *sides(folder), "--layer", 7)
-    assert code == 2
-    assert "layer 7 of the run's cross-attention: there are 2 layers" in err
-    assert "there are 2" in call("align", run, *sides(folder), "--head", 7)[2]
+    assert "there are 2" in call("align", folder / "run", *sides(folder), "--head", 7)[2]
 
 
 def test_a_run_that_foveate_ships_links_words(folder, call, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = call("align", "packaged/en-fr", *sides(folder))
-    assert code == 0, err
-    assert len(out.splitlines()) == len(ENGLISH)
+    assert (code, len(out.splitlines())) == (0, len(ENGLISH)), err
 
 
 def test_a_saved_head_may_be_read_after_the_word(folder: Path, call: Call, tmp_path: Path) -> None:
@@ -178,48 +140,24 @@ def test_the_best_head_is_chosen_and_kept(folder: Path, call: Call) -> None:
 
 def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
     run, gold = folder / "run", folder / "gold.txt"
+    (folder / "one").write_text("0-0\n", encoding="utf-8")
     for arguments, message in (
-        (("nobody", *sides(folder)), "neither the folder of a run nor one of agreement, hmm"),
         (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is not a run"),
         ((run, *sides(folder), "--symmetrize", "union"), "--symmetrize: a run is trained"),
         ((run, *sides(folder), "--layer", 1, "--gold", gold), "choose the head by one of"),
         ((run, *sides(folder), "--agree-with", folder / "one"), "one has 1 lines of links, "),
-        (
-            (run, *sides(folder), "--gold", folder / "far"),
-            "far:2: a link to word 3, counted from 1",
-        ),
     ):
-        (folder / "one").write_text("0-0\n", encoding="utf-8")
-        (folder / "far").write_text("1-1\n1-3\n\n\n", encoding="utf-8")
         code, _, err = call("align", *arguments)
         assert (code, message in err) == (2, True), err
 
 
 def test_the_tag_of_a_language_is_no_word(folder: Path, call: Call, tmp_path: Path) -> None:
     """Links are those of the lines as they stand in the files, packed or not."""
-    from foveate.engine.packed import load as load_packed
-    from foveate.run.pack import pack
-    from foveate.run.training import train
-
-    lines = "".join(f"{s}\t{t}\n" for s, t in zip(ENGLISH, FRENCH, strict=True))
-    for split in ("train", "valid"):
-        (tmp_path / f"{split}.tsv").write_text(lines, encoding="utf-8")
-    plain = [f'source = "{folder}/{{split}}.en"\n', f'target = "{folder}/{{split}}.fr"\n']
-    config = (
-        CONFIG.format(folder=folder)
-        .replace("".join(plain), "")
-        .replace(
-            "[model]",
-            f"""
-[[task.corpora]]
-source = "{tmp_path}/{{split}}.tsv"
-tag = "<2fr>"
-
-[model]""",
-        )
-    )
-    (tmp_path / "tagged.toml").write_text(config, encoding="utf-8")
-    run = train(tmp_path / "tagged.toml", folder=tmp_path / "run")
+    corpora = f'task.corpora=[{{source="{folder}/pairs.{{split}}.tsv", tag="<2fr>"}}]'
+    text = (folder / "config.toml").read_text("utf-8")
+    text = "".join(line for line in text.splitlines(True) if not line.startswith("source = "))
+    (tmp_path / "tagged.toml").write_text(text, "utf-8")
+    run = train(tmp_path / "tagged.toml", [*CHOICES, corpora], tmp_path / "run")
     code, _, err = call("align", run.path, *sides(folder))
     assert code == 2 and "choose one (to): fr" in err
     code, out, _ = call("align", run.path, *sides(folder), "--to", "fr", "--layer", 0)
@@ -229,7 +167,7 @@ tag = "<2fr>"
     assert all(i < len(s.split()) for s, each in zip(ENGLISH, links, strict=True) for i, _ in each)
     tagged = tmp_path / "tagged.en"  # tags in place of --to
     tagged.write_text("".join(f"<2fr> {text}\n" for text in ENGLISH), encoding="utf-8")
-    assert call("align", run.path, tagged, [*sides(folder)][1], "--layer", 0)[1] == out
+    assert call("align", run.path, tagged, sides(folder)[1], "--layer", 0)[1] == out
     gold = "--gold", folder / "gold.txt"
     code, _, err = call("align", run.path, *sides(folder), "--to", "fr", *gold)
     assert code == 0, err
@@ -243,13 +181,12 @@ tag = "<2fr>"
 def test_words_of_a_text_cut_by_others(folder: Path) -> None:
     """A word is a column whatever its pieces; after reading its row is one later."""
     run = load(folder / "run")
-    pair = [("the house .", "la maison .")]
-    from foveate.data.words import split_blanks
-
-    choices: dict[str, Any] = {"cut": split_blanks}
-    produced = next(word_maps(run.task, run.model, pair, **choices))
-    read = next(word_maps(run.task, run.model, pair, rows="read", **choices))
-    record = run.explain(*pair[0])
+    pair = ("the house .", "la maison .")
+    produced, read = (
+        next(word_maps(run.task, run.model, [pair], cut=split_blanks, **rows))
+        for rows in ({}, {"rows": "read"})
+    )
+    record = run.explain(*pair)
     for name, maps in produced.items():
         assert maps.shape == read[name].shape == (2, 3, 4)
         assert maps.sum(axis=2) == near(np.ones((2, 3)))

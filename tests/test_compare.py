@@ -27,24 +27,21 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.metrics import paired_means, paired_texts, slope
 from foveate.train.config import resolve
 from foveate.train.journal import read
-from small_runs import CONFIGS, MORE, TRAIN, Call, write_data
+from small_runs import CONFIGS, MORE, Call, config_file, write_data
 
 
 @pytest.fixture
 def configs(tmp_path: Path) -> Path:
-    """A folder with the data and a config of each family."""
     write_data(tmp_path)
     for name, text in CONFIGS.items():
-        text = text.format(folder=tmp_path.as_posix()) + TRAIN.format(steps=400, half=200)
-        (tmp_path / f"{name}.toml").write_text(text, "utf-8")
+        config_file(tmp_path, text, 400, name=name)
     return tmp_path
 
 
 def compared(call: Call, folder: Path, *arguments: object) -> dict[str, Any]:
     result = call("compare", *arguments, "--out", folder / "page.html")
     assert result.code == 0, result.err
-    tree: dict[str, Any] = json.loads((folder / "page.json").read_text("utf-8"))
-    return tree
+    return json.loads((folder / "page.json").read_text("utf-8"))
 
 
 def test_translators_are_trained_equally_and_drawn_on_one_page(configs: Path, call: Call) -> None:
@@ -73,19 +70,14 @@ def test_translators_are_trained_equally_and_drawn_on_one_page(configs: Path, ca
 
 
 def test_a_trained_run_keeps_its_budget_and_scores_are_per_word(configs, call) -> None:
-    train(configs / "rnn.toml", ["train.max_steps=12", "train.validation.every=6"], configs / "old")
-    text = (configs / "rnn.toml").read_text("utf-8")
-    text = text.replace('kind = "word", min_frequency = 1', 'kind = "character"')
-    (configs / "letters.toml").write_text(text, "utf-8")
-    train(
-        configs / "letters.toml", ["train.max_steps=12", "train.validation.every=6"],
-        configs / "letters",
-    )  # fmt: skip
+    limits = ["train.max_steps=12", "train.validation.every=6"]
+    train(configs / "rnn.toml", limits, configs / "old")
+    train(configs / "rnn.toml", [*limits, "task.tokenizer={kind=character}"], configs / "letters")
     tree = compared(call, configs, configs / "old", configs / "letters", "--steps", 12)
     assert "loss (nats a word)" in tree["chapters"]["Quality"]["Quality"]["figure"]
-    assert "trained before" in tree["terms"]["old"]
-    assert tree["terms"]["letters differs"] == "it was trained with another task.tokenizer"
-    assert "per word" in tree["terms"]["measured"]
+    terms = tree["terms"]
+    assert "trained before" in terms["old"] and "per word" in terms["measured"]
+    assert terms["letters differs"] == "it was trained with another task.tokenizer"
 
 
 @pytest.mark.parametrize(
@@ -120,9 +112,8 @@ def test_a_budget_of_tokens_is_of_those_that_the_loss_counts(configs, name, over
     texts = {n: (CONFIGS | MORE)[n] for n in ("rnn", "language", "captioner")}
     parts = (texts["rnn"].split("[model]")[0], texts["language"].split("[model]")[1])
     texts["prefix"] = "[model]".join(parts).replace('"translation"', '"prefix_translation"')
-    text = texts[name].format(folder=configs.as_posix()) + TRAIN.format(steps=9, half=9)
-    (configs / f"{name}.toml").write_text(text.replace('"byte"', '"character"'), "utf-8")
-    with workload(str(configs / f"{name}.toml"), overrides) as work:
+    text = texts[name].replace('"byte"', '"character"')
+    with workload(str(config_file(configs, text, 9, name=name)), overrides) as work:
         steps = fitting(name, work, Budget(tokens=3000))
         lines = measured_steps(work, work.model(), resolve("fp32"), steps=steps)
     seen = [line["target_tokens"] for line in lines]
@@ -173,10 +164,9 @@ def test_other_horizons_or_scales_are_not_tested(tmp_path: Path, change: dict[st
 
 def test_masked_language_is_compared_on_the_texts_of_the_first(configs: Path, call: Call) -> None:
     """Two runs of the same training guess the same words, whatever data each has of its own."""
-    text = MORE["masked"].format(folder=configs.as_posix()) + TRAIN.format(steps=10, half=10)
-    (configs / "masked.toml").write_text(text, "utf-8")
+    config = config_file(configs, MORE["masked"], 10)
     for name in ("a", "b"):
-        train(configs / "masked.toml", [], configs / name)
+        train(config, [], configs / name)
     for split in ("train", "valid", "test"):
         (configs / f"new.{split}.tsv").write_text("the man sings a cat\tx\n", "utf-8")
     new = configs / "new.{split}.tsv"
@@ -213,8 +203,7 @@ def test_without_a_budget_each_model_has_as_many_steps(configs, call, monkeypatc
 
 def test_the_first_config_sets_the_terms(configs: Path) -> None:
     paths = [configs / "rnn.toml", configs / "transformer.toml"]
-    plan = planned(paths, [], [])
-    assert plan.notes == {}
+    assert planned(paths, [], []).notes == {}
     text = paths[1].read_text("utf-8").replace("batch_tokens = 256", "batch_tokens = 99")
     paths[1].write_text(text.replace("min_frequency = 1", "min_frequency = 2"), "utf-8")
     plan = planned(paths, [], ["other.tsv"])
@@ -236,6 +225,11 @@ def test_paired_tests_and_slopes() -> None:
     assert figures["b"].bootstrap == 1.0 and figures["c"].bootstrap == pytest.approx(1 / 1001)
     b, low, high = slope(np.arange(50.0), 3 - 2 * np.arange(50.0) + random.normal(size=50))
     assert low < -2 < high and b == pytest.approx(-2, abs=0.05)
+    falls, level, less = (-5.0, -6.0, -4.0), (-0.2, -0.5, 0.1), (4.8, 3.9, 5.7)
+    assert slope_verdict(falls, None, "a") == "falls"
+    assert slope_verdict(level, less, "a") == "neither falls nor rises, less steep than a"
+    assert slope_verdict(falls, level, "a") == "falls, not distinguishable from a"
+    assert slope_verdict(less, falls, "a") == "rises, steeper than a"
 
 
 @pytest.mark.parametrize(("named", "cut"), [(None, "zh"), ("char", "char")])
@@ -254,14 +248,6 @@ def test_slopes_are_of_the_bleu_of_the_page(named: str | None, cut: Literal["zh"
     expected = slope(np.array([0.7, 0.3, 0.1] * 8), scores)[0]
     table = next(d for d in drawings if d.title == "Slope over length").arrays()
     assert table["per 10 words"][0] == pytest.approx(expected) != 0
-
-
-def test_verdicts_of_slopes_are_of_their_intervals() -> None:
-    falls, level, less = (-5.0, -6.0, -4.0), (-0.2, -0.5, 0.1), (4.8, 3.9, 5.7)
-    assert slope_verdict(falls, None, "a") == "falls"
-    assert slope_verdict(level, less, "a") == "neither falls nor rises, less steep than a"
-    assert slope_verdict(falls, level, "a") == "falls, not distinguishable from a"
-    assert slope_verdict(less, falls, "a") == "rises, steeper than a"
 
 
 def test_the_lineage_is_paired_of_models(tmp_path: Path, monkeypatch) -> None:

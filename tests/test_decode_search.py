@@ -5,6 +5,8 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,38 +15,21 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam, DiverseBeam, another, with_beam
+from foveate.decode.beam import Beam, DiverseBeam, another
 from foveate.decode.constraints import Constraints, DecodingBatch, NoRepeat, Steps
 from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
-from foveate.decode.search import EnsembleSteps, Followed, Greedy, Search, log_mean_p
+from foveate.decode.search import Followed, Greedy, Search
 from foveate.decode.watch import STATES, Watch
-from foveate.measure.laws.searches import follows_search
-from foveate.measure.laws.trial import SIZES, Sizes, Trial
+from foveate.run import Run
+from foveate.tasks.engine import EnsembleSteps, log_mean_p
 from foveate.tasks.metrics import MinimumBayesRisk
 from laws.conftest import each
 from laws.tables import END, START, A, B, Prefix, Table, Tables, alike, limit, log_p, random_table
 from tolerances import MODEL, ROW, close, near, rounding
 
-# ---- Filters one by one, and sampling: right frequencies, reproducible, blind to its neighbours
 ODDS = torch.tensor([[0.5, 0.25, 0.15, 0.1]])
 SCORES = ODDS.log()
 NOTHING = torch.empty(1, 0, dtype=torch.long)
-
-
-class Fixed:
-    """Steps of a model that says the same whatever it has read: (V,) log-probabilities."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, scores: Tensor) -> None:
-        self.scores = scores
-
-    def step(self, ids: Tensor) -> Tensor:
-        return self.scores.expand(len(ids), -1).clone()
-
-    def reorder(self, rows: Tensor) -> None: ...
-
-    def select(self, sources: Tensor) -> None: ...
 
 
 def left(filtered: Tensor) -> list[int]:
@@ -52,7 +37,9 @@ def left(filtered: Tensor) -> list[int]:
 
 
 def fixed(*places: int) -> DecodingBatch:
-    return DecodingBatch(places, Fixed(SCORES[0]), [0] * len(places))
+    """Of a model that says the same whatever it has read."""
+    tables = [lambda prefix: ODDS[0].tolist()] * len(places)
+    return DecodingBatch(places, Tables(tables), [0] * len(places))
 
 
 def two(steps: Steps) -> DecodingBatch:
@@ -62,40 +49,25 @@ def two(steps: Steps) -> DecodingBatch:
 def draw(count: int, rows: list[int] | None = None, **fields: object) -> list[list[int]]:
     limits = {"max_ratio": 0.0, "max_extra": 6}
     search = Sample.Config.parse(limits | fields).build()
-    result = search(fixed(*(rows or range(count))), 0, END)
+    result = search(fixed(*(rows or range(count))), START, END)
     return [hypotheses[0].ids for hypotheses in result]
 
 
-def test_top_k_keeps_k_and_ties() -> None:
-    assert left(top_k(SCORES, 2)) == [0, 1]
-    assert left(top_k(SCORES, 9)) == [0, 1, 2, 3]
+def test_filters_by_hand() -> None:
     tied = torch.tensor([[1.0, 2.0, 1.0, 0.0]])
-    assert left(top_k(tied, 2)) == [0, 1, 2]
+    kept = [left(top_k(scores, k)) for scores, k in ((SCORES, 2), (SCORES, 9), (tied, 2))]
+    assert kept == [[0, 1], [0, 1, 2, 3], [0, 1, 2]]
+    assert [left(min_p(SCORES, p)) for p in (0.4, 0.19)] == [[0, 1], [0, 1, 2, 3]]
+    scores, written = torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 1, 0]])
+    assert penalize_repetition(scores, written, 2.0).tolist() == [[1.0, -4.0, 1.0]]
+    cold = Sample.Config(temperature=0.5).build().filtered(SCORES, NOTHING).softmax(dim=1)
+    close(cold, ODDS.square() / ODDS.square().sum())
 
 
-@pytest.mark.parametrize(
-    ("p", "remaining"), [(0.4, [0]), (0.51, [0, 1]), (0.76, [0, 1, 2]), (1.0, [0, 1, 2, 3])]
-)
-def test_top_p_keeps_the_fewest_that_reach_p(p: float, remaining: list[int]) -> None:
-    assert left(top_p(SCORES, p)) == remaining
-    mirrored = top_p(SCORES.flip(1), p)
-    assert left(mirrored) == sorted(3 - i for i in remaining)
-
-
-def test_min_p_compares_with_the_best() -> None:
-    assert left(min_p(SCORES, 0.4)) == [0, 1]
-    assert left(min_p(SCORES, 0.19)) == [0, 1, 2, 3]
-
-
-def test_repetition_makes_what_was_written_less_probable() -> None:
-    scores = torch.tensor([[2.0, -2.0, 1.0]])
-    result = penalize_repetition(scores, torch.tensor([[0, 1, 0]]), 2.0)
-    assert result.tolist() == [[1.0, -4.0, 1.0]]
-
-
-def test_temperature_scales() -> None:
-    result = Sample.Config(temperature=0.5).build().filtered(SCORES, NOTHING).softmax(dim=1)
-    close(result, ODDS.square() / ODDS.square().sum())
+@pytest.mark.parametrize(("p", "count"), [(0.4, 1), (0.51, 2), (0.76, 3), (1.0, 4)])
+def test_top_p_keeps_the_fewest_that_reach_p(p: float, count: int) -> None:
+    assert left(top_p(SCORES, p)) == [*range(count)]
+    assert left(top_p(SCORES.flip(1), p)) == [*range(4 - count, 4)]
 
 
 @given(st.integers(0, 2**31), st.floats(0.01, 1.0), st.integers(1, 9))
@@ -109,33 +81,17 @@ def test_every_chain_leaves_something_and_the_best(seed: int, p: float, k: int) 
     assert bool((scores.softmax(dim=1).sum(dim=1) - 1).abs().max() < rounding())
 
 
-def test_tokens_come_as_often_as_they_are_probable() -> None:
+def test_tokens_come_as_often_as_they_are_probable_and_again_by_the_same_seed() -> None:
     first = [ids[0] if ids else END for ids in draw(4000, max_extra=1)]
     counts = torch.bincount(torch.tensor(first), minlength=4) / 4000
     torch.testing.assert_close(counts, ODDS[0], atol=0.03, rtol=0)
-
-
-def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
-    assert draw(20, seed=1) == draw(20, seed=1)
-    assert draw(20, seed=1) != draw(20, seed=2)
-
-
-def test_neighbours_do_not_matter() -> None:
-    """A source's draws are those of its number, alone, permuted or among others."""
-    together = draw(12)
-    for row in range(12):
-        assert draw(1, [row]) == [together[row]]
-    mixed = [7, 2, 11]
-    assert draw(3, mixed) == [together[row] for row in mixed]
-
-
-def test_top_k_of_one_is_greedy() -> None:
-    assert draw(5, top_k=1) == [[0] * 6] * 5
+    assert draw(20, seed=1) == draw(20, seed=1) != draw(20, seed=2)
+    assert draw(5, top_k=1) == [[0] * 6] * 5  # greedy
 
 
 def test_the_log_probability_is_the_models_own() -> None:
     search = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 3, "temperature": 0.3}).build()
-    (result,) = search(fixed(0), 0, END)[0]
+    (result,) = search(fixed(0), START, END)[0]
     ids = [*result.ids, END] if result.ended else result.ids
     assert result.log_probability == near(float(SCORES[0, ids].sum()))
 
@@ -144,29 +100,34 @@ def test_several_draws_of_a_source_are_draws_of_their_own() -> None:
     """The first is the one draw there was; the others are as good, and neighbours do not matter."""
     limits = {"max_ratio": 0.0, "max_extra": 6}
     search = Sample.Config.parse(limits | {"num_samples": 5}).build()
-    together = search(fixed(0, 1, 2), 0, END)
+    together = search(fixed(0, 1, 2), START, END)
     for row, (result, first) in enumerate(zip(together, draw(3), strict=True)):
-        assert len(result) == 5
-        assert first in [h.ids for h in result]
+        assert len(result) == 5 and first in [h.ids for h in result]
         assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
-        assert search(fixed(row), 0, END) == [result]
+        assert search(fixed(row), START, END) == [result] and draw(1, [row]) == [first]
     many = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 1, "num_samples": 4000}).build()
-    (result,) = many(fixed(0), 0, END)
+    (result,) = many(fixed(0), START, END)
     drawn = torch.tensor([h.ids[0] if h.ids else END for h in result])
     torch.testing.assert_close(torch.bincount(drawn) / 4000, ODDS[0], atol=0.03, rtol=0)
-    assert many.posterior(result) == [1 / 4000] * 4000
+    risk = MinimumBayesRisk.Config.parse(
+        {"max_ratio": 0.0, "max_extra": 1, "candidates": many.config}
+    ).build()
+    assert risk.posterior(result) == [1 / 4000] * 4000
 
 
 # ---- A search in place of another: what is kept, what is new, what is refused
 RULES = (NoRepeat.Config(size=2),)
 
 
+def with_beam(own: Search.Config, *choices: Any) -> Search.Config:
+    return Run.search(SimpleNamespace(config=SimpleNamespace(decode=own)), *choices).config
+
+
 def test_a_beam_size_makes_a_beam_that_keeps_limits_and_rules() -> None:
-    assert with_beam(Greedy.Config(max_extra=7, rules=RULES), 3, None) == Beam.Config(
-        beam_size=3, max_extra=7, rules=RULES
-    )
+    greedy = Greedy.Config(max_extra=7, rules=RULES)
+    assert with_beam(greedy, 3, None) == Beam.Config(beam_size=3, max_extra=7, rules=RULES)
     own = Beam.Config(beam_size=4, length_penalty=0.1)
-    assert with_beam(own, None, None) is own
+    assert with_beam(own, None, None) == own
     assert with_beam(own, None, 1.0) == Beam.Config(beam_size=4, length_penalty=1.0)
     assert with_beam(DiverseBeam.Config(), 10, None) == DiverseBeam.Config(beam_size=10)
     with pytest.raises(ConfigError, match="does not divide into 5 groups"):
@@ -176,29 +137,12 @@ def test_a_beam_size_makes_a_beam_that_keeps_limits_and_rules() -> None:
 
 
 def test_another_kind_keeps_what_both_know() -> None:
-    own = Beam.Config(beam_size=10, length_penalty=0.2, max_ratio=1.5, rules=RULES)
-    result = another(own, "diverse_beam", {"diversity": 1.0})
-    assert result == DiverseBeam.Config(
-        beam_size=10, length_penalty=0.2, max_ratio=1.5, rules=RULES, diversity=1.0
-    )
-    assert another(own, "sample", {}) == Sample.Config(max_ratio=1.5, rules=RULES)
+    both = {"max_ratio": 1.5, "rules": RULES}
+    own = Beam.Config(beam_size=10, length_penalty=0.2, **both)
+    expected = DiverseBeam.Config(beam_size=10, length_penalty=0.2, diversity=1.0, **both)
+    assert another(own, "diverse_beam", {"diversity": 1.0}) == expected
+    assert another(own, "sample", {}) == Sample.Config(**both)
     assert another(own, None, {"max_extra": 3}) == own.model_copy(update={"max_extra": 3})
-
-
-def test_what_is_not_there_is_named() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'groups'"):
-        another(Beam.Config(), "diverse_beam", {"grops": 2})
-    with pytest.raises(ConfigError, match=r"decode.kind: no search 'diverse'"):
-        another(Beam.Config(), "diverse", {})
-
-
-def test_a_search_with_the_earlier_parameters_of_find_is_refused() -> None:
-    class Earlier(Search):
-        def find(self, steps: object, limits: object, start: int, end: int, rows: object) -> object:  # type: ignore[override]
-            raise NotImplementedError
-
-    with pytest.raises(ConfigError, match=r"Earlier.find takes the steps only: .* steps.limits"):
-        Earlier(Search.Config())
 
 
 @pytest.mark.parametrize(
@@ -242,15 +186,6 @@ def test_searching_an_ensemble_is_searching_the_mean(config, seed, count) -> Non
     together = search(two(EnsembleSteps([Tables(m) for m in members])), START, END)
     sources = [mean_of(tables) for tables in zip(*members, strict=True)]
     for result, expected in zip(together, search(two(Tables(sources)), START, END), strict=True):
-        alike(result, expected)
-
-
-@each("search")
-def test_a_model_with_itself_is_the_model(config: Search.Config) -> None:
-    tables = [random_table(1), random_table(2)]
-    search = config.model_copy(update=limit(5)).build()
-    twice = search(two(EnsembleSteps([Tables(tables), Tables(tables)])), START, END)
-    for result, expected in zip(twice, search(two(Tables(tables)), START, END), strict=True):
         alike(result, expected)
 
 
@@ -298,11 +233,8 @@ def test_what_is_watched_is_what_is_found(config, seed, begun) -> None:
 
 
 def test_a_search_goes_no_further_than_its_positions_are_read() -> None:
-    def never(prefix: tuple[int, ...]) -> list[float]:
-        return [0.5, 0.3, 0.2, 0.0]
-
+    tables = Tables([lambda prefix: [0.5, 0.3, 0.2, 0.0]])
     search: Search = Beam.Config(beam_size=2, **limit(50)).build()
-    tables = Tables([never])
     positions = search.positions(DecodingBatch([0], tables, [0]), START, END)
     assert len([position for position, _ in zip(positions, range(2), strict=False)]) == 2
     assert len(tables.written[0]) == 2, "no fourth position was asked for"
@@ -345,9 +277,3 @@ def test_positions_of_several_sources_name_them() -> None:
             assert item.token.shape == item.state.shape == item.parent.shape == item.score.shape
     with pytest.raises(ValueError, match="one source"):
         Watch().read(positions[0])
-
-
-@pytest.mark.parametrize("config", [*SEARCHES, MinimumBayesRisk.Config()], ids=lambda c: c.kind)
-@pytest.mark.parametrize("sizes", SIZES[:12:2])
-def test_a_shortlist_and_who_follows_change_nothing(config: Search.Config, sizes: Sizes) -> None:
-    follows_search(Trial(config, sizes))

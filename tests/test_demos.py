@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -12,18 +10,15 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from typer.testing import CliRunner
 
 import small_trainings
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.look.draw.charts import LinesDrawing
-from foveate.look.draw.interactive import InteractiveDrawing
 from foveate.look.draw.kinds import groups_of
-from foveate.look.draw.lanes import LanesDrawing
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing
-from foveate.look.draw.sheets import SheetGrid
-from foveate.look.draw.texts import TableDrawing
+from foveate.look.draw.sheets import SheetDrawing
 from foveate.look.views.demos import DEMOS, DemoEntry, find, trained
 from foveate.look.views.demos.formulas import SCORES
 from foveate.look.views.demos.layer import Part
@@ -34,10 +29,8 @@ SMALL = {"vanishing": {"length": 8}, "memory": {"length": 16}, "paths": {"length
 PICTURES = "beam", "lookup", "quadratic", "paths", "chain", "rnn"  # one of each class of drawings
 
 
-def sheets(name: str, **values: object) -> SheetGrid:
-    drawn = DEMOS[name].draw(values)
-    assert isinstance(drawn, SheetGrid)
-    return drawn
+def sheets(name: str, **values: object) -> list[SheetDrawing]:
+    return DEMOS[name].draw(values).sheets
 
 
 @pytest.mark.parametrize("entry", DEMOS.values(), ids=lambda entry: entry.name)
@@ -54,44 +47,34 @@ def test_a_demo_is_whole_and_draws_in_every_form(entry: DemoEntry, tmp_path: Pat
         assert drawn.save(tmp_path / f"demo.{form}").stat().st_size > 100
 
 
-def test_greedy_finds_048_where_two_beams_find_054() -> None:
+def test_greedy_finds_048_where_two_beams_find_054(tmp_path: Path) -> None:
     drawn = DEMOS["beam"].draw()
     assert drawn.title == "Greedy: A B C end, p = 0.048; beam of 2: A C B end, p = 0.054"
     ended = drawn.arrays()["score"][drawn.arrays()["state"] == "done"]
     assert ended == pytest.approx([0.054, 0.048])
-    assert "[end: .09·.6 =] .054■  end: .08·.6 = .048■" in drawn.text()
+    assert "[end: ×.6 =] .054■  end: ×.6 = .048■" in drawn.text()
+    marked = [node.text for step in drawn.steps for node in step if node.id in drawn.greedy]
+    assert marked == ["A", "B: ×.4 =", "C: ×.4 =", "end: ×.6 ="]
     assert "beam of 3: A end, p = 0.1" in DEMOS["beam"].draw({"beam_size": 3}).title
     longer = DEMOS["beam"].draw({"beam_size": 3, "length_penalty": 1.0})
     assert "beam of 3: A C B end" in longer.title
 
 
-def test_a_table_of_ones_own(tmp_path: Path) -> None:
-    table = tmp_path / "table.toml"
-    table.write_text('tokens = ["x", "."]\nsteps = [[0.9, 0.1], [0.2, 0.8]]\n')
-    assert "Greedy: x ., p = 0.72" in DEMOS["beam"].draw({"file": table}).title
-    table.write_text('tokens = ["x", "."]\nsteps = [[0.9, 0.2]]\n')
-    with pytest.raises(ConfigError, match=r"table\.toml: .*with sum 1"):
-        DEMOS["beam"].draw({"file": table})
-
-
 def test_numbers_of_the_lectures() -> None:
     words = DEMOS["chain"].draw()
-    values = words.arrays()["values"].tolist()
-    assert values == [0.01, 0.02, 0.35, 0.29, 0.005, 0.06, 0.01]
-    assert math.prod(values) == pytest.approx(6.09e-11)
+    assert words.arrays()["values"].tolist() == [0.01, 0.02, 0.35, 0.29, 0.005, 0.06, 0.01]
     assert words.title == "p of the sentence: 6.1e-11"
-    peaks = DEMOS["noam"].draw().arrays()
-    named = ["d = 512, warmup 4000", "d = 512, warmup 8000", "d = 256, warmup 4000"]
-    highest = [rates.max() for name, rates in peaks.items() if name != "x"]
-    assert [*peaks][1:] == named
-    np.testing.assert_allclose(highest, [0.00070, 0.00049, 0.00099], atol=5e-6)
+    peaks = {name: rates.max() for name, rates in DEMOS["noam"].draw().arrays().items()}
+    named = "512, warmup 4000: highest\xa00.00070", "512, warmup 8000: highest\xa00.00049"
+    assert [*peaks][1:3] == [f"d = {name}" for name in named]
+    np.testing.assert_allclose([*peaks.values()][1:], [0.00070, 0.00049, 0.00099], atol=5e-6)
     drawn = DEMOS["permutation"].draw()
     names = [f"network 0 {name}" for name in ("X", "f(X)", "P f(X)", "P X", "= f(P X)")]
     rows = [[written(drawn, f"{name} {k}") for k in range(4)] for name in names]
     assert rows == [[1, 2, 3, 4], [6, 7, 8, 9], [9, 8, 7, 6], [4, 3, 2, 1], [9, 8, 7, 6]]
     signs = [node.label[0] for node in drawn.nodes if "f(P X) head" in node.name]
     assert signs == ["=", "≠", "≠", "="]
-    [counts] = sheets("bag").sheets
+    [counts] = sheets("bag")
     assert counts.columns == [",", "bananas", "for", "have", "no", "say", "we", "yes"]
     expected = ["101", "111", "010", "100", "101", "011", "101", "110"]
     assert ["".join(column) for column in zip(*counts.cells[:3], strict=True)] == expected
@@ -99,7 +82,7 @@ def test_numbers_of_the_lectures() -> None:
     assert [frame[0] for frame in counts.outlines] == [2, 3]  # another order, the same counts
 
 
-def test_a_lookup_mixes_picks_and_refuses_a_key_that_does_not_exist() -> None:
+def test_a_lookup_mixes_and_picks() -> None:
     drawn = DEMOS["lookup"].draw({"blend": 0.0, "temperature": [1.0, 0.01]})
     assert [stop.name for stop in drawn.stops] == ["softmax", "softmax, τ = 0.01", "hardmax"]
     alphas = np.array([[written(drawn, f"α {n} {k}") for k in range(4)] for n in range(3)])
@@ -108,18 +91,14 @@ def test_a_lookup_mixes_picks_and_refuses_a_key_that_does_not_exist() -> None:
     means = [written(drawn, f"c {n} 0") for n in range(3)]
     np.testing.assert_allclose(means, alphas @ [10, 20, 30, 40], atol=0.3)
     weights = [edge.weight for edge in drawn.edges if edge.name.endswith("to c 2 0")]
-    assert weights == [0, 1, 0, 0]
-    with pytest.raises(ValueError, match="key 5 does not exist, only 4"):
-        DEMOS["lookup"].draw({"key": 5})
-    drawn = DEMOS["lookup"].draw({"pages": True, "key": 3, "values": [1.0] * 5})
+    assert weights == [1]  # a value without weight has no line
+    drawn = DEMOS["lookup"].draw({"pages": True})
     texts = {node.name: node.texts for node in drawn.nodes}
     assert [stop.name for stop in drawn.stops] == ["hardmax"]
-    assert texts["c 0 0"] == texts["v 0 2"] and texts["v 0 4"] == ["1"]
+    assert texts["c 0 0"] == texts["v 0 1"] == ["18 °C", "rain"]
 
 
-def written(drawn: object, name: str) -> float:
-    """The number in a box of a scene."""
-    assert isinstance(drawn, SceneDrawing)
+def written(drawn: SceneDrawing, name: str) -> float:
     [text] = next(node.texts for node in drawn.nodes if node.name == name)
     return float(text.replace("−", "-").replace("∞", "inf") or 0)
 
@@ -157,7 +136,7 @@ def test_steps_of_attention_can_be_computed_again_from_what_is_written(part: str
     numbers = partial(board, part=part)
     states, state, score = numbers(0, 0, 3, 2), numbers(0, 2, 2, 1), numbers(0, 4, 3, 1)
     np.testing.assert_allclose(score, states @ state)
-    weights = np.exp(score) / np.exp(score).sum()
+    weights = softmax(score)
     np.testing.assert_allclose(numbers(1, 0, 1, 3).T, weights, atol=0.006)
     np.testing.assert_allclose(numbers(1, 4, 1, 2), weights.T @ states, atol=0.006)
     if part == "attention":
@@ -167,7 +146,6 @@ def test_steps_of_attention_can_be_computed_again_from_what_is_written(part: str
 @pytest.mark.parametrize("part", get_args(Part))
 def test_a_part_of_a_layer_opens_on_all_of_it_within_the_picture(part: str) -> None:
     drawn = DEMOS["block"].draw({"part": part})
-    assert isinstance(drawn, SceneDrawing)
     for node in drawn.nodes:
         x, y, wide, high = node.box
         assert x >= 0 and y >= 0 and x + wide <= WIDE + 0.01 and y + high <= HIGH + 0.01, node.name
@@ -177,19 +155,9 @@ def test_a_part_of_a_layer_opens_on_all_of_it_within_the_picture(part: str) -> N
 
 def arcs(name: str, panel: str) -> dict[tuple[int, int], tuple[float, int | None]]:
     """Weight and colour of the arcs of one panel, by output and input."""
-    drawn = DEMOS[name].draw()
-    assert isinstance(drawn, SceneDrawing)
-    found = [edge for edge in drawn.edges if edge.name.startswith(f"{panel} out ")]
+    found = [e for e in DEMOS[name].draw().edges if e.name.startswith(f"{panel} out ")]
     places = [[int(k) for k in re.findall(r"\d+", each.name.removeprefix(panel))] for each in found]
-    assert all(each.weight is not None for each in found)
-    return {(t, s): (e.weight or 0, e.hue) for (t, s), e in zip(places, found, strict=True)}
-
-
-def test_fixed_weights_are_the_same_for_both_inputs_and_computed_ones_are_not() -> None:
-    fixed, again, own, other = (
-        arcs("weights", f"{kind}, {k} X") for kind in ("W", "W(X)") for k in ("first", "second")
-    )
-    assert fixed == again and own != other
+    return {(t, s): (e.weight, e.hue) for (t, s), e in zip(places, found, strict=True)}
 
 
 def test_a_mask_and_the_weights_that_are_left() -> None:
@@ -197,9 +165,7 @@ def test_a_mask_and_the_weights_that_are_left() -> None:
     score, masked, weights = numbers(0, 0, 3, 3), numbers(0, 4, 3, 3), numbers(1, 4, 3, 3)
     later = np.triu(np.ones((3, 3), bool), 1)
     np.testing.assert_array_equal(masked, np.where(later, -np.inf, score))
-    np.testing.assert_allclose(
-        weights, np.exp(masked) / np.exp(masked).sum(1, keepdims=True), atol=0.01
-    )
+    np.testing.assert_allclose(weights, softmax(masked, axis=1), atol=0.01)
     power, total = numbers(1, 0, 3, 3), numbers(1, 2, 3, 1)
     np.testing.assert_allclose(power, np.exp(masked), rtol=0.02, atol=0.006)
     np.testing.assert_allclose(power.sum(1, keepdims=True), total, atol=0.02)
@@ -207,7 +173,7 @@ def test_a_mask_and_the_weights_that_are_left() -> None:
     q, k, e = one(0, 0, 3, 2), one(0, 2, 2, 3), one(0, 4, 3, 3)
     np.testing.assert_allclose(e, q @ k / 2**0.5, atol=0.006)
     a, v, c = one(1, 0, 3, 3), one(1, 2, 3, 2), one(1, 4, 3, 2)
-    np.testing.assert_allclose(a, np.exp(e) / np.exp(e).sum(1, keepdims=True), atol=0.01)
+    np.testing.assert_allclose(a, softmax(e, axis=1), atol=0.01)
     np.testing.assert_allclose(c, a @ v, atol=0.03)
 
 
@@ -221,15 +187,19 @@ def test_a_second_layer_has_its_own_weights_and_reads_what_the_first_returns() -
 
 
 def test_scores_have_one_colour_scale_a_row_and_a_plain_cosine() -> None:
-    cosine, *others = sheets("scores").sheets
-    ends = [(each.least, each.most) for each in (cosine, *others)]
+    drawn = sheets("scores")
+    ends = [(each.least, each.most) for each in drawn]
     assert len({*ends[:3]}) == len({*ends[3:]}) == 1
-    assert np.nanmax(np.abs(cosine.values.array)) <= 1 + 1e-6
+    assert np.nanmax(np.abs(drawn[0].values.array)) <= 1 + 1e-6  # of the cosine
     listed = DEMOS["scores"].draw({"of": "table"})
-    assert isinstance(listed, TableDrawing)
     titles = [f"{name}: {formula}" for name, formula, *_ in listed.rows]
-    assert [each.title for each in (cosine, *others)] == titles
+    assert [each.title for each in drawn] == titles
     assert [row[0] for row in listed.rows] == [*SCORES]
+    scores, outputs = DEMOS["quadratic"].draw().panels
+    (output, own), (score,) = ([curve.y for curve in each.curves] for each in (outputs, scores))
+    bends = [np.abs(np.diff(y, 2)).max() for y in (output, own, score)]
+    assert bends[0] < 1e-12 < 1e-3 < min(bends[1:])  # outputs are a line, scores a parabola
+    assert np.abs(np.diff(score, 3)).max() < 1e-12
 
 
 def test_layers_outputs_and_heads_of_an_unrolled_network() -> None:
@@ -257,6 +227,11 @@ def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None
              for f, e in [edge.name.split(" to ")]}  # fmt: skip
     chosen = {link for link, hue in links.items() if hue is not None}
     assert chosen == {"das the", "Haus house", "Buch book", "ein a"}
+    first, *_, last = sheets("em", iterations=30)
+    assert (first.title, last.title) == ("iteration 0", "iteration 30")
+    np.testing.assert_allclose(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
+    best = dict(zip(last.rows, np.nanargmax(last.values.array, axis=1), strict=True))
+    assert {f"{last.columns[best[e]]} {e}" for e in ("the", "house", "book", "a")} == chosen
     paths = DEMOS["beam"].draw({"tables": True})
     for kind, p in (("greedy", 0.048), ("beam of 2", 0.054)):
         rows = [[n for n in paths.nodes if n.name.startswith(f"{kind} {t} ")] for t in range(4)]
@@ -266,31 +241,26 @@ def test_links_by_em_are_hard_and_tables_show_both_ways_through_a_beam() -> None
         np.testing.assert_allclose(np.sum(every, axis=1), 1)
 
 
-def targets_of(of: str, size: int = 4) -> SceneDrawing:
-    drawn = DEMOS["targets"].draw({"of": of, "size": size})
-    assert isinstance(drawn, SceneDrawing)
-    return drawn
-
-
 def test_what_is_predicted_is_what_comes_next() -> None:
-    drawn = targets_of("text")
+    drawn, larger, pair, table = (
+        DEMOS["targets"].draw({"of": of, "size": size})
+        for of, size in (("text", 4), ("text", 6), ("pair", 4), ("table", 4))
+    )
     rows = [[texts_of(drawn, f"{name} {n} ") for n in range(3)] for name in ("block", "predicted")]
     for read, predicted in zip(*rows, strict=True):
         assert read[1:] == predicted[:-1] and read[0].startswith(("u_{1} ", "u_{5} ", "u_{9} "))
     assert [row[-1] for row in rows[1][:-1]] == [row[0] for row in rows[0][1:]]  # of the next block
     lines = {tuple(map(int, edge.name.split()[-2:])) for edge in drawn.edges}
-    assert lines == {(s, t) for t in range(4) for s in range(t + 1)}
-    pair = targets_of("pair")
+    assert lines == {(s, 3) for s in range(4)}  # of one word in each block
     assert texts_of(pair, "decoder reads ")[1:] == texts_of(pair, "predicted ")[:-1]
     assert not any("encoder out" in edge.name for edge in pair.edges)
-    table = targets_of("table")
     assert texts_of(table, "value ")[1:] == texts_of(table, "next value ")[:-1]
-    assert len([n for n in targets_of("text", 6).nodes if n.label == "block"]) == 2
+    assert len([n for n in larger.nodes if n.label == "block"]) == 2
 
 
 def texts_of(drawn: SceneDrawing, start: str) -> list[str]:
     """The texts of the boxes whose names begin so, and end in a number."""
-    names = {node.name: node.texts for node in drawn.nodes if node.form == "box"}
+    names = {node.name: node.texts for node in drawn.nodes if node.form in ("box", "word")}
     return [texts[0] for name, texts in names.items() if name.removeprefix(start).isdigit()]
 
 
@@ -300,7 +270,6 @@ def edges_of(drawn: SceneDrawing) -> dict[str, list[tuple[float, float]]]:
 
 def test_a_product_of_rotated_vectors_depends_on_their_distance() -> None:
     drawn = DEMOS["rotary"].draw()
-    assert isinstance(drawn, SceneDrawing)
     products = [node.detail[-1] for node in drawn.nodes if node.detail]
     assert products[0] == products[1] != products[2] == products[3]
     pairs = [[np.diff(edges_of(drawn)[f"{n} {t}"], axis=0)[0] for n in "qk"] for t in range(1, 5)]
@@ -310,14 +279,27 @@ def test_a_product_of_rotated_vectors_depends_on_their_distance() -> None:
     assert turned[0] == turned[2] != turned[1] == turned[3]  # it depends on t alone
 
 
-def test_a_soft_choice_has_a_slope_and_a_hard_one_has_none() -> None:
-    soft, hard = [*DEMOS["normalizers"].draw({"choice": True}).arrays().values()][1:]
-    assert (np.diff(soft) > 0).all() and {*hard.tolist()} <= {0, 0.5, 1}
+def test_waves_over_the_positions_and_alibi_that_falls_with_the_distance() -> None:
+    vectors, alike = (each.values.array for each in sheets("sinusoids"))
+    sines, cosines = np.split(vectors, 2, axis=1)
+    np.testing.assert_allclose(sines**2 + cosines**2, 1, atol=1e-5)
+    np.testing.assert_allclose(np.diagonal(alike), 1, atol=1e-5)
+    first = sheets("sinusoids", hidden_size=4)[0].values.array[1]
+    np.testing.assert_allclose(first, [*np.sin([1, 0.01]), *np.cos([1, 0.01])])
+    [x, wave] = DEMOS["sinusoids"].draw({"waves": [4], "length": 30}).arrays().values()
+    np.testing.assert_allclose(wave, np.sin(x / 10_000 ** (8 / 64)), atol=1e-9)
+    with pytest.raises(ValueError, match="sine 32 does not exist"):
+        DEMOS["sinusoids"].draw({"waves": [32]})
+    drawn = DEMOS["alibi"].draw({"text": "a b c d e", "num_heads": 2})
+    for head, slope in enumerate((2, 4)):  # of eight heads, as in the paper
+        added = [written(drawn, f"head {head} {k}") for k in range(5)]
+        np.testing.assert_allclose(added, -np.arange(5)[::-1] / slope, atol=0.006)
 
 
 def test_angles_slopes_smoothing_and_averages() -> None:
+    soft, hard = [*DEMOS["normalizers"].draw({"choice": True}).arrays().values()][1:]
+    assert (np.diff(soft) > 0).all() and {*hard.tolist()} <= {0, 0.5, 1}
     drawn = DEMOS["angle"].draw({"degrees": [0, 60, 180], "length": 2})
-    assert isinstance(drawn, SceneDrawing)
     for number, (theta, score) in enumerate(((0, "2.00"), (60, "1.00"), (180, "−2.00")), start=1):
         q, k = (np.diff(edges_of(drawn)[f"{name} {number}"], axis=0)[0] for name in "qk")
         assert np.hypot(*k) == pytest.approx(2 * np.hypot(*q))
@@ -338,8 +320,7 @@ def test_angles_slopes_smoothing_and_averages() -> None:
     assert len(each) == 8 and 0 < mean < min(each)
 
 
-def pixels_of(drawn: object, name: str, high: int, wide: int) -> np.ndarray:
-    assert isinstance(drawn, SceneDrawing)
+def pixels_of(drawn: SceneDrawing, name: str, high: int, wide: int) -> np.ndarray:
     levels = {node.name: node.level for node in drawn.nodes if node.form == "pixel"}
     rows = [[levels[f"{name} {row} {column}"] for column in range(wide)] for row in range(high)]
     return np.array(rows)
@@ -355,69 +336,43 @@ def test_pictures_are_read_as_patches_and_glimpses() -> None:
     for k in range(16):
         corner = picture[k // 4 * 4 :, k % 4 * 4 :][:4, :4]
         np.testing.assert_allclose(pixels_of(cut, f"patch {k}", 4, 4), corner)
-    assert isinstance(cut, SceneDrawing)
     np.testing.assert_allclose(pixels_of(cut, "row", 1, 16), picture[4:8, 4:8].reshape(1, 16))
     frame, patch = (next(n.box for n in cut.nodes if n.name == s) for s in ("patch", "patch 5 0 0"))
     assert frame[:2] == patch[:2] and len(texts_of(cut, "x ")) == 8
 
 
-def test_em_learns_which_words_go_together() -> None:
-    first, *_, last = sheets("em", iterations=30).sheets
-    assert (first.title, last.title) == ("iteration 0", "iteration 30")
-    np.testing.assert_allclose(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
-    best = dict(zip(last.rows, np.nanargmax(last.values.array, axis=1), strict=True))
-    pairs = {"the": "das", "house": "Haus", "book": "Buch", "a": "ein"}
-    assert {e: last.columns[best[e]] for e in pairs} == pairs
-
-
 def test_without_attention_long_sentences_are_lost() -> None:
     drawn = DEMOS["bottleneck"].draw()
-    assert isinstance(drawn, LinesDrawing) and drawn.curves[0].name.startswith("one vector")
+    assert drawn.curves[0].name.startswith("one vector")
     without, *others = (np.asarray(curve.y) for curve in drawn.curves)
-    assert 100 == without[0] > 3 * without[-1] and min(map(min, others)) > 90
-    assert drawn.curves[0].name == "one vector: 44 → 13"
+    assert without[0] == 100 > 3 * without[-1] and min(map(min, others)) > 94
+    assert drawn.curves[0].name == "one vector: 31\xa0%\xa0of\xa043.8"
     measured = json.loads((ROOT / "docs/results/lineage.json").read_text("utf-8"))
     shipped = json.loads(LINEAGE.read_text("utf-8"))
     here, there = (tree["chapters"]["Length of the source"]["BLEU"] for tree in (shipped, measured))
+    np.testing.assert_allclose(without, 100 * np.array(here["no-attention"]) / 43.8, atol=0.1)
     equal = [name for name in there if not name.startswith("no-attention")]
     assert {name: here[name] for name in equal} == {name: there[name] for name in equal}
     assert "(no-attention: 4,000,000)" in shipped["terms"]["budget"]  # measured with its own run
 
 
+near = partial(pytest.approx, abs=0.005)
+
+
 def test_one_softmax_mixes_subject_and_object_and_two_heads_do_not() -> None:
     one = arcs("heads", "one head: c = 0.50 man + 0.50 apple")
     two = arcs("heads", "two heads: c = [1.00 man; 1.00 apple]")
-    assert {place: round(weight, 2) for place, (weight, _) in one.items()} == {
-        (0, 1): 0.5, (0, 4): 0.5,
-    }  # fmt: skip
-    assert {place: (round(weight, 2), hue) for place, (weight, hue) in two.items()} == {
-        (0, 1): (1.0, 0), (1, 4): (1.0, 1),
-    }  # fmt: skip
+    assert {place: weight for place, (weight, _) in one.items()} == near({(0, 1): 0.5, (0, 4): 0.5})
+    assert {place: weight for place, (weight, _) in two.items()} == near({(0, 1): 1, (1, 4): 1})
+    assert [hue for _, hue in two.values()] == [0, 1]
     split = DEMOS["heads"].draw({"part": "split"})
+    boxes = sorted((n for n in split.nodes if n.texts), key=lambda n: (n.box[1], n.box[0]))
     flat, halves, by_head = (
-        [int(n.texts[0]) for n in sorted(
-            (n for n in split.nodes if n.texts and n.name.startswith(f"{shape}, ")),
-            key=lambda node: (node.box[1], node.box[0]),
-        )]
+        [int(n.texts[0]) for n in boxes if n.name.startswith(f"{shape}, ")]
         for shape in ("3 × 4", "3 × 2 × 2", "2 × 3 × 2")
-    )  # fmt: skip
+    )
     assert flat == halves == [*range(1, 13)]  # from above, from left to right
     assert by_head == np.arange(1, 13).reshape(3, 2, 2).swapaxes(0, 1).flatten().tolist()
-
-
-def test_scores_are_a_parabola_and_outputs_a_line() -> None:
-    scores, outputs = DEMOS["quadratic"].draw().panels
-    (output, own), (score,) = ([curve.y for curve in each.curves] for each in (outputs, scores))
-    assert np.abs(np.diff(own, 2)).max() > 1e-3
-    assert np.abs(np.diff(output, 2)).max() < 1e-12 < 1e-3 < np.abs(np.diff(score, 2)).max()
-    assert np.abs(np.diff(score, 3)).max() < 1e-12
-
-
-def test_alibi_falls_with_the_distance_in_each_head() -> None:
-    drawn = DEMOS["alibi"].draw({"text": "a b c d e", "num_heads": 2})
-    for head, slope in enumerate((2, 4)):  # of eight heads, as in the paper
-        added = [written(drawn, f"head {head} {k}") for k in range(5)]
-        np.testing.assert_allclose(added, -np.arange(5)[::-1] / slope, atol=0.006)
 
 
 def test_texts_of_the_same_words_are_one_set_to_attention() -> None:
@@ -426,9 +381,7 @@ def test_texts_of_the_same_words_are_one_set_to_attention() -> None:
     moved = [[written(drawn, f"{row} moved {k}") for row in range(3)] for k in range(3)]
     assert moved[0] == moved[1] == [0, 0, 0] and moved[2][0] == 0 and min(moved[2][1:]) > 0.1
     words = [{n.texts[0]: n.hue for n in drawn.nodes if n.name.startswith(f"{k} ")} for k in "01"]
-    assert {word: words[0][word] for word in ("sun", "the")} == {
-        word: words[1][word] for word in ("sun", "the")
-    }
+    assert all(words[0][word] == words[1][word] for word in ("sun", "the"))
 
 
 def test_families_charts_and_recurrence_are_chosen() -> None:
@@ -442,6 +395,12 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
     }
     left = texts_of(DEMOS["reach"].draw({"families": ["elman"], "query": 3}), "elman ")
     assert left[3:5] == ["1.00", "0"] and all(0 < float(text) < 1 for text in left[:3])
+    text = {"text": "She closes the old window", "query": 2, "trained": True}
+    drawn = DEMOS["reach"].draw({"families": ["elman", "attention"], **text})
+    ahead = [texts_of(drawn, f"{name} ")[3] for name in ("elman", "attention")]  # “old”
+    assert ahead[0] == "0" and float(ahead[1]) > 0.4 and drawn.caption.startswith("Trained.")
+    with pytest.raises(ConfigError, match="no packaged bert: choose elman or attention"):
+        DEMOS["reach"].draw({"families": ["bert"], **text})
     with pytest.raises(ConfigError, match="there are 2 words"):
         DEMOS["reach"].draw({"text": "a b", "query": 2})
     drawn = DEMOS["paths"].draw({"length": 16, "of": "steps"})
@@ -450,17 +409,20 @@ def test_families_charts_and_recurrence_are_chosen() -> None:
     away = DEMOS["paths"].draw({"length": 16})
     assert texts_of(away, "recurrent ")[-1] == "6" and texts_of(away, "attention ")[-1] == "1"
     _, *costs = DEMOS["paths"].draw({"of": "operations"}).arrays().values()
-    recurrent, attention, projections, both = costs
-    np.testing.assert_array_equal(both, attention + projections)
+    recurrent, attention, projections = costs
     assert recurrent[32] == pytest.approx(attention[32], rel=0.01)  # at n = D
     np.testing.assert_array_equal(projections, 2 * recurrent)
     apart = DEMOS["rnn"].draw({"inputs": [1.0, 0.0, 1.0], "u": [0.0]})
-    assert isinstance(apart, SceneDrawing) and not any(" on" in edge.name for edge in apart.edges)
+    assert not any(" on" in edge.name for edge in apart.edges)
     hues = [node.hue for node in apart.nodes if node.name.startswith("h_t") and node.texts]
-    assert hues[1:] == [0, 1, 0] and "Equal inputs, equal states" in apart.stops[0].caption
+    assert hues == [0, 1, 0] and "Equal inputs, equal states" in apart.stops[0].caption
 
 
-def test_masks_hide_the_future() -> None:
+def test_masks_hide_the_future_and_fixed_weights_are_the_same_for_both_inputs() -> None:
+    fixed, again, own, other = (
+        arcs("weights", f"{kind}, {k} X") for kind in ("W", "W(X)") for k in ("first", "second")
+    )
+    assert fixed == again and own != other
     drawn = DEMOS["masks"].draw({"source": "a b", "target": "A B C"})
     names = [edge.name.rsplit(" ", 2) for edge in drawn.edges]
     lines = {kind: {(int(t), int(s)) for each, s, t in names if each == kind} for kind, *_ in names}
@@ -492,16 +454,15 @@ def test_curves_show_what_their_captions_say() -> None:
     norms = DEMOS["residual"].draw().arrays()
     assert norms["plain, f(x)"][0] < 1e-6 < 1 < norms["residual, x + f(x)"][0]
     norms = DEMOS["vanishing"].draw({"length": 16, "forget": [3.0]}).arrays()
-    assert norms["Elman (tanh)"][-1] < 0.01 < 0.3 < norms["LSTM, forget gate 0.95"][-1]
-    assert DEMOS["vanishing"].draw({"recurrence": 3.0}).arrays()["Elman, U × 3"][-1] > 10
+    assert norms["Elman (tanh)"][-1] < 0.01 < 0.3 < norms["LSTM, forget bias 3"][-1]
     n, keys, _, lstm = DEMOS["memory"].draw({"length": 16}).arrays().values()
     np.testing.assert_array_equal(keys, 2 * 128 * n)
     assert {*lstm.tolist()} == {2 * 128}
 
 
-def test_the_parameters_of_published_models() -> None:
+def test_the_parameters_of_published_models_and_their_growth() -> None:
     drawn = DEMOS["parameters"].draw({"models": ["vaswani-base", "gpt-2"]})
-    names = "Transformer 2017, 63.1 M", "GPT-2 2019, 124.4 M"  # the paper's 124 M
+    names = "Transformer 2017, 63 M", "GPT-2 2019, 124 M"  # of the paper
     assert drawn.title == f"Parameters: {'; '.join(names)}"
     parts = {node.name: node.box[2] for node in drawn.nodes if ": " in node.name}
     widest = sum(wide for name, wide in parts.items() if name.startswith(names[1]))
@@ -520,27 +481,15 @@ def test_the_parameters_of_published_models() -> None:
     assert "cross-attention" not in gpt and gpt["feed-forward"] > gpt["self-attention"] > 28
     with pytest.raises(ConfigError, match="vit-base does not write tokens"):
         DEMOS["parameters"].draw({"models": ["vit-base"]})
-
-
-def test_sines_and_cosines_are_waves_over_the_positions() -> None:
-    sines, cosines, alike = (each.values.array for each in sheets("sinusoids").sheets)
-    np.testing.assert_allclose(sines**2 + cosines**2, 1, atol=1e-5)
-    np.testing.assert_allclose(np.diagonal(alike), 1, atol=1e-5)
-    first = [each.values.array[1] for each in sheets("sinusoids", hidden_size=4).sheets[:2]]
-    np.testing.assert_allclose(
-        first, [[math.sin(1), math.sin(0.01)], [math.cos(1), math.cos(0.01)]]
-    )
-    [x, wave] = DEMOS["sinusoids"].draw({"waves": [4], "length": 30}).arrays().values()
-    np.testing.assert_allclose(wave, np.sin(x / 10_000 ** (8 / 64)), atol=1e-9)
-    with pytest.raises(ValueError, match="sine 32 does not exist"):
-        DEMOS["sinusoids"].draw({"waves": [32]})
-
-
-def test_greedy_has_its_path_marked_in_the_tree_of_the_beam() -> None:
-    drawn = DEMOS["beam"].draw()
-    assert isinstance(drawn, LanesDrawing)
-    marked = [node.text for step in drawn.steps for node in step if node.id in drawn.greedy]
-    assert marked == ["A", "B: .5·.4 =", "C: .2·.4 =", "end: .08·.6 ="]
+    for of, last in (("models", "DeepSeek-V3*: 671 B"), ("hardware", "B200: 2250")):
+        drawn = DEMOS["growth"].draw({"of": of})
+        named = [text.get_text() for text in drawn.figure().axes[0].texts]
+        assert (
+            drawn.named
+            and named == [*(mark.label for mark in drawn.marks), *drawn.labels]
+            and named[-1] == last
+        )
+        assert f"2024 {last}" in drawn.text()
 
 
 def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:
@@ -551,32 +500,23 @@ def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:
     done = run(app, ["demo", "noam", "--pairs", "64:100", "--steps", "400", "--out", str(picture)])
     assert done.exit_code == 0, done.exception
     assert picture.stat().st_size > 1000
-    assert "x₂: c" in run(app, ["demo", "bag", "--file", "-"], input="b a\nc\n").output
-    assert "hug" in run(app, ["demo", "bpe", "--file", "-"], input="hug hug pug\n").output
+    assert "x₂: c" in run(app, ["demo", "bag", "--texts", "b a", "--texts", "c"]).output
+    assert "hug" in run(app, ["demo", "bpe", "--texts", "hug hug pug"]).output
     for words, message in (
-        (["beem"], "no demo 'beem'; did you mean 'beam'?"),
+        (["beem"], "unknown demo 'beem'; did you mean 'beam'?"),
         (["noam", "--pairs", "512"], "'512' is not a pair D:warmup"),
         (["rnn", "--inputs", "1", "--w", "nan"], "w: Input should be a finite number"),
         (["sinusoids", "--length", "1"], "length: Input should be greater than or equal to 2"),
-        (["chain", "--words", "a=2"], "'a=2' is not of the form WORD=p"),
     ):
         assert message in str(run(app, ["demo", *words]).exception)
     with pytest.raises(ConfigError, match="no key 'lenght' here; did you mean 'length'"):
         find("sinusoids").draw({"lenght": 3})
 
 
-def test_help_loads_no_torch() -> None:
-    code = "import sys; sys.argv[1:] = ['demo', '--help']; from foveate.cli import main\n"
-    code += "try: main()\nexcept SystemExit: sys.exit(int('torch' in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
-
-
 def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:
     found = find("scaling").draw({"size": 500}).arrays()
-    arrays = {name.split(": ")[1]: y for name, y in found.items()}
-    plain, scaled = arrays["q · k"], arrays["q · k / √K"]
+    plain, scaled, hard, soft = (y for name, y in found.items() if "q" in name.split(": ")[1])
     assert plain[-1] < plain[0] / 5 and scaled[-1] > 0.9 * scaled[0]
-    hard, soft = arrays["softmax(q · k)"], arrays["softmax(q · k / √K)"]
     logits = np.log(hard / hard[0])  # those of K = 512, the power of 2 that is nearest
     np.testing.assert_allclose(np.log(soft / soft[0]), logits / 512**0.5, atol=1e-5)
 
@@ -588,11 +528,7 @@ def test_local_attention_leaves_a_window_and_a_bell() -> None:
     np.testing.assert_allclose(bell[12], window[12] * math.exp(-(2**2) / (2 * 1.5**2)), rtol=1e-5)
     with pytest.raises(ValueError, match=r"no position within 0\.1 of 10\.5"):
         find("local").draw({"position": 10.5, "window": 0.1})
-
-
-def test_sliders_stand_at_the_options_and_the_page_holds_them() -> None:
     [drawn] = find("local").draw({"position": 8.123, "window": 2.0}).browser_drawings()
-    assert isinstance(drawn, InteractiveDrawing)
     values = [(s.option, s.index, s.value) for s in drawn.sliders]
     assert values == [("position", None, 8.123), ("window", None, 2)]
     assert all(slider.value in slider.stops for slider in drawn.sliders)
@@ -601,40 +537,30 @@ def test_sliders_stand_at_the_options_and_the_page_holds_them() -> None:
 
 
 def test_losses_around_networks_are_those_of_the_lecture() -> None:
-    drawn, middle = DEMOS["landscape"].draw(), 12
-    titles = {node.name: node.label for node in drawn.nodes}
-    assert titles["residual title"] in ("x + f(x): 1 minimum", "x + f(x): 2 minima")
-    assert int(titles["plain title"].split(": ")[1].split()[0]) > 10
+    drawn, count = DEMOS["landscape"].draw(), 49
     for name in ("plain", "residual"):
         losses = np.log10(np.array(trained.stored("landscape", trained.Planes)[name], float))
-        dots = {n.name for n in drawn.nodes if n.name.startswith(f"{name} minimum")}
-        assert f"{titles[f'{name} title']} ".split(": ")[1].startswith(f"{len(dots)} ")
-        assert f"{name} minimum {middle} {middle}" in dots  # θ, the lowest
-        assert losses.argmin() == middle * 25 + middle
-        left, top, wide, high = next(n.box for n in drawn.nodes if n.name == f"{name} plane")
-        for edge in (e for e in drawn.edges if e.name.startswith(f"{name} ")):
-            level = int(edge.name.split()[1])
-            x, y = np.transpose(edge.points) - [[left], [top]]
-            u, v = np.rint([24 * x / wide, 24 * y / high]).astype(int)
-            around = [
-                losses[max(0, b - 1) : b + 2, max(0, a - 1) : a + 2]
-                for a, b in zip(u, v, strict=True)
-            ]
-            assert all(each.min() <= level <= each.max() for each in around)
+        assert losses.shape == (count, count) and losses.argmin() == count * count // 2  # θ
+        lines = [edge for edge in drawn.edges if edge.name.split()[0] == name][:-2]
+        first = next(np.array(edge.points) for edge in lines)  # from the front, nothing hides it
+        assert lines[0].name == f"{name} 48 {lines[0].name.split()[2]}" and len(first) > 70
+        ends = [trained.projected(x, 1, losses[-1, k].clip(max=3)) for x, k in ((-1, 0), (1, -1))]
+        moved = first - [640 * (name == "residual"), 0]
+        np.testing.assert_allclose(moved[[0, -1]], ends, atol=6)
+        hidden = [edge for edge in lines if edge.name.startswith(f"{name} 30 ")]
+        assert all(np.diff(np.array(edge.points)[:, 0]).min() > 0 for edge in hidden)
     made = small_trainings.train_landscapes(layers=2, steps=2, points=3)
     model = small_trainings.Deep(1, carried=1.0, norm="pre").eval()
     points = torch.randn(4, 2)
     x = model.first(points)
     x = x + torch.relu(model.layers[0](model.norms[0](x)))
     torch.testing.assert_close(model(points), model.last(model.norms[-1](x)))
-    assert {name: np.array(plane).shape for name, plane in made.items()} == {
-        "residual": (3, 3), "plain": (3, 3),
-    }  # fmt: skip
+    shapes = {name: np.array(plane).shape for name, plane in made.items()}
+    assert shapes == {"residual": (3, 3), "plain": (3, 3)}
 
 
 def test_trainings_are_steady_with_norms_alone() -> None:
     drawn = DEMOS["steadiness"].draw()
-    assert isinstance(drawn, LinesDrawing)
     lost, slow, post, pre = drawn.curves
     step = int(lost.name.rpartition(" ")[2])
     assert "diverged at step" in lost.name and np.isnan(lost.y[step - 1])
@@ -649,7 +575,7 @@ def test_coreference_attends_to_animal_or_street() -> None:
     for text, noun in zip(both, ("animal", "street"), strict=True):
         place = text.split().index(noun)
         assert {node.name for node in drawn.nodes if node.name.startswith(f"{text} frame")} == {
-            f"{text} frame {k}" for k in (trained.IT, place)
+            f"{text} frame {place}"
         }
         arcs = [edge for edge in drawn.edges if edge.name.startswith(text)]
         weights = {int(edge.name.split()[-1]): 2 * edge.weight for edge in arcs}
@@ -661,20 +587,11 @@ def test_coreference_attends_to_animal_or_street() -> None:
     assert [*maps] == both
 
 
-def test_two_passes_mix_what_the_model_says_with_the_truth() -> None:
-    drawn = DEMOS["sampling"].draw()
-    said, mixed, true = (
-        texts_of(drawn, f"{n} ") for n in ("pass 1: ŷ_t", "reads y′_{t−1}", "true y_{t−1}")
-    )
-    own = {int(edge.name.split()[1]) for edge in drawn.edges if edge.name.startswith("own")}
-    assert own and mixed == [said[k - 1] if k in own else true[k] for k in range(len(true))] != true
-
-
-def test_a_recurrent_network_reads_the_word_that_it_has_just_written() -> None:
-    drawn = DEMOS["sampling"].draw({"network": "recurrent"})
-    said, mixed, true = (
-        texts_of(drawn, f"{n} ") for n in ("predicts ŷ_t", "reads y′_{t−1}", "true y_{t−1}")
-    )
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_own_outputs_are_mixed_with_the_truth(recurrent: bool) -> None:
+    drawn = DEMOS["sampling"].draw({"network": "recurrent"} if recurrent else {})
+    names = ("predicts ŷ_t" if recurrent else "pass 1: ŷ_t", "reads y′_{t−1}", "true y_{t−1}")
+    said, mixed, true = (texts_of(drawn, f"{name} ") for name in names)
     own = {int(edge.name.split()[1]) for edge in drawn.edges if edge.name.startswith("own")}
     assert own and mixed == [said[k - 1] if k in own else true[k] for k in range(len(true))] != true
 
@@ -691,15 +608,6 @@ def test_at_inference_errors_are_read_again_and_in_training_they_are_not() -> No
     assert once < growing and f"{once} in training and {growing} at inference" in drawn.caption
 
 
-def test_growth_names_its_points() -> None:
-    for of, last in (("models", "DeepSeek-V3: 671 billion"), ("hardware", "B200: 2250")):
-        drawn = DEMOS["growth"].draw({"of": of})
-        assert isinstance(drawn, LinesDrawing)
-        written = [text.get_text() for text in drawn.figure().axes[0].texts]
-        assert drawn.named and written == drawn.labels and written[-1] == last
-        assert f"2024 {last}" in drawn.text()
-
-
 def test_a_language_model_classifies_and_places_are_mixed() -> None:
     signs = DEMOS["signs"].draw()
     levels = {node.name: node.level for node in signs.nodes}
@@ -709,7 +617,7 @@ def test_a_language_model_classifies_and_places_are_mixed() -> None:
     assert labels == [f"a {'question' if each else 'statement'}" for each in asks]
     drawn = DEMOS["mixing"].draw()
     affine, weights = ([written(drawn, f"{name} {k}") for k in range(3)] for name in "eα")
-    np.testing.assert_allclose(np.exp(affine) / np.exp(affine).sum(), weights, atol=0.01)
+    np.testing.assert_allclose(softmax(affine), weights, atol=0.01)
     texts = {node.name: node.texts for node in drawn.nodes}
     states = [[float(x.replace("−", "-")) for x in texts[f"h {k}"]] for k in range(3)]
     context = [written(drawn, f"c {i}") for i in range(2)]

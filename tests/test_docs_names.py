@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -18,7 +19,6 @@ from foveate.config import ConfigError
 from foveate.kinds import described
 from foveate.run import RunConfig
 
-# ---- Every file, module, command, option, make target and config key that the docs name exists
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "foveate"
 PAGES = [
@@ -28,14 +28,15 @@ PAGES = [
     *(ROOT / "docs" / name for name in ("README.md", "spine.md")),
     ROOT / "docs" / "development" / "architecture.md",
 ]
+HISTORY = sorted((ROOT / "docs" / "history").glob("*.md"))
 FOLDERS = {path.name for base in (ROOT, PACKAGE) for path in base.iterdir() if path.is_dir()}
 # the results of benchmarks/peers, of which it makes the tables of docs/reference/speed.md
 COMPARED = [path.name for path in (ROOT / "docs" / "results").glob("peers-*.json")]
 WRITTEN = ("runs", "build")  # folders that commands write
 TORCHRUN = {"--standalone", "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"}
 OTHERS = TORCHRUN | {"--max-restarts", "--list", "--group", "--seconds", "--strict"}  # of others
-OTHERS |= {"--install-completion"}  # made where it is asked for
-FILES = {"train.en", "train.fr", "config.toml"}  # of examples: no keys
+OTHERS |= {"--picture", "--install-completion"}  # of a benchmark; made where it is asked for
+FILES = {"train.en", "train.fr", "config.toml", "model.safetensors", "model.labels"}  # no keys
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 COMMAND = typer.main.get_command(app)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -79,16 +80,26 @@ def wrong_command(line: str) -> str | None:
 
 
 @cache
-def all_options() -> frozenset[str]:
-    """The options of every command."""
-    names, waiting = {"--help", *OTHERS}, [COMMAND]
+def all_parameters() -> list[Any]:
+    waiting = [COMMAND]
     for command in waiting:
         if isinstance(command, options.VerbGroup):
             context = command.context_class(command)
             waiting += [command.get_command(context, n) for n in command.list_commands(context)]
-        for parameter in command.params:
-            names.update((*parameter.opts, *parameter.secondary_opts))
-    return frozenset(names)
+    return [parameter for command in waiting for parameter in command.params]
+
+
+@cache
+def all_options() -> frozenset[str]:
+    parts = ((*parameter.opts, *parameter.secondary_opts) for parameter in all_parameters())
+    return frozenset({"--help", *OTHERS}.union(*parts))
+
+
+def test_a_help_text_is_understood_without_its_option() -> None:
+    """It is a phrase of its own, and does not continue the option's name: "of measuring"."""
+    helps = [(each.opts[0], each.help or "") for each in all_parameters() if hasattr(each, "help")]
+    start = r"(of|that|or|and|with|by|as|its|their|which|how|never|also|more|instead|repeat)\b"
+    assert not [each for each in helps if re.match(start, each[1])]
 
 
 def missing_path(page: Path, name: str) -> bool:
@@ -99,8 +110,9 @@ def missing_path(page: Path, name: str) -> bool:
         return True
     if not definition:
         return False
-    pattern = rf"(def|class) {re.escape(definition.partition('(')[0])}\b"
-    return not any(re.search(pattern, (base / path).read_text("utf-8")) for base in bases)
+    texts = [(base / path).read_text("utf-8") for base in bases]
+    names = definition.partition("(")[0].split(".")
+    return not any(all(re.search(rf"(def|class) {n}\b", text) for n in names) for text in texts)
 
 
 def missing_module(name: str) -> bool:
@@ -127,7 +139,7 @@ def faults(page: Path, text: str) -> Iterator[str]:
         option = re.match(r"--[a-z][a-z-]*", span)
         if option and option.group() not in all_options():
             yield f"{span}: no option"
-        if re.fullmatch(r"[\w*.-]+(/[\w*.-]+)+(::\w+)?", span):
+        if re.fullmatch(r"[\w*.-]+(/[\w*.-]+)+(::[\w.]+)?", span):
             first = span.partition("/")[0]
             if first in FOLDERS - set(WRITTEN) and missing_path(page, span):
                 yield f"{span}: no such file"
@@ -153,7 +165,7 @@ def wrong_key(key: str) -> Iterator[str]:
         yield messages[0]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", [*PAGES, *HISTORY], ids=lambda path: path.name)
 def test_what_a_page_names_exists(page: Path) -> None:
     wrong = sorted(set(faults(page, page.read_text("utf-8"))))
     assert not wrong, "\n".join(wrong)

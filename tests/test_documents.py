@@ -8,7 +8,7 @@ import struct
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as XML
 
@@ -16,24 +16,15 @@ import docx
 import html5lib
 import polib
 import pytest
-from docx.oxml import parse_xml
-from docx.oxml.ns import nsdecls, qn
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lxml import etree
-from typer.testing import CliRunner
 
-from foveate.cli import app
-from foveate.data.words import split_words
+from document_tools import answered, diagonal, members, opened, packed, shouted
 from foveate.documents import base
 from foveate.documents import html as html_module
 from foveate.documents.base import archive_of
-from foveate.documents.formats import (
-    BY_LINES,
-    DocumentOptions,
-    format_of,
-    read_document,
-)
+from foveate.documents.formats import BY_LINES, DocumentOptions, format_of
 from foveate.documents.html import check, html_passage, without_repeats
 from foveate.documents.memory import (
     Glossary,
@@ -44,36 +35,16 @@ from foveate.documents.memory import (
     without_appended,
 )
 from foveate.documents.spans import DocumentError
-from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
+from foveate.documents.translate import LONGEST, Passage, text_passage
 from foveate.errors import ConfigError
 from foveate.run import Run
 from small_runs import invoked
-
-
-# ---- Documents keep their structure; memories and glossaries are read; the verb does them all
-def diagonal(pairs: Sequence[Pair]) -> list[list[tuple[int, int]]]:
-    counts = [min(len(split_words(a)), len(split_words(b))) for a, b in pairs]
-    return [[(i, i) for i in range(n)] for n in counts]
-
-
-def shouted(kind: str, data: bytes | str, **choices: object) -> bytes:
-    """A document whose translation is in capitals."""
-    data = data.encode() if isinstance(data, str) else data
-    document = read_document(kind, data, DocumentOptions(**choices))  # type: ignore[arg-type]
-    answers = [[line.upper() for line in p.sentences] for p in document.passages]
-    return document.written(joined_all(document.passages, answers, diagonal))
 
 
 def docx_bytes(file: docx.document.Document) -> bytes:
     data = io.BytesIO()
     file.save(data)
     return data.getvalue()
-
-
-def test_rows() -> None:
-    assert shouted("tsv", "a dog\tx\r\n\r\nno tab") == b"a dog\tx\tA DOG\r\n\t\r\nno tab\tNO TAB"
-    with pytest.raises(DocumentError, match="the input:2 is not UTF-8"):
-        shouted("tsv", b"a\n\xff\n")
 
 
 @settings(max_examples=50, deadline=None)
@@ -83,6 +54,7 @@ def test_output_has_as_many_rows_as_input(text: str) -> None:
     result = shouted("tsv", text).decode()
     assert result.count("\n") == text.count("\n")
     assert len(shouted("text", text)) >= len(text.strip())
+    assert shouted("tsv", "a dog\tx\r\n\r\nno tab") == b"a dog\tx\tA DOG\r\n\t\r\nno tab\tNO TAB"
 
 
 @settings(max_examples=50, deadline=None)
@@ -91,12 +63,11 @@ def test_a_text_by_lines_is_the_same_text(pieces: list[str]) -> None:
     text = "".join(pieces)
     assume("\n" in text or "\r" not in text.rstrip())
     document = BY_LINES["text"](text.encode(), DocumentOptions(), "here")
-    answers = [[line.upper() for line in p.sentences] for p in document.passages]
-    done = document.written(joined_all(document.passages, answers, diagonal))
-    assert done == shouted("text", text)
+    assert answered(document) == shouted("text", text)
     assert len(document.passages) == len(re.findall(r"[^\n]*\n|[^\n]+\Z", text))
 
 
+TIMES = "00:00:01,000 --> 00:00:02,000\n"
 SUBTITLES = """1
 00:00:01,000 --> 00:00:02,500
 a black dog
@@ -116,49 +87,9 @@ def test_subtitles() -> None:
     assert (result[2][:11], "<i>" in result[3], "</i>" in result[3]) == ("A BLACK DOG", True, True)
     assert result[4:7] == ["", "2", "00:00:03,000 --> 00:00:04,000"]
     assert result[7:] == ["- WHO?", "- THE MAN.", ""]
-    with pytest.raises(DocumentError, match="holds no subtitles"):
-        shouted("srt", "a dog\n")
-    for kind in ("srt", "tsv"):
-        with pytest.raises(DocumentError, match="has CR line ends; convert it: tr"):
-            shouted(kind, SUBTITLES.replace("\n", "\r"))
-    for text in ("WEBVTT\n\na dog\n", "\ufeff[Script Info]\n"):
-        with pytest.raises(DocumentError, match=r"another format: (give|convert)"):
-            shouted("text", text)
-
-
-CATALOGUE = r"""msgid ""
-msgstr ""
-"Content-Type: text/plain; charset=UTF-8\n"
-"Plural-Forms: nplurals=2; plural=n > 1;\n"
-
-#. for the door
-#, python-format
-msgctxt "door"
-msgid "%d dog runs.\n"
-msgid_plural "%d dogs run.\n"
-msgstr[0] ""
-msgstr[1] ""
-
-msgid "done"
-msgstr "fait"
-
-#~ msgid "old"
-#~ msgstr ""
-"""
-
-
-def test_catalogues() -> None:
-    result = polib.pofile(shouted("po", CATALOGUE).decode())
-    assert result[0].msgstr_plural == {0: "%d DOG RUNS.\n", 1: "%d DOGS RUN.\n"}
-    assert (result[0].comment, result[0].msgctxt) == ("for the door", "door")
-    assert result[0].flags == ["fuzzy", "python-format"]
-    assert result[1].msgstr == "fait"
-    assert result[2].obsolete and result[2].msgstr == ""
-    again = polib.pofile(shouted("po", CATALOGUE, again=True).decode())
-    assert again[1].msgstr == "DONE"
-    for bad in ("a dog", __file__):  # the name of a file is no catalogue and is not opened
-        with pytest.raises(DocumentError, match="PO file"):
-            shouted("po", bad)
+    text = f"\ufeff1\n{TIMES}a dog\n\nruns\n2\n{TIMES}a cat -> b\n\n"  # no line is left out
+    expected = re.sub("a dog|runs|a cat -> b", lambda match: match[0].upper(), text)
+    assert shouted("srt", text).decode() == expected
 
 
 UNITS = """<?xml version="1.0"?>
@@ -175,37 +106,23 @@ x="2">{b}</ph> cat</seg></tuv></tu>
         ("text", "a dog. a cat.\n", "A DOG. A CAT.\n"),
         ("html", "<p>a dog</p>", "<p>A DOG</p>"),
         ("tsv", "a dog\n", "a dog\tA DOG\n"),
-        (
-            "srt",
-            "1\n00:00:01,000 --> 00:00:02,000\nnow\n",
-            "1\n00:00:01,000 --> 00:00:02,000\nNOW\n",
-        ),
+        ("srt", f"1\n{TIMES}now\n", f"1\n{TIMES}NOW\n"),
     ],
 )
 def test_a_byte_order_mark_is_no_text(kind: str, text: str, done: str) -> None:
     data = codecs.BOM_UTF8 + text.encode()
-    document = read_document(kind, data, DocumentOptions())
-    assert not any("\ufeff" in line for p in document.passages for line in p.sentences)
     assert shouted(kind, data) == codecs.BOM_UTF8 + done.encode()
     assert shouted(kind, text) == done.encode()
-    if kind in BY_LINES:
-        document = BY_LINES[kind](data, DocumentOptions(), "the input")
-        assert not any("\ufeff" in line for p in document.passages for line in p.sentences)
+    documents = [opened(kind, data)]
+    documents += [BY_LINES[kind](data, DocumentOptions(), "here")] if kind in BY_LINES else []
+    lines = [line for d in documents for p in d.passages for line in p.sentences]
+    assert lines and not any("\ufeff" in line for line in lines)
 
 
-def test_memories_get_a_variant() -> None:
-    units = list(XML.fromstring(shouted("tmx", UNITS, to="fr")).iter("tu"))
-    assert [len(unit.findall("tuv")) for unit in units] == [2, 2]
-    segment = units[0].findall("tuv")[1].find("seg")
-    assert segment is not None
-    assert "".join(segment.itertext()) == "A BLACK DOG & {b} CAT"
-    assert [child.tag for child in segment] == ["hi", "ph"]
-    assert segment[0].text == "BLACK"
-    with pytest.raises(ConfigError, match="name the one to add"):
-        shouted("tmx", UNITS)
+def test_a_memory_keeps_its_document_type_and_its_translations() -> None:
     head = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
-    declared = head + UNITS[UNITS.index("<tmx") :]
-    assert '<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx ' in shouted("tmx", declared, to="fr").decode()
+    done = shouted("tmx", head + UNITS[UNITS.index("<tmx") :], to="fr").decode()
+    assert done.startswith(f"{head}<tmx ") and "<seg>deux</seg>" in done
 
 
 def test_a_variant_without_text_is_no_translation(tmp_path: Path) -> None:
@@ -222,20 +139,6 @@ def test_a_variant_without_text_is_no_translation(tmp_path: Path) -> None:
     assert TranslationMemory.read(path, least=1).pairs == {"a cat": "un chat"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<!DOCTYPE t [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>',
-        '<!DOCTYPE t [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx>&a;</tmx>',
-        "<tmx>",
-        "",
-    ],
-)
-def test_hostile_xml_is_refused(text: str) -> None:
-    with pytest.raises(DocumentError, match="cannot be read as XML"):
-        shouted("tmx", text, to="fr")
-
-
 def test_word_documents() -> None:
     file = docx.Document()
     file.add_heading("my dog", 1)
@@ -244,58 +147,24 @@ def test_word_documents() -> None:
     paragraph.add_run(" dog runs\tand ")
     paragraph.add_run("jumps").italic = True
     paragraph.add_run(". see https://x.org {{n}}.")
-    file.add_table(1, 1).cell(0, 0).text = "in a cell"
     file.sections[0].header.paragraphs[0].text = "at the top"
-    file.add_paragraph("")
     result = docx.Document(io.BytesIO(shouted("docx", docx_bytes(file))))
-    heading, body, empty = result.paragraphs
-    assert (heading.text, heading.style and heading.style.name) == ("MY DOG", "Heading 1")
-    assert "https://x.org {{n}}" in body.text and "\t" in body.text and empty.text == ""
+    heading, body = result.paragraphs
+    assert (heading.text, heading.style.name) == ("MY DOG", "Heading 1")
+    assert "https://x.org {{n}}" in body.text and "\t" in body.text
     assert [run.text for run in body.runs if run.bold] == ["BLACK"]
     assert [run.text for run in body.runs if run.italic] == ["JUMPS"]
-    assert result.tables[0].cell(0, 0).text == "IN A CELL"
     assert result.sections[0].header.paragraphs[0].text == "AT THE TOP"
-    for bad in (b"", b"PK", packed({"x": b"y"})):
-        with pytest.raises(DocumentError, match="is not a DOCX file"):
-            shouted("docx", bad)
-
-
-def test_words_in_other_elements_and_headers_of_other_pages() -> None:
-    file = docx.Document()
-    run = "<w:r><w:t>in here</w:t></w:r>"
-    inner = [
-        f"<w:ins w:id='1' w:author='a'>{run}</w:ins>",
-        f"<w:sdt><w:sdtPr><w:id w:val='2'/></w:sdtPr><w:sdtContent>{run}</w:sdtContent></w:sdt>",
-        f"<w:smartTag w:element='b'><w:smartTagPr/>{run}</w:smartTag>",
-    ]
-    for xml in inner:
-        paragraph = file.add_paragraph("before ")
-        paragraph._p.append(parse_xml(f"<w:p {nsdecls('w')}>{xml}</w:p>")[0])
-        paragraph.add_run(" after.")
-    section = file.sections[0]
-    parts = "first_page_header", "first_page_footer", "even_page_header", "even_page_footer"
-    for name in parts:
-        getattr(section, name).paragraphs[0].text = "on some pages"
-    result = docx.Document(io.BytesIO(shouted("docx", docx_bytes(file))))
-    for paragraph, xml in zip(result.paragraphs, inner, strict=True):
-        assert "".join(t.text for t in paragraph._p.iter(qn("w:t"))) == "BEFORE IN HERE AFTER."
-        tags = re.findall(r"<(w:\w+)", xml)
-        element = next(paragraph._p.iter(qn(tags[0])))
-        assert [child.tag for child in element.iter()] == [qn(tag) for tag in tags]
-        assert "IN HERE" in [t.text for t in element.iter(qn("w:t"))]
-    for name in parts:
-        assert getattr(result.sections[0], name).paragraphs[0].text == "ON SOME PAGES"
 
 
 def test_formats_by_their_endings() -> None:
-    assert format_of(Path("a.HTM")) == "html"
-    assert format_of(Path("a.pot")) == "po"
-    assert format_of(Path(), ".txt") == "text", "as the message of an unknown ending names it"
-    assert (format_of(Path(), "txt"), format_of(Path(), "tsv")) == ("text", "tsv")
-    with pytest.raises(ConfigError, match=r"a\.pdf: the extension shows no format"):
-        format_of(Path("a.pdf"))
-    with pytest.raises(ConfigError, match="no format 'doc'; there are: text, html, pdf"):
-        shouted("doc", "")
+    for path, name, kind in (
+        ("a.HTM", None, "html"), ("a.pot", None, "po"), ("", "txt", "text"), ("", "tsv", "tsv"),
+        ("", ".txt", "text"),  # as the message of an unknown ending names it
+    ):  # fmt: skip
+        assert format_of(Path(path), name) == kind
+    with pytest.raises(ConfigError, match=r"a\.doc: the extension shows no format"):
+        format_of(Path("a.doc"))
 
 
 def test_glossaries(tmp_path: Path) -> None:
@@ -314,9 +183,6 @@ def test_glossaries(tmp_path: Path) -> None:
     folded = Glossary({"Straße": ("street",), "İzmir": ("Izmir",)})
     assert folded.variants("Die Straße") == folded.variants("DIE STRASSE") == [("street",)]
     assert folded.variants("in İzmir") == [("Izmir",)] and folded.variants("Straßen") == []
-    path.write_text("dog chien\n", "utf-8")
-    with pytest.raises(ConfigError, match=r"terms.tsv:1 is not an entry"):
-        Glossary.read(path)
 
 
 @settings(max_examples=200, deadline=None)
@@ -336,6 +202,8 @@ def test_phrases_are_found_as_their_pattern_says(phrases: list[str], text: str) 
     assert list(PhraseIndex(phrases).terms_in(text)) == expected
     together = re.compile(whole_words(wanted)) if wanted else re.compile("(?!)")
     assert (together.search(text) is None) == (not expected)
+    if not re.search("死|ト", "".join(phrases)):
+        assert together.findall(text) == expected
 
 
 def test_terms_cost_their_text_and_not_their_number() -> None:
@@ -397,26 +265,26 @@ def test_terms_behind_the_last_sentence_are_missing(source, text, result) -> Non
 
 def test_memories(tmp_path: Path) -> None:
     path = tmp_path / "m.tsv"
-    path.write_text("the dog runs\tle chien\n", "utf-8")
-    exact, near = TranslationMemory.read(path), TranslationMemory.read(path, least=80)
+
+    def memory(text: str, least: float = 100) -> TranslationMemory:
+        path.write_text(text, "utf-8")
+        return TranslationMemory.read(path, least=least)
+
+    exact = memory("the dog runs\tle chien\n")
     assert exact.find(" the  dog runs") == ("le chien", 100.0)
     assert exact.find("the dogs runs") is None and exact.find("") is None
-    result = near.find("the dogs runs")
-    assert result is not None and 80 < result.score < 100
+    near = memory("the dog runs\tle chien\n", 80)
+    assert 80 < near.find("the dogs runs").score < 100
     assert near.find("something else altogether") is None
-    lines = "the dog has 3 legs\tle chien a 3 pattes\nso has {x} 4\tainsi {x} 4\n"
-    path.write_text(lines, "utf-8")
-    near = TranslationMemory.read(path, least=60)
+    near = memory("the dog has 3 legs\tle chien a 3 pattes\nso has {x} 4\tainsi {x} 4\n", 60)
     assert near.find("the dog has 4 legs") is None, "another number is another translation"
     assert near.find("the cat has 3 legs") and near.find("so have {x} 4")
     assert near.find("so has {y} 4") is None
-    path.write_text("\ufeffa dog\tun chien\n", "utf-8")
-    assert TranslationMemory.read(path).pairs == {"a dog": "un chien"}
+    assert memory("\ufeffa dog\tun chien\n").pairs == {"a dog": "un chien"}
     path = tmp_path / "m.tmx"
     path.write_text(UNITS, "utf-8")
-    assert TranslationMemory.read(path, "fr").find("two") == ("deux", 100.0)
-    assert TranslationMemory.read(path, "de").find("two") is None
-    assert TranslationMemory.read(path).find("two") == ("deux", 100.0)
+    for to, found in (("fr", ("deux", 100.0)), ("de", None), (None, ("deux", 100.0))):
+        assert TranslationMemory.read(path, to).find("two") == found
     assert TranslationMemory.read(path, "en-GB").find("deux") == ("two", 100.0)
     path.write_text(UNITS.replace("two", "a <ph>{b}</ph> dog").replace("deux", "un chien"), "utf-8")
     assert TranslationMemory.read(path, "fr").pairs == {"a dog": "un chien"}
@@ -430,20 +298,18 @@ def folder(longer_run: Run) -> Path:
 def test_the_verb(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     page.write_text("<p>the <b>dog</b> runs. https://x.org</p>", "utf-8")
-    verb = ["translate", str(folder)]
-    done = invoked(*verb, "--in", page, "--out", tmp_path / "b.html")
+    done = invoked("translate", folder, "--in", page, "--out", tmp_path / "b.html")
     result = (tmp_path / "b.html").read_text("utf-8")
     assert result.startswith("<p>") and "https://x.org</p>" in result and result.count("<b>") == 1
     assert "1 sentence translated" in done.stderr
     (tmp_path / "m.tsv").write_text("a cat sleeps\tdepuis la mémoire\n", "utf-8")
     (tmp_path / "g.tsv").write_text("dog\tchat\n", "utf-8")
-    memory = ["--memory", str(tmp_path / "m.tsv"), "--glossary", str(tmp_path / "g.tsv")]
-    done = CliRunner().invoke(app, [*verb, *memory], input="the dog runs\n\na cat sleeps\n")
-    lines = done.stdout.split("\n")
-    assert len(lines) == 4 and lines[1] == "" and lines[2] == "depuis la mémoire"
-    assert holds(lines[0], ("chat",))
+    verb = ["translate", folder, "--memory", tmp_path / "m.tsv", "--glossary", tmp_path / "g.tsv"]
+    done = invoked(*verb, text="the dog runs\n\na cat sleeps\n")
+    first, *others = done.stdout.split("\n")
+    assert holds(first, ("chat",)) and others == ["", "depuis la mémoire", ""]
     assert "1 from the memory" in done.stderr and "1 of 1 terms present" in done.stderr
-    done = CliRunner().invoke(app, [*verb, *memory, "--in", str(page)])
+    done = invoked(*verb, "--in", page)
     assert holds(done.stdout, ("chat",)) and "1 of 1 terms present" in done.stderr
 
 
@@ -507,9 +373,9 @@ def test_texts_take_time_linear_in_their_length(name: str) -> None:
     soon(work)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_take_time_linear_in_their_length(name: str) -> None:
-    soon(lambda: back(html_passage(PAGES[name])))
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_pages_take_time_linear_in_their_length(page: str) -> None:
+    soon(lambda: back(html_passage(page)))
 
 
 @pytest.mark.parametrize("name", GROWING)
@@ -553,12 +419,9 @@ def test_what_is_too_deep_is_refused_before_it_is_read(html: str) -> None:
     soon(work)
 
 
-def test_what_is_no_element_stays_in_the_one_that_it_is_in() -> None:
-    html = "<p>A <b>black <?x ?> dog</b> runs.</p><?x ?>"
-    assert back(html_passage(html)) == html
-
-
 def test_what_is_deep_but_closed_or_closes_itself_is_read() -> None:
+    html = "<p>A <b>black <?x ?> dog</b> runs.</p><?x ?>"  # what is no element stays in its own
+    assert back(html_passage(html)) == html
     html = "<div>" * 1500 + "<b>a dog</b>" + "</div>" * 1500
     assert back(html_passage(html)) == html
     closed = ("<p>a", "<li>a", "<br>", "<div><b>a</b></div>", "<svg><path/></svg>", "<!--<i>-->")
@@ -576,19 +439,6 @@ def test_elements_without_repeats_read_the_same(monkeypatch) -> None:
     html5lib.HTMLParser(strict=True).parseFragment(result)
     monkeypatch.setattr(html_module, "REPEATED", 10**9)
     assert back(html_passage(html)) == result and without_repeats(html) == (html, "")
-
-
-def members(data: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
-def packed(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return out.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -650,16 +500,9 @@ def test_archives_that_swell_are_refused(document, more, message, monkeypatch) -
 
 
 def test_an_archive_in_an_archive_stays_as_it_is(document: bytes) -> None:
-    inner = packed({"x": bytes(2**20)})
-    files = members(document)
-    types = files["[Content_Types].xml"].replace(
-        b"<Override", b'<Default Extension="zip" ContentType="application/zip"/><Override', 1
-    )
-    rel = b'<Relationship Id="rZ" Type="http://x/package" Target="embeddings/a.zip"/></Rel'
-    rels = files["word/_rels/document.xml.rels"].replace(b"</Rel", rel, 1)
-    files |= {"[Content_Types].xml": types, "word/_rels/document.xml.rels": rels}
-    result = members(shouted("docx", packed(files | {"word/embeddings/a.zip": inner})))
-    assert result["word/embeddings/a.zip"] == inner
+    inner = {"word/embeddings/a.zip": packed({"x": bytes(2**20)})}
+    result = members(shouted("docx", packed(members(document) | inner)))
+    assert inner.items() <= result.items()
 
 
 @pytest.mark.parametrize(
@@ -688,47 +531,56 @@ def test_formatting_that_would_be_copied_for_ever_is_refused(document: bytes) ->
         shouted("docx", packed(files | {"word/document.xml": text}))
 
 
-@pytest.mark.parametrize("cut", [10, 1000, -30])
-def test_broken_archives_are_named(document: bytes, cut: int) -> None:
-    broken = bytearray(document)
-    broken[200:220] = bytes(20)
+def test_broken_archives_are_named(document: bytes) -> None:
+    broken = document[:200] + bytes(20) + document[220:]
     odd = packed(members(document), zipfile.ZIP_BZIP2)
-    for bad in (document[:cut], bytes(broken), odd):
-        with pytest.raises(DocumentError, match="the input"):
+    for bad in (document[:10], document[:1000], document[:-30], broken, odd):
+        with pytest.raises(DocumentError, match=r"a\.docx"):
+            shouted("docx", bad)
+    for bad in (b"", b"PK", packed({"x": b"y"})):
+        with pytest.raises(DocumentError, match="is not a DOCX file"):
             shouted("docx", bad)
 
 
 HEAD = 'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=%s; plural=0;\\n"\n\n'
 DOGS = 'msgid "a dog"\nmsgid_plural "dogs"\n'
+CR, OTHER = "has CR line ends; convert it: tr", r"another format: (give|convert)"
+ENTITIES = '<!DOCTYPE t [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>'
+OUTSIDE = '<!DOCTYPE t [<!ENTITY a SYSTEM "file:///etc/passwd">]><tmx>&a;</tmx>'
+NO_LINE = "is not a line of a PO"
+ENCODED = ("text", "html", "tsv", "srt", "po")
+NO_TIMES = [("00:", "-00:", 1), ("00:00:", "00:"), (",000", ""), ("1,", "x,"), ("-->", "->")]
+TWO = f"1\n{TIMES}a dog\n\n2\n%sa cat\n"
+REFUSED: list[tuple[str, str | bytes, str]] = [
+    *((kind, b"a\n\xff b\n", f"a.{kind}:2 is not UTF-8") for kind in ENCODED),
+    *(("srt", TWO % TIMES.replace(*no), "a.srt:6 holds times that") for no in NO_TIMES),
+    ("doc", "", "no format 'doc'; there are: text, html, pdf"),
+    ("srt", "a dog\n", "holds no subtitles"),
+    *((kind, SUBTITLES.replace("\n", "\r"), CR) for kind in ("srt", "tsv")),
+    *(("text", text, OTHER) for text in ("WEBVTT\n\na dog\n", "\ufeff[Script Info]\n")),
+    ("tmx", UNITS, "name the one to add"),
+    *(("tmx", text, "cannot be read as XML") for text in (ENTITIES, OUTSIDE, "<tmx>", "")),
+    *(("po", text, "PO file") for text in ("a dog", __file__)),  # which is not opened
+    ("po", HEAD % 2 + DOGS + 'msgstr[0] ""\nmsgstr[7] ""\n', r":5 has msgstr\[0\], msgstr\[7\]"),
+    ("po", HEAD % 1 + DOGS + 'msgstr[0] ""\nmsgstr[1] ""\n', r"be msgstr\[0\] to msgstr\[0\]"),
+    ("po", HEAD % 2 + DOGS + 'msgstr[12] ""\n', r"a.po:5 has msgstr\[12\]"),
+    ("po", HEAD % 2 + DOGS + 'msgstr ""\n', "a.po:5 has msgstr: its forms should be msgstr"),
+    ("po", HEAD % 2 + 'msgid "a"\nmsgstr[0] ""\n', r"a.po:5 has msgstr\[0\]"),
+    ("po", HEAD % 2 + 'msgid "a"\n\nmsgid "b"\nmsgstr ""\n', "a.po:5 is a message without"),
+    ("po", HEAD % 2 + 'msgid "a"\n', "a.po:5 is a message without msgid or msgstr"),
+    ("po", HEAD % 2 + 'msgid "a"\nmsgstr ""\nmsgstr ""\n', f"a.po:7 {NO_LINE}"),
+    ("po", HEAD % 2 + DOGS + 'msgstr[x] ""\n', f"a.po:7 {NO_LINE}"),
+    ("po", HEAD % 999 + DOGS + 'msgstr[0] ""\n', "nplurals=999 in Plural-Forms: there are 1 to 9"),
+    ("po", HEAD % 2 + 'msgid "a dog\nmsgstr ""\n', f"a.po:5 {NO_LINE}"),
+    ("po", HEAD % 2 + 'msgid_plural "dogs"\nmsgstr[0] ""\n', f"a.po:5 {NO_LINE}"),
+    ("po", "\0" * 99, f"a.po:1 {NO_LINE}"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            HEAD % 2 + DOGS + 'msgstr[0] ""\nmsgstr[7] ""\n',
-            r"the input:5 has msgstr\[0\], msgstr\[7\]",
-        ),
-        (HEAD % 1 + DOGS + 'msgstr[0] ""\nmsgstr[1] ""\n', r"should be msgstr\[0\] to msgstr\[0\]"),
-        (HEAD % 2 + DOGS + 'msgstr[12] ""\n', r"the input:5 has msgstr\[12\]"),
-        (HEAD % 2 + DOGS + 'msgstr ""\n', "the input:5 has msgstr: its forms should be msgstr"),
-        (HEAD % 2 + 'msgid "a"\nmsgstr[0] ""\n', r"the input:5 has msgstr\[0\]"),
-        (HEAD % 2 + 'msgid "a"\n\nmsgid "b"\nmsgstr ""\n', "the input:5 is a message without"),
-        (HEAD % 2 + 'msgid "a"\n', "the input:5 is a message without msgid or msgstr"),
-        (HEAD % 2 + 'msgid "a"\nmsgstr ""\nmsgstr ""\n', "the input:7 is not a line of a PO"),
-        (HEAD % 2 + DOGS + 'msgstr[x] ""\n', "the input:7 is not a line of a PO file"),
-        (HEAD % 999 + DOGS + 'msgstr[0] ""\n', "nplurals=999 in Plural-Forms: there are 1 to 9"),
-        (HEAD % 2 + 'msgid "a dog\nmsgstr ""\n', "the input:5 is not a line of a PO file"),
-        (
-            HEAD % 2 + 'msgid_plural "dogs"\nmsgstr[0] ""\n',
-            "the input:5 is not a line of a PO file",
-        ),
-        ("\0" * 99, "the input:1 is not a line of a PO file"),
-    ],
-)
-def test_broken_plural_forms_are_named(text: str, message: str) -> None:
-    with pytest.raises(DocumentError, match=message):
-        shouted("po", text)
+@pytest.mark.parametrize(("kind", "text", "message"), REFUSED)
+def test_what_is_no_document_of_its_kind_is_named_by_its_line(kind, text, message) -> None:
+    with pytest.raises((ConfigError, DocumentError), match=message):
+        shouted(kind, text, **{} if "add" in message else {"to": "fr"})
 
 
 @pytest.mark.parametrize(("count", "forms"), [(1, "2"), (2, "12"), (3, "122"), ("INTEGER", "2")])
@@ -739,24 +591,6 @@ def test_there_are_as_many_plural_forms_as_the_header_says(count: object, forms:
     assert polib.pofile(result.removeprefix("\ufeff"))[0].msgstr_plural == expected
     assert result.startswith("\ufeff") and result.count("\n") == result.count("\r\n")
     assert shouted("po", " \n") == b" \n"
-
-
-TIMES = "00:00:01,000 --> 00:00:02,000\n"
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        "-00:00:01,000 --> 00:00:02,000",
-        "00:01,000 --> 00:02,000",
-        "00:00:01 --> 00:00:02",
-        "00:00:0x,000 --> 00:00:02,000",
-        "00:00:01,000 -> 00:00:02,000",
-    ],
-)
-def test_times_that_cannot_be_read_are_named(times: str) -> None:
-    with pytest.raises(DocumentError, match="the input:6 holds times that cannot be read"):
-        shouted("srt", f"1\n{TIMES}a dog\n\n2\n{times}\na cat\n")
 
 
 @pytest.mark.parametrize(
@@ -771,16 +605,8 @@ def test_a_time_in_a_dialogue_is_text(said: str, before: str) -> None:
     assert result.endswith(f"\n\n2\n{TIMES}A CAT\n") and result.count("->") == 3
 
 
-def test_no_line_of_a_subtitle_is_left_out() -> None:
-    text = f"\ufeff1\n{TIMES}a dog\n\nruns\n2\n{TIMES}a cat -> b\n\n"
-    assert shouted("srt", text).decode() == text.replace("a dog", "A DOG").replace(
-        "runs", "RUNS"
-    ).replace("a cat -> b", "A CAT -> B")
-
-
-UNIT = (
-    '<tmx><header srclang="en"/><body><tu><tuv xml:lang="{}"><seg>{}</seg></tuv></tu></body></tmx>'
-)
+UNIT = '<header srclang="en"/><body><tu><tuv xml:lang="{}"><seg>{}</seg></tuv></tu></body>'
+UNIT = f"<tmx>{UNIT}</tmx>"
 
 
 def test_memories_with_plain_segments_and_comments() -> None:
@@ -791,36 +617,25 @@ def test_memories_with_plain_segments_and_comments() -> None:
     assert "".join(variant.itertext()).split() == ["A", "DOG"]
 
 
-def test_memories_in_another_language_are_left() -> None:
-    text = UNIT.format("de-AT", "ein Hund")
-    assert b"EIN HUND" in shouted("tmx", text, to="fr")
-    assert b"EIN HUND" not in shouted("tmx", text, to="fr", source="en")
-    assert b"EIN HUND" in shouted("tmx", text, to="fr", source="de")
-
-
 @pytest.mark.parametrize(
     "tag", ["en", "EN", "en-US", "en_US", "EN_us", "en-Latn-GB", "en_GB.UTF-8"]
 )
 def test_languages_are_the_same_in_each_form_of_their_tags(tag: str, tmp_path: Path) -> None:
     unit = UNIT.format(tag, "a dog").replace('srclang="en"', f'srclang="{tag}"')
-    assert b"A DOG" in shouted("tmx", unit, to="fr_CA", source="en")
-    assert b"A DOG" in shouted("tmx", unit, to="fr", source="en_AU")
-    assert b"A DOG" not in shouted("tmx", unit, to="en-NZ")
+    asked = {("fr_CA", "en"): True, ("fr", "en_AU"): True, ("en-NZ", None): False}
+    asked |= {("fr", "de"): False, ("fr", None): True}  # another language is left as it is
+    for (to, source), done in asked.items():
+        assert (b"A DOG" in shouted("tmx", unit, to=to, source=source)) == done
     path = tmp_path / "m.tmx"
     path.write_text(UNITS.replace("en-US", tag).replace('"fr"', '"FR_fr"'), "utf-8")
     assert TranslationMemory.read(path, "fr", source="en").find("two") == ("deux", 100.0)
 
 
-def test_memories_that_are_too_deep_are_refused() -> None:
-    for depth in (256, 100_000):
-        deep = "<hi>" * depth + "a dog" + "</hi>" * depth
+@pytest.mark.parametrize("depth", [200, 256, 100_000])
+def test_memories_that_are_too_deep_are_refused(depth: int) -> None:
+    unit = UNIT.format("en", "<hi>" * depth + "a dog" + "</hi>" * depth)
+    if depth == 200:
+        assert shouted("tmx", unit, to="fr").count(b"<hi>") == 400
+    else:
         with pytest.raises(DocumentError, match="Excessive depth"):
-            shouted("tmx", UNIT.format("en", deep), to="fr")
-    fine = "<hi>" * 200 + "a dog" + "</hi>" * 200
-    assert shouted("tmx", UNIT.format("en", fine), to="fr").count(b"<hi>") == 400
-
-
-@pytest.mark.parametrize("kind", ["text", "html", "tsv", "srt", "po"])
-def test_bytes_that_are_no_text_are_named_by_their_line(kind: str) -> None:
-    with pytest.raises(DocumentError, match="the input:2 is not UTF-8"):
-        shouted(kind, b"a\n\xff\xfe b\n")
+            shouted("tmx", unit, to="fr")

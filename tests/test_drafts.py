@@ -24,6 +24,7 @@ from foveate.data.text import TextData, read_pairs
 from foveate.documents.folders import weights_of
 from foveate.documents.trust import COVERAGE, RIDGE, Trust, mean_of, ridge, signals
 from foveate.tasks.metrics import sentence_scores
+from small_runs import invoked
 
 PACKAGED = Path(foveate.__file__).parent / "packaged"
 RUN, DATA = PACKAGED / "en-fr", PACKAGED / "data"
@@ -43,14 +44,12 @@ msgstr ""
 
 
 def texts(name: str) -> list[str]:
-    return (
-        gzip.decompress((DATA / f"{name}.gz").read_bytes()).decode().removesuffix("\n").split("\n")
-    )
+    text = gzip.decompress((DATA / f"{name}.gz").read_bytes()).decode()
+    return text.removesuffix("\n").split("\n")
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A packed file with its calibration beside it."""
     file = tmp_path_factory.mktemp("drafts") / "en-fr.safetensors"
     shutil.copy(RUN / "packed.safetensors", file)
     drafts.calibrate(packed.load(file, 1), texts("valid.en"), texts("valid.fr"))
@@ -133,16 +132,10 @@ def test_a_calibration_belongs_to_weights(model: Path, tmp_path: Path) -> None:
         drafts.calibrate(packed.load(model, 1), texts("valid.en")[:2], texts("valid.fr")[:2])
 
 
-def run_verb(*arguments: str | Path) -> str:
-    done = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 def test_a_catalogue_is_drafted_with_a_table_and_a_page(model: Path, tmp_path: Path) -> None:
     book, out = tmp_path / "a.po", tmp_path / "a.fr.po"
     book.write_text(CATALOGUE, "utf-8")
-    said = run_verb("draft", model, book, out, "--second", PACKAGED / "rnn", "--red", "50")
+    said = invoked("draft", model, book, out, "--second", PACKAGED / "rnn", "--red", "50").output
     assert "expected chrF" in said and "1 messages left" in said
     assert out.read_text("utf-8").count("#, fuzzy") == 2
     header, *rows = (r.split("\t") for r in Path(f"{out}.trust.tsv").read_text().split("\n")[:-1])
@@ -152,10 +145,8 @@ def test_a_catalogue_is_drafted_with_a_table_and_a_page(model: Path, tmp_path: P
     assert units["line 10"][2] == "Who will become %(how)s?" and units["line 4"][9] == "Ruth"
     chrf = [float(row[4] or -1) for row in rows]
     assert chrf == sorted(chrf)
-    for row in rows:
-        assert row[7] == (
-            "red" if float(row[4] or 0) < 50 else "yellow" if float(row[4]) < 60 else "green"
-        )
+    for row, own in zip(rows, chrf, strict=True):
+        assert row[7] == ("red" if own < 50 else "yellow" if own < 60 else "green")
         assert 0 <= float(row[8]) <= 100
     page = Path(f"{out}.trust.html").read_text("utf-8")
     shown = json.loads(re.findall(r"json\">(.*?)</script>", page)[0])
@@ -181,7 +172,7 @@ XLIFF = """<xliff version="1.2"><file original="a.ts" target-language="fr"><body
 
 def test_verses_and_units_are_drafted_by_chapters(model: Path, tmp_path: Path) -> None:
     (tmp_path / "rut.SFM").write_text(BOOK, "utf-8")
-    said = run_verb("draft", model, tmp_path / "rut.SFM", tmp_path / "out.usfm")
+    said = invoked("draft", model, tmp_path / "rut.SFM", tmp_path / "out.usfm").output
     assert "footnotes (1)" in said
     markers = re.compile(r"\\\+?[a-z]+\d?\*?")
     done = (tmp_path / "out.usfm").read_text("utf-8")
@@ -199,12 +190,9 @@ def test_verses_and_units_are_drafted_by_chapters(model: Path, tmp_path: Path) -
     chapters = json.loads(re.findall(r"json\">(.*?)</script>", page)[0])["chapters"]
     assert {part for part, *_ in chapters} >= {"whole book", "RUT 1", "RUT 2"}
     (tmp_path / "a.xlf").write_text(XLIFF, "utf-8")
-    run_verb("draft", model, tmp_path / "a.xlf", tmp_path / "out.xlf")
+    invoked("draft", model, tmp_path / "a.xlf", tmp_path / "out.xlf")
     assert (tmp_path / "out.xlf.trust.tsv").read_text("utf-8").split("\n")[1].startswith("a.ts:7\t")
-    (corpus, left) = (
-        read_pairs(tmp_path / "out.xlf", None, TextData()),
-        "needs-review-translation",
-    )
+    corpus, left = read_pairs(tmp_path / "out.xlf", None, TextData()), "needs-review-translation"
     assert corpus.dropped == {f"state {left}": 1}, "a draft is no data before it is corrected"
     corrected = (tmp_path / "out.xlf").read_text("utf-8").replace(left, "final")
     (tmp_path / "out.xlf").write_text(corrected, "utf-8")
@@ -216,13 +204,10 @@ def test_a_draft_without_a_calibration_says_how_to_make_it(tmp_path: Path) -> No
     shutil.copytree(RUN, run)
     book.write_text("Chapter 1\nShe is kind.\n\nChapter 2\nWho will become sick?\n", "utf-8")
     done = CliRunner().invoke(app, ["draft", str(run), str(book), str(tmp_path / "out.txt")])
-    assert re.search(
-        r"has no calibration for its weights: .*--calibrate valid.src", str(done.exception)
-    )
-    for name in ("valid.en", "valid.fr"):
-        shutil.copy(DATA / f"{name}.gz", tmp_path)
-    held = [str(tmp_path / f"valid.{side}.gz") for side in ("en", "fr")]
-    said = run_verb("draft", run, book, tmp_path / "out.txt", "--calibrate", *held)
+    message = r"has no calibration for its weights: .*--calibrate valid.src"
+    assert re.search(message, str(done.exception))
+    held = [DATA / f"valid.{side}.gz" for side in ("en", "fr")]
+    said = invoked("draft", run, book, tmp_path / "out.txt", "--calibrate", *held).output
     assert "trust.json: fitted to 100 sentences" in said and (run / "trust.json").is_file()
     table = (tmp_path / "out.txt.trust.tsv").read_text("utf-8")
     assert {row.split("\t")[1] for row in table.split("\n")[1:-1]} == {"Chapter 1", "Chapter 2"}

@@ -43,7 +43,6 @@ def continuing(decoder: dict[str, Any]) -> ForcedPass:
 
 
 def alone(model: nn.Module, *inputs: torch.Tensor) -> ForcedPass:
-    """A pass of a model that gives labels or a forecast."""
     record = AttentionRecord({}, {}, {})
     return ForcedPass(model.eval(), lambda: model(*inputs).flatten(), lambda *_: record, [])
 
@@ -132,10 +131,6 @@ def test_a_recurrent_network_is_unrolled_in_the_order_of_computation() -> None:
     cell = decoder.blocks[4]
     assert cell.steps == ["<s>", "w8", "w9"]
     assert "c̃ = tanh(W_c x_t + b_c + C_c a_t + U_c h_{t−1} + b′_c)" in cell.equation
-
-
-def test_one_class_that_computes_two_things_has_both_equations() -> None:
-    forced = TOYS["recurrent"]()
-    texts = [block.equation for block in blocks(parts_of(forced)).values()]
+    texts = {block.equation for block in blocks(parts_of(forced)).values()}
     assert any("U_i h_{t−1}" in text for text in texts)
-    assert {"y = W x + b", "y = W x"} <= set(texts)  # what attention feeds has no bias
+    assert {"y = W x + b", "y = W x"} <= texts  # of one class; what attention feeds has no bias

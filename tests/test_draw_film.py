@@ -10,7 +10,7 @@ from PIL import Image
 
 from foveate.config import ConfigError
 from foveate.errors import UserError
-from foveate.look.draw.scene import SceneDrawing, ScenePanel
+from foveate.look.draw.scene import ScenePanel
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.look.views.training import film
@@ -22,7 +22,6 @@ from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, interval, read
 from small_runs import made
 from train_toy import final
 
-# ---- Snapshots of attention in a training: they change nothing, and become a film in every format
 STEPS, EVERY = 12, 3
 ON = f"snapshots = {{ every = {EVERY} }}\n"
 CHANGES = ["model.encoder.dropout=0.3", "train.save.every=5", "train.ema.decay=0.9"]
@@ -31,6 +30,7 @@ CHANGES = ["model.encoder.dropout=0.3", "train.save.every=5", "train.ema.decay=0
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     names = ["transformer", "rnn", "language", "classifier", "vit", "forecaster", "captioner"]
+    names += ["rnn_forecaster"]
     return made(tmp_path_factory.mktemp("filmed"), names, STEPS, ON)
 
 
@@ -102,12 +102,6 @@ def test_a_model_without_attention_trains_without_snapshots(runs, tmp_path, caps
         find("learning").draw([runs["language"]], Question())
 
 
-def test_a_source_needs_its_target(runs: dict[str, Run], tmp_path: Path) -> None:
-    config = config_of(runs["transformer"])
-    with pytest.raises(ConfigError, match="the same target must be forced"):
-        train(config, ["train.snapshots.source=the dog runs"], tmp_path / "run")
-
-
 def test_a_film_is_written_in_every_format(runs: dict[str, Run], tmp_path: Path) -> None:
     run = runs["transformer"]
     view = find("learning").draw([run], Question(layer=0, head=1))
@@ -126,14 +120,16 @@ def test_a_film_is_written_in_every_format(runs: dict[str, Run], tmp_path: Path)
     assert still.save(tmp_path / "map.webp").read_bytes()[8:12] == b"WEBP"
 
 
-def test_what_the_snapshots_lack_is_refused(runs: dict[str, Run]) -> None:
+def test_what_the_snapshots_lack_is_refused(runs: dict[str, Run], tmp_path: Path) -> None:
     for question, message in (
-        (Question(block="middle"), "no block 'middle'; choose one of"),
+        (Question(block="middle"), "unknown block 'middle'; choose one of"),
         (Question(layer=2), "there are 2"),
         (Question(head=2), "the snapshots have 2"),
     ):
         with pytest.raises(UserError, match=message):
             find("learning").draw([runs["transformer"]], question)
+    with pytest.raises(ConfigError, match="the same target must be forced"):
+        train(config_of(runs["transformer"]), ["train.snapshots.source=the dog runs"], tmp_path)
 
 
 def test_long_trainings_have_snapshots_further_apart(tmp_path: Path) -> None:
@@ -150,40 +146,29 @@ def test_long_trainings_have_snapshots_further_apart(tmp_path: Path) -> None:
 
 
 # ---- One step with its numbers, and all steps as a film, of models that read no words too
-@pytest.fixture(scope="module")
-def runs_steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    folder = tmp_path_factory.mktemp("steps")
-    return made(folder, ["captioner", "vit", "forecaster", "rnn_forecaster", "rnn"], steps=1)
 
 
 def panel(run: Run, **asked: Any) -> ScenePanel:
     drawing = find("scene").draw([run], Question(**asked))
-    assert isinstance(drawing, SceneDrawing)
     stop = next(stop for stop in drawing.stops if stop.name.endswith(" numbers"))
-    assert stop.panel is not None
     return drawing.panels[stop.panel]
 
 
-def test_keys_are_cells_of_a_picture_patches_or_dates(runs_steps: dict[str, Run]) -> None:
-    caption = panel(runs_steps["captioner"], target="The square is red .", block="cross_attention")
+def test_keys_are_cells_of_a_picture_patches_or_dates(runs: dict[str, Run]) -> None:
+    caption = panel(runs["captioner"], target="The square is red .", block="cross_attention")
     assert caption.columns[:5] == ["0,0", "0,1", "0,2", "0,3", "1,0"]
     assert caption.rows[1:3] == ["The", "square"]
-    patches = panel(runs_steps["vit"])
+    patches = panel(runs["vit"])
     assert patches.columns[1:3] == ["0,0", "0,1"] and patches.rows == patches.columns
-    assert all("-" in date for date in panel(runs_steps["forecaster"]).columns)
-
-
-def test_steps_of_a_recurrent_forecaster_are_its_rows(runs_steps: dict[str, Run]) -> None:
-    cell = panel(runs_steps["rnn_forecaster"], query=3)
+    assert all("-" in date for date in panel(runs["forecaster"]).columns)
+    cell = panel(runs["rnn_forecaster"], query=3)  # its steps are its rows
     assert len(cell.rows) == 12 + 6 - 1 and cell.row == 3 and "state" in cell.values
     assert cell.rows[0].startswith("2") and cell.rows[0] < cell.rows[-1]
 
 
-def test_steps_of_a_decoder_say_what_it_reads_and_what_it_writes(runs_steps) -> None:
-    asked: dict[str, str] = {"text": "the dog sat", "target": "le chien"}
-    asked["stop"] = "decoder cross-attention numbers"
-    attention = panel(runs_steps["rnn"], block="cross_attention", **asked)
-    assert attention.rows == ["<s>", *asked["target"].split()]
-    written = [word for [word] in attention.tokens["writes"]]
-    assert written == [*asked["target"].split(), "</s>"]
+def test_steps_of_a_decoder_say_what_it_reads_and_what_it_writes(runs) -> None:
+    asked = {"text": "the dog sat", "target": "le chien", "block": "cross_attention"}
+    attention = panel(runs["rnn"], stop="decoder cross-attention numbers", **asked)
+    assert attention.rows == ["<s>", "le", "chien"]
+    assert [word for [word] in attention.tokens["writes"]] == ["le", "chien", "</s>"]
     assert attention.letters["own"] == "s_{t−1}" and attention.letters["v"] == "h_i"

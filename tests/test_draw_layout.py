@@ -25,7 +25,6 @@ LONG = "a caption that is far longer than the figure is wide " * 4
 
 @pytest.fixture
 def few_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the fonts that come with matplotlib."""
     saved = [font for font in fontManager.ttflist if font.name.startswith(("DejaVu", "STIX"))]
     monkeypatch.setattr(fontManager, "ttflist", saved)
     monkeypatch.setattr(layout, "_warned", set())
@@ -108,7 +107,6 @@ def test_nothing_that_is_written_overlaps(name: str) -> None:
 
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:
-    """Pairs of texts that overlap, or of a text and a colour bar."""
     figure.draw_without_rendering()
     axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
     ticks = {t.label1 for axis in axes for t in axis.get_major_ticks()}

@@ -20,9 +20,6 @@ RECORD = AttentionRecord({"decoder.cross_attention": WEIGHTS}, {}, {}, title="a 
 @pytest.fixture(autouse=True)
 def _widgets() -> None:
     pytest.importorskip("anywidget", reason="no anywidget here: pip install '.[widget]'")
-
-
-def built() -> None:
     try:
         _live()
     except FileNotFoundError as error:
@@ -30,7 +27,6 @@ def built() -> None:
 
 
 def test_numbers_go_beside_the_drawings_as_bytes() -> None:
-    built()
     made = attention(RECORD).widget()
     [drawing] = json.loads(made.drawings)
     [numbers] = drawing["blocks"][0]["layers"]
@@ -40,7 +36,6 @@ def test_numbers_go_beside_the_drawings_as_bytes() -> None:
 
 
 def test_arrays_are_counted_over_all_drawings() -> None:
-    built()
     arrays = (np.full((1, 1), k) for k in range(3))
     sheets = [SheetDrawing(values=Numbers.exact(each), least=0, most=2) for each in arrays]
     made = widget(sheets)
@@ -51,7 +46,6 @@ def test_arrays_are_counted_over_all_drawings() -> None:
 
 
 def test_what_is_chosen_is_a_trait() -> None:
-    built()
     made, heard = attention(RECORD).widget(), []
     made.observe(lambda change: heard.append(change["new"]), "selection")
     made.selection = {"layer": 0, "row": 1}

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 
 from foveate.run.pack import pack
 from serve_tools import program
-from small_runs import Once, made
+from small_runs import Once, made, python
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "foveate"
@@ -69,24 +70,11 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path_factory) -> dict[str, str
 
 @pytest.fixture(scope="module")
 def runs(once: Once) -> Path:
-    """A translator and a language model, trained here."""
-
     def fill(folder: Path) -> None:
         run = made(folder, ["transformer", "language"])["transformer"]
         pack(run, folder / "packed.safetensors")
 
     return once("elsewhere", fill)
-
-
-def test_what_is_absent_elsewhere_is_known() -> None:
-    """The lists hold what has stopped the program on these systems before."""
-    windows, mac = absent("win32"), absent("darwin")
-    names = {"sched_getaffinity", "fork", "getuid", "mkfifo", "O_NOFOLLOW", "pread"}
-    assert names <= {*windows["absent"]["os"]}
-    assert {"SIGKILL", "SIGHUP", "SIGALRM"} <= {*windows["absent"]["signal"]}
-    assert "AF_UNIX" in windows["absent"]["socket"]
-    assert {"fcntl", "resource", "pwd", "termios"} <= {*windows["modules"]}
-    assert "sched_getaffinity" in mac["absent"]["os"] and "fork" not in mac["absent"]["os"]
 
 
 @pytest.mark.parametrize(
@@ -156,8 +144,7 @@ def test_the_main_verbs_run(elsewhere, runs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["packed", "torch"])
 def test_servers_answer(elsewhere, runs: Path, engine: str) -> None:
     named = runs / "packed.safetensors" if engine == "packed" else runs / "runs" / "transformer"
-    choice = ["--as", "en:fr", "--engine", engine]
-    with program(named, *choice, environment=elsewhere) as server:
+    with program(named, *["--as", "en:fr", "--engine", engine], environment=elsewhere) as server:
         question = {"q": "a house", "source": "en", "target": "fr"}
         answer = httpx.post(f"{server.url}/translate", json=question, timeout=60)
         assert answer.status_code == 200 and answer.json()["translatedText"], answer.text
@@ -172,16 +159,11 @@ def test_the_studio_answers(elsewhere, runs: Path) -> None:
 @pytest.mark.parametrize("encoding", ["cp1252", "cp437", "ascii"])
 def test_a_console_of_few_letters_is_no_hindrance(encoding: str) -> None:
     """Whatever a stream can spell, output is UTF-8."""
-    own = {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(SOURCE.parent)}
-    command = [sys.executable, "-m", "foveate", "kinds", "scaled_dot"]
-    done = subprocess.run(command, env=os.environ | own, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert "ᵀ" in done.stdout.decode("utf-8")
+    done = python("-m", "foveate", "kinds", "scaled_dot", env={"PYTHONIOENCODING": encoding})
+    assert done.returncode == 0 and "ᵀ" in done.stdout, done.stderr
 
 
 TEXTS = (".json", ".jsonl", ".toml", ".tsv", ".html", ".txt", ".md")
-
-
 ROOT = TESTS.parent
 FOLDERS = ("src", "tools", "benchmarks", "models", "web/scripts")
 PROGRAMS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
@@ -192,12 +174,8 @@ def text_mode(call: ast.Call, name: str) -> str | None:
     """The mode in which a call opens a file of text; None for another call."""
     names = {word.arg: word.value for word in call.keywords}
     given = [*call.args, names.get("mode")]
-    modes = [
-        node.value
-        for node in given
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value
-        if set(node.value) <= set("rwxabt+")
-    ]
+    values = [node.value for node in given if isinstance(node, ast.Constant)]
+    modes = [each for each in values if isinstance(each, str) and re.match("[rwxabt+]+$", each)]
     if name in ("read_text", "write_text"):
         return name[0] if isinstance(call.func, ast.Attribute) else None
     if name in ("run", "Popen", "check_output"):
@@ -213,9 +191,8 @@ def careless(text: str) -> Iterator[tuple[ast.Call, str]]:
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         mode = text_mode(call, name)
         words = {word.arg for word in call.keywords}
-        encoded = "encoding" in words or len(call.args) > {"read_text": 0, "write_text": 1}.get(
-            name, 9
-        )
+        place = {"read_text": 0, "write_text": 1}.get(name, 9)
+        encoded = "encoding" in words or len(call.args) > place
         if mode is not None and not encoded:
             yield call, "encoding"
         if mode is not None and set(mode) & set("wax+") and "newline" not in words:

@@ -57,8 +57,7 @@ SAME = [  # of encoder and decoder
     *({"norm": norm} for norm in ("layer_norm", "rms_norm", "none", "batch_norm")),
     *({"feed_forward": kind}
       for kind in ("relu", "gelu", "gelu_tanh", "silu", "none", "swiglu", "geglu")),
-    *({"attention": attention(score=score)} for score in SCORES if score not in (ADDITIVE,)),
-    {"attention": attention(score=ADDITIVE)},
+    *({"attention": attention(score=score)} for score in SCORES),
     *({"attention": attention(normalizer=each)} for each in NORMALIZERS),
     {"attention": attention(key_heads=2)},
     {"attention": attention(head_size=6, value_size=5)},
@@ -110,6 +109,11 @@ def built(tree, *inputs) -> nn.Module:
     return model.eval()
 
 
+def pair(encoder: dict, decoder: dict) -> nn.Module:
+    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
+    return built(tree, Tokens(SIZE), Tokens(SIZE))
+
+
 def compiled(model: nn.Module, int8: bool = False) -> CompiledModel:
     program = Program(model)
     tensors = {name: tensor.numpy() for name, tensor in program.tensors.items()}
@@ -151,8 +155,7 @@ def check(model: nn.Module, steps, forced, never: tuple[int, ...], end: tuple[in
 
 @pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
 def test_an_encoder_decoder_is_that_of_pytorch(encoder, decoder) -> None:
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
-    model = built(tree, Tokens(SIZE), Tokens(SIZE))
+    model = pair(encoder, decoder)
 
     def forced(source, target):
         logits = model(tensor(*source, END), tensor(START, *target[:-1]))
@@ -187,24 +190,8 @@ def test_a_classifier_is_that_of_pytorch(encoder, pooling) -> None:
         np.testing.assert_allclose(search.label_scores(text, 3), right, atol=1e-4)
 
 
-@pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("decoder", [transformer(), recurrent(attention={"query": "previous"})])
-def test_an_output_has_the_same_bits_whatever_is_decoded_beside_it(decoder, int8: bool) -> None:
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": transformer(), "decoder": decoder}
-    engine, sources = compiled(built(tree, Tokens(SIZE), Tokens(SIZE)), int8), texts(40)
-    limits = [2 * len(source) + 20 for source in sources]
-    for width in (1, 5):
-        rooms = (64, 7, 200)
-        settings = (Settings(START, END, width, width, 0.6, room) for room in rooms)
-        together = [CompiledSearch(engine, each).outputs(sources, limits) for each in settings]
-        search = CompiledSearch(engine, Settings(START, END, width, width, 0.6))
-        alone = [search.outputs([s], [n])[0] for s, n in zip(sources, limits, strict=True)]
-        assert all(outputs == alone for outputs in together)
-
-
 def test_a_model_keeps_only_the_tensors_that_it_refers_to() -> None:
-    tree = {"kind": "encoder_decoder", "encoder": transformer(), "decoder": transformer()}
-    program = Program(built(tree, Tokens(SIZE), Tokens(SIZE)))
+    program = Program(pair(transformer(), transformer()))
     arrays = {name: tensor.numpy().copy() for name, tensor in program.tensors.items()}
     left = {name: weakref.ref(array) for name, array in arrays.items()}
     search = CompiledSearch(CompiledModel(program.numbers, arrays), Settings(START, END))
@@ -216,10 +203,9 @@ def test_a_model_keeps_only_the_tensors_that_it_refers_to() -> None:
 
 
 def test_what_the_engine_lacks_and_what_does_not_fit_is_said() -> None:
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": transformer()}
     with pytest.raises(CannotPack, match="the engine lacks LocationDecoder"):
-        Program(built(tree | {"decoder": {"kind": "location"}}, Tokens(SIZE), Tokens(SIZE)))
-    program = Program(built(tree | {"decoder": transformer()}, Tokens(SIZE), Tokens(SIZE)))
+        Program(pair(transformer(), {"kind": "location"}))
+    program = Program(pair(transformer(), transformer()))
     tensors = {name: each.numpy() for name, each in program.tensors.items()}
     for place in range(0, len(program.numbers), 7):
         for wrong in (-5, 1e12, 0.5, np.nan):

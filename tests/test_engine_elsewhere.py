@@ -19,9 +19,8 @@ from torch import nn
 from foveate.engine.building import FLAGS, FOLDER, SETS
 from foveate.engine.compiled import CompiledSearch, Settings, instruction_sets, quantized
 from foveate.engine.program import Program
-from foveate.nn.spec import Tokens
 from foveate.system import c_compiler
-from test_engine_compiled import END, SIZE, START, built, compiled, mamba, recurrent, transformer
+from test_engine_compiled import END, SIZE, START, compiled, mamba, pair, recurrent, transformer
 
 ROOT = Path(__file__).parent
 LIMIT, WIDTH = 30, 4
@@ -109,8 +108,7 @@ def test_another_processor_gives_the_same_outputs(
 ) -> None:  # fmt: skip
     if runner and not shutil.which(runner[0]):
         pytest.skip(f"no {runner[0]}")
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": both[0], "decoder": both[1]}
-    model, file = built(tree, Tokens(SIZE), Tokens(SIZE)), folder / f"{int8}.model"
+    model, file = pair(*both), folder / f"{int8}.model"
     file.write_bytes(described(model, int8))
     search = CompiledSearch(compiled(model, int8), Settings(START, END, WIDTH, WIDTH, 0.6))
     right = search.outputs(sources(), [LIMIT] * len(sources()))
@@ -123,8 +121,7 @@ def test_another_processor_gives_the_same_outputs(
     outputs = [line.split() for line in lines]
     outputs.sort(key=lambda output: int(output[0]))  # stable: best first
     assert [int(n) for n, *_ in outputs] == [n for n, each in enumerate(right) for _ in each]
-    assert [list(map(int, ids)) for _, _, *ids in outputs] == [
-        o.ids for each in right for o in each
-    ]
+    written = [o.ids for each in right for o in each]
+    assert [list(map(int, ids)) for _, _, *ids in outputs] == written
     log_p = [float(value) for _, value, *_ in outputs]
     assert log_p == pytest.approx([o.log_probability for each in right for o in each], abs=1e-4)

@@ -4,6 +4,7 @@ import copy
 import gc
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from foveate.engine.compiled import CompiledSearch, Settings
 from foveate.look.edits import edit, silenced
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.presets import PRESETS
-from foveate.models.transformer import EncoderLayer, TransformerEncoder
+from foveate.models.transformer import EncoderLayer
 from foveate.nn.context import Mask
 from foveate.nn.native.kernels import library, without_kernels
 from foveate.nn.positions import Position
@@ -45,9 +46,7 @@ def made() -> EncoderDecoder:
 
 def by_engine(model: EncoderDecoder) -> Tensor:
     """Log p of the target's tokens by the engine in C."""
-    engine = compiled(model)
-    assert engine is not None
-    search = CompiledSearch(engine, Settings(START, END))
+    search = CompiledSearch(compiled(model), Settings(START, END))
     return torch.from_numpy(search.log_probabilities(SOURCE, TARGET))
 
 
@@ -56,83 +55,40 @@ def by_modules(model: EncoderDecoder) -> Tensor:
     return token_log_probabilities(model(source, read), target)[0]
 
 
-@torch.no_grad()
-def test_the_engine_computes_what_the_modules_do() -> None:
+class OwnLayer(EncoderLayer):
+    def forward(self, x: Tensor, mask: Mask, position: Position) -> Tensor:
+        return x + super().forward(x, mask, position)
+
+
+class OwnMap(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def put(modules: Any, place: Any, own: nn.Module) -> None:
+    modules[place] = own.eval()
+
+
+LEFT: dict[str, Callable[[Any], object]] = {
+    "hook": lambda m: m.decoder.layers[0].register_forward_hook(lambda *_: None),
+    "hook before": lambda m: m.encoder.layers[0].register_forward_pre_hook(lambda *_: None),
+    "tap": lambda m: setattr(m.decoder.layers[0].cross_attention, "tap", lambda weights: None),
+    "in training": lambda m: m.encoder.layers[0].train(),
+    "double": lambda m: m.double(),
+    "not a number": lambda m: m.output.weight.data[5].fill_(torch.nan),
+    "own layer": lambda m: put(m.encoder.layers, 1, OwnLayer(m.encoder.config)),
+    "own map": lambda m: put(m._modules, "output", OwnMap(24, VOCABULARY, bias=False)),
+}
+
+
+@pytest.mark.parametrize("change", LEFT)
+def test_what_the_engine_does_not_compute_is_left_to_the_modules(change: str) -> None:
     model = made()
-    close(by_engine(model), by_modules(model), terms=MODEL)
-    assert compiled(model) is compiled(model)
-
-
-def hooked(model: EncoderDecoder) -> None:
-    model.decoder.layers[0].register_forward_hook(lambda *_: None)
-
-
-def hooked_before(model: EncoderDecoder) -> None:
-    model.encoder.layers[0].register_forward_pre_hook(lambda *_: None)
-
-
-def tapped(model: EncoderDecoder) -> None:
-    model.decoder.layers[0].cross_attention.tap = lambda weights: None
-
-
-def partly_in_training(model: EncoderDecoder) -> None:
-    model.encoder.layers[0].train()
-
-
-def double(model: EncoderDecoder) -> None:
-    model.double()
-
-
-def no_number(model: EncoderDecoder) -> None:
-    with torch.no_grad():
-        model.output.weight[5, 3] = torch.nan
-
-
-def own_layer(model: EncoderDecoder) -> None:
-    """Somebody's own kind of layer, with the parts of the usual one."""
-
-    class Own(EncoderLayer):
-        def forward(self, x: Tensor, mask: Mask, position: Position) -> Tensor:
-            return x + super().forward(x, mask, position)
-
-    assert isinstance(model.encoder, TransformerEncoder)
-    model.encoder.layers[1] = Own(model.encoder.config).eval()
-
-
-def own_map(model: EncoderDecoder) -> None:
-    class Own(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            return 2 * super().forward(x)
-
-    model.output = Own(SIZES["hidden_size"], VOCABULARY, bias=False)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [hooked, hooked_before, tapped, partly_in_training, double, no_number, own_layer, own_map],
-)
-def test_what_the_engine_does_not_compute_is_left_to_the_modules(change) -> None:
-    model = made()
-    assert compiled(model) is not None
-    change(model)
-    assert compiled(model) is None
-
-
-def test_without_kernels_modules_compute() -> None:
+    assert compiled(model) is compiled(model) is not None
     with without_kernels():
-        assert compiled(made()) is None
-
-
-def scaled(weight: nn.Parameter) -> None:
-    weight.mul_(1.1)
-
-
-def scaled_data(weight: nn.Parameter) -> None:
-    weight.data.mul_(1.1)
-
-
-def replaced_data(weight: nn.Parameter) -> None:
-    weight.data = weight * 1.1
+        assert compiled(model) is None
+    LEFT[change](model)
+    assert compiled(model) is None
 
 
 def announced(weight: nn.Parameter) -> None:
@@ -140,9 +96,17 @@ def announced(weight: nn.Parameter) -> None:
     foveate.changed()
 
 
+CHANGES: dict[str, Callable[[nn.Parameter], object]] = {
+    "scaled": lambda weight: weight.mul_(1.1),
+    "scaled data": lambda weight: weight.data.mul_(1.1),
+    "replaced data": lambda weight: setattr(weight, "data", weight * 1.1),
+    "announced": announced,
+}
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("change", [scaled, scaled_data, replaced_data, announced])
-def test_changed_weights_are_read_anew(change: Callable[[nn.Parameter], None]) -> None:
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changed_weights_are_read_anew(change: Callable[[nn.Parameter], object]) -> None:
     model = made()
     before, other = by_engine(model), copy.deepcopy(model)
     for weight in model.parameters():
@@ -150,6 +114,7 @@ def test_changed_weights_are_read_anew(change: Callable[[nn.Parameter], None]) -
     after = by_engine(model)
     assert differ(before, after, terms=MODEL)
     close(after, by_modules(model), terms=MODEL)
+    close(before, by_modules(other), terms=MODEL)
     close(before, by_engine(other))
 
 
@@ -158,10 +123,9 @@ def test_weights_are_read_anew_after_a_step_of_training(fused: bool) -> None:
     """A fused step does not count what it changes in the tensors' versions."""
     model = made()
     by_engine(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
     for weight in model.parameters():
         weight.grad = torch.ones_like(weight)
-    optimizer.step()
+    torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused).step()
     with torch.no_grad():
         close(by_engine(model), by_modules(model), terms=MODEL)
 

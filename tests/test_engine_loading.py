@@ -31,6 +31,7 @@ from test_engine_compiled import (
     built,
     compiled,
     mamba,
+    pair,
     recurrent,
     texts,
     transformer,
@@ -62,6 +63,8 @@ def test_the_best_set_of_the_processor_runs_unless_another_is_forced(force: Forc
     for name in OWN:
         force(name)
         assert "FOVEATE_ISA names it" in engine.loaded().why
+    facts = examine(seconds=0.01).facts["processor"]
+    assert facts["engine"].startswith(f"{name}: FOVEATE_ISA names it, of {', '.join(OWN)}")
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="no /proc/cpuinfo to compare with")
@@ -88,12 +91,6 @@ def test_a_set_that_cannot_run_is_refused_with_the_remedy(name, monkeypatch) -> 
     assert report.facts["processor"]["engine"] == "none"
     assert any(fault in sentence for sentence in report.advice)
     engine.loaded.cache_clear()
-
-
-def test_the_doctor_says_which_set_runs_and_why(force: Force) -> None:
-    force(OWN[0])
-    facts = examine(seconds=0.01).facts["processor"]
-    assert facts["engine"].startswith(f"{OWN[0]}: FOVEATE_ISA names it, of {', '.join(OWN)}")
 
 
 def test_no_library_and_no_compiler_names_what_to_install(monkeypatch, tmp_path) -> None:
@@ -154,8 +151,7 @@ def test_without_zig_the_engine_for_browsers_says_what_it_lacks(monkeypatch) -> 
     ],
 )  # fmt: skip
 def test_a_library_holds_the_instructions_of_its_set(name: str, holds: str, lacks: str) -> None:
-    path = engine._compiled(f"engine-{name}")
-    command = ["objdump", "-d", path]
+    command = ["objdump", "-d", engine._compiled(f"engine-{name}")]
     code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(holds, code) and not re.search(lacks, code)
 
@@ -203,11 +199,6 @@ def test_sums_of_int8_maps_are_the_same_whole_numbers_on_every_set(force: Force)
             assert np.array_equal(values(compiled(model, int8=True), ids), right), (name, count)
 
 
-def pair(encoder: dict, decoder: dict) -> nn.Module:
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
-    return built(tree, Tokens(SIZE), Tokens(SIZE))
-
-
 ADDITIVE = {"query": "previous", "score": {"kind": "additive", "own_matrix": True}}
 BOTH = [
     (transformer(), transformer()), (recurrent(cell="lstm"), recurrent(attention=ADDITIVE)),
@@ -229,9 +220,8 @@ def test_outputs_are_the_same_on_every_set_and_in_int8_all_their_bits(force, bot
         if int8:
             assert outputs == first
         assert [(o.ids, o.ended) for o in outputs] == [(o.ids, o.ended) for o in first]
-        assert [o.log_probability for o in outputs] == pytest.approx(
-            [o.log_probability for o in first], abs=1e-4
-        )
+        log_p = [o.log_probability for o in first]
+        assert [o.log_probability for o in outputs] == pytest.approx(log_p, abs=1e-4)
 
 
 def test_bytes_of_minus_128_are_refused_on_every_set(force, monkeypatch) -> None:

@@ -33,14 +33,14 @@ from test_engine_compiled import (
     attention,
     built,
     mamba,
+    pair,
     recurrent,
     transformer,
 )
 
 
-def translator(encoder, decoder) -> Marked:
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
-    return marked(built(tree, Tokens(SIZE), Tokens(SIZE)))
+def marked_pair(encoder, decoder) -> Marked:
+    return marked(pair(encoder, decoder))
 
 
 def language(decoder) -> Marked:
@@ -78,26 +78,25 @@ def test_the_numbers_of_parts_are_those_of_the_engine_in_c() -> None:
     del own["IntEnum"]
     assert {name: list(each.__members__) for name, each in own.items()} == enums
     assert [stage.replace("_", " ").lower() for stage in stages] == [*STAGES, "stages"]
-    numbers = {int(refusal.split("=")[1]) for refusal in refusals}
-    assert numbers == {*REFUSALS, -2}
+    assert {int(refusal.split("=")[1]) for refusal in refusals} == {*REFUSALS, -2}
     assert [stop.lower() for stop in stops] == list(STOPS)
 
 
 def test_a_unit_of_decoders_in_an_encoder() -> None:
-    own = translator(transformer(), transformer(kind="ssru"))
+    own = marked_pair(transformer(), transformer(kind="ssru"))
     blocks = parts(own, "block")
     unit = next(place for place in blocks if own.numbers[place[0]] == 1)
     refuse(with_part(own, blocks[0], own.numbers[slice(*unit)]), own)
 
 
 def test_a_state_space_that_reads_backwards_in_a_decoder() -> None:
-    own = translator(mamba(), mamba())
+    own = marked_pair(mamba(), mamba())
     first, last = parts(own, "block")[0], parts(own, "block")[-2]
     refuse(with_part(own, last, own.numbers[slice(*first)]), own)
 
 
 def test_states_of_an_encoder_that_has_none() -> None:
-    own = translator(transformer(), recurrent())
+    own = marked_pair(transformer(), recurrent())
     [(begin, end)] = parts(own, "decoder")
     assert own.numbers[begin] == 1  # a map of the last state, whose two tensors stand at the end
     numbers = [2, *own.numbers[begin + 1 : end - 2], 0]  # handed over as it is
@@ -117,10 +116,8 @@ def test_positions_out_of_bounds(position: str, at: int, value: float) -> None:
 def test_biases_of_positions_for_fewer_heads() -> None:
     own = language(transformer(position="alibi"))
     [(begin, end)] = parts(own, "position")
-    names = list(own.tensors)
-    slopes = names[int(own.numbers[end - 1])]
-    few = own.tensors | {slopes: own.tensors[slopes][:2]}
-    refuse(with_number(own, begin - 1, 2), own, few)
+    slopes = list(own.tensors)[int(own.numbers[end - 1])]
+    refuse(with_number(own, begin - 1, 2), own, own.tensors | {slopes: own.tensors[slopes][:2]})
 
 
 def test_angles_for_heads_of_other_sizes() -> None:
@@ -187,9 +184,8 @@ def test_a_search_does_what_its_model_can() -> None:
 
 def test_sanitizers_find_nothing_in_changed_programs(tmp_path: Path) -> None:
     """`benchmarks/durability fuzz --only engine` for some seconds."""
-    library = subprocess.run(
-        [shutil.which("gcc") or "true", "-print-file-name=libasan.so"], capture_output=True
-    )
+    command = [shutil.which("gcc") or "true", "-print-file-name=libasan.so"]
+    library = subprocess.run(command, capture_output=True)
     if not Path(library.stdout.decode().strip() or "none").is_absolute():
         pytest.skip("no gcc with sanitizers")
     report = fuzz_engine.fuzz(5, tmp_path)

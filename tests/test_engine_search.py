@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ from test_engine_compiled import (
     built,
     compiled,
     mamba,
+    pair,
     recurrent,
     tensor,
     texts,
@@ -75,6 +76,7 @@ ROOT = Path(__file__).parent.parent
 SOURCES = texts(6)
 LIMITS = [2 * len(source) + 8 for source in SOURCES]
 PREFIXES = [[], [5], [9, 8, 7], [4] * 12, [30, END], [6, 6]]
+LONGER = [max(n, len(prefix) + 8) for n, prefix in zip(LIMITS, PREFIXES, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,14 @@ class Family:
     def read(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
         return [[*source, *self.ends] for source in sources]
 
+    def search(self, forbids: Any = None, **fields: Any) -> Callable[..., Any]:
+        """Outputs of the sources by a search with other settings, of their limits and the rest."""
+        search = CompiledSearch(self.engine, replace(self.settings, **fields), forbids)
+        return partial(search.outputs, self.read(SOURCES))
+
 
 @cache
-def family(name: str, size: int = SIZE) -> Family:
+def family(name: str, size: int = SIZE, int8: bool = False) -> Family:
     language = name.endswith(LANGUAGE)
     if language:
         tree = {"kind": "language_model", "decoder": FAMILIES[name]}
@@ -110,7 +117,7 @@ def family(name: str, size: int = SIZE) -> Family:
 
     ends = () if language else (END,)
     names = Program(model).attentions
-    return Family(steps, compiled(model), names, Settings(START, END, never=NEVER), ends)
+    return Family(steps, compiled(model, int8), names, Settings(START, END, never=NEVER), ends)
 
 
 KINDS: dict[str, tuple[Search.Config, dict[str, Any]]] = {
@@ -144,7 +151,6 @@ def in_pytorch(
 
 
 def same(outputs: Outputs, right: Outputs) -> None:
-    """The same outputs in the same order, with the same scores."""
     for own, other in zip(outputs, right, strict=True):
         assert [(o.ids, o.ended) for o in own] == [(h.ids, h.ended) for h in other]
         for name in ("log_probability", "score"):
@@ -172,33 +178,24 @@ def test_numbers_are_drawn_by_counters() -> None:
     places = itertools.product(range(2), range(50), range(50), range(1))
     drawn = [uniform(*place) for place in places]
     assert len(set(drawn)) == len(drawn)
-    assert min(drawn) >= 0
-    assert max(drawn) < 1
     assert np.histogram(drawn, 10, (0, 1))[0].tolist() == pytest.approx([500] * 10, abs=90)
 
 
 @families
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_a_seed_draws_what_it_draws_in_pytorch(name: str, kind: str) -> None:
-    own, fields = family(name), SAMPLERS[kind]
-    right = in_pytorch(own, Sample.Config(num_samples=3, **fields))
-    settings = replace(own.settings, width=3, best=3, sampling=True, **fields)
-    outputs = CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), LIMITS)
-    same(outputs, right)
-    another = replace(settings, **fields | {"seed": 3})
-    others = CompiledSearch(own.engine, another).outputs(own.read(SOURCES), LIMITS)
-    assert others != outputs
+    own, fields = family(name), {"width": 3, "best": 3, "sampling": True, **SAMPLERS[kind]}
+    outputs = own.search(**fields)(LIMITS)
+    same(outputs, in_pytorch(own, Sample.Config(num_samples=3, **SAMPLERS[kind])))
+    assert own.search(**fields | {"seed": 3})(LIMITS) != outputs
 
 
 @families
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_begin_with_a_prefix(name: str, kind: str) -> None:
-    own = family(name)
-    config, fields = KINDS[kind]
+    own, (config, fields) = family(name), KINDS[kind]
     right = in_pytorch(own, config, Constraints(prefixes=PREFIXES))
-    limits = [max(n, len(prefix) + 8) for n, prefix in zip(LIMITS, PREFIXES, strict=True)]
-    search = CompiledSearch(own.engine, replace(own.settings, **fields))
-    same(search.outputs(own.read(SOURCES), limits, PREFIXES), right)
+    same(own.search(**fields)(LONGER, PREFIXES), right)
 
 
 def test_a_prefix_of_unknown_ids_is_refused() -> None:
@@ -223,11 +220,9 @@ def test_outputs_keep_to_rules(name: str, kind: str, rule: str) -> None:
     chosen = [RULES["no_repeat 1"], RULES["min_length"]] if rule == "both" else [RULES[rule]]
     changes = {"rules": [tree for tree, _ in chosen], "max_extra": 60}
     right = in_pytorch(own, config, changes=changes)
-    settings = replace(own.settings, **fields)
     for _, field in chosen:
-        settings = replace(settings, **field)
-    limits = [2 * len(source) + 60 for source in SOURCES]
-    same(CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), limits), right)
+        fields = fields | field
+    same(own.search(**fields)([2 * len(source) + 60 for source in SOURCES]), right)
 
 
 @pytest.mark.parametrize("name", ["transformer", "mamba language model"])
@@ -237,24 +232,19 @@ def test_outputs_keep_to_rules(name: str, kind: str, rule: str) -> None:
 def test_no_output_holds_a_banned_phrase(name: str, kind: str, prefixed: bool, pieces: str) -> None:
     words = tokenizer(pieces)
     own, (config, fields) = family(name, words.vocab_size), KINDS[kind]
-    settings, prefixes = replace(own.settings, **fields), PREFIXES if prefixed else []
-    constraints = Constraints(prefixes)
-    limits = [max(n, len(p) + 8) for n, p in zip(LIMITS, prefixes or [[]] * 6, strict=True)]
-    free = CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), limits, prefixes)
-    phrases = set[str]()
+    limits, prefixes = (LONGER, PREFIXES) if prefixed else (LIMITS, [])
+    free, phrases = own.search(**fields)(limits, prefixes), set[str]()
     for outputs, prefix in zip(free, prefixes or [[]] * 6, strict=True):
         for ids in (output.ids[len(prefix) :] for output in outputs):
             phrases |= {words.decode(ids[at : at + 1 + at % 2]) for at in range(0, len(ids), 3)}
     ban = Banned([phrase.upper() for phrase in sorted(phrases)], words)
     assert len(ban.phrases.phrases) > 3
-    right = in_pytorch(own, config, replace(constraints, rules=[ban]))
 
     def forbids(ids: Sequence[int]) -> list[int]:
         return ban.forbidden(tensor(*ids).long(), END)[1].tolist()
 
-    search = CompiledSearch(own.engine, settings, forbids)
-    outputs = search.outputs(own.read(SOURCES), limits, prefixes)
-    same(outputs, right)
+    outputs = own.search(forbids, **fields)(limits, prefixes)
+    same(outputs, in_pytorch(own, config, Constraints(prefixes, [ban])))
     assert outputs != free
 
 
@@ -278,19 +268,17 @@ def phrases_of(seed: int, count: int) -> list[Phrase]:
 def test_outputs_hold_what_is_required(name: str, width: int, kind: str) -> None:
     """Those of sources without phrases are as before, alone and beside others."""
     own, lists = family(name), [phrases_of(n, n % 4) for n in range(len(SOURCES))]
-    prefixes = PREFIXES if kind == "prefixed" else ()
-    limits = [max(n, len(p) + 8) for n, p in zip(LIMITS, prefixes or [[]] * 6, strict=True)]
+    limits, prefixes = (LONGER, PREFIXES) if kind == "prefixed" else (LIMITS, ())
     changes = {"length_penalty": 0.6, "beam_size": width}
     settings = replace(own.settings, width=width, best=width, length_penalty=0.6, pieces=PIECES)
     if kind == "ruled":
-        changes["rules"] = [{"kind": "no_repeat", "size": 1}, {"kind": "min_length", "length": 9}]
+        changes["rules"] = [RULES["no_repeat 1"][0], RULES["min_length"][0]]
         settings = replace(settings, no_repeat=1, min_length=9)
     rules = [NotAfter()] if kind == "banned" else []
     required = [RequiredPhrases(tuple(phrases), PIECES) for phrases in lists]
-    right = in_pytorch(own, Beam.Config(), Constraints(prefixes, rules, required), changes)
     search = CompiledSearch(own.engine, settings, not_after if rules else None)
     outputs = search.outputs(own.read(SOURCES), limits, prefixes, required=lists)
-    same(outputs, right)
+    same(outputs, in_pytorch(own, Beam.Config(), Constraints(prefixes, rules, required), changes))
     free = search.outputs(own.read(SOURCES), limits, prefixes)
     assert outputs[0::4] == free[0::4]  # without phrases
     assert outputs != free
@@ -301,7 +289,6 @@ def test_outputs_hold_what_is_required(name: str, width: int, kind: str) -> None
 
 
 def not_after(ids: Sequence[int]) -> list[int]:
-    """Some ids that may not follow."""
     return [(3 * ids[-1] + n) % (SIZE - 4) + 4 for n in range(9)] if ids else []
 
 
@@ -344,19 +331,15 @@ def test_characters_are_whole(name: str, kind: str, ruled: bool) -> None:
     """Outputs of tokens that are bytes are UTF-8, also where rules and a limit leave few tokens."""
     letters, (config, fields) = tokenizer("byte"), KINDS[kind]
     table, own = byte_table(letters), family(name, letters.vocab_size)
-    assert table is not None
     changes: dict[str, Any] = {"max_ratio": 0.0, "max_extra": 11}
-    settings = replace(own.settings, characters=table.states.numpy(), **fields)
     if ruled:
-        changes["rules"] = [{"kind": "no_repeat", "size": 1}]
-        settings = replace(settings, no_repeat=1)
-    right = in_pytorch(own, config, Constraints(characters=table), changes)
-    outputs = CompiledSearch(own.engine, settings).outputs(own.read(SOURCES), [11] * len(SOURCES))
-    same(outputs, right)
+        changes["rules"] = [RULES["no_repeat 1"][0]]
+        fields = fields | {"no_repeat": 1}
+    outputs = own.search(characters=table.states.numpy(), **fields)([11] * len(SOURCES))
+    same(outputs, in_pytorch(own, config, Constraints(characters=table), changes))
     for output in (output for each in outputs for output in each):
         bytes(letters.surfaces[i][0] for i in output.ids).decode()
-    search = CompiledSearch(own.engine, replace(settings, characters=None))
-    assert search.outputs(own.read(SOURCES), [11] * len(SOURCES)) != outputs
+    assert own.search(**fields)([11] * len(SOURCES)) != outputs
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if LANGUAGE not in name])
@@ -370,13 +353,9 @@ def test_outputs_hold_tokens_of_a_shortlist(name: str, kind: str, letters: bool)
     for n in range(len(SOURCES)):
         some = rng.choice(np.arange(4, size), 12 * (n > 0), replace=False).tolist()
         lists.append([*range(4 * (n > 0)), *sorted(some)])  # the first: all tokens
-    settings = replace(own.settings, **fields)
-    if table is not None:
-        settings = replace(settings, characters=table.states.numpy())
-    right = in_pytorch(own, config, Constraints(characters=table), vocabularies=lists)
-    search = CompiledSearch(own.engine, settings)
-    outputs = search.outputs(own.read(SOURCES), LIMITS, vocabularies=lists)
-    same(outputs, right)
+    characters = None if table is None else table.states.numpy()
+    outputs = own.search(characters=characters, **fields)(LIMITS, vocabularies=lists)
+    same(outputs, in_pytorch(own, config, Constraints(characters=table), vocabularies=lists))
     for allowed, each in zip(lists, outputs, strict=True):
         assert all(set(output.ids) <= set(allowed or range(size)) for output in each)
 
@@ -386,20 +365,17 @@ def test_outputs_hold_tokens_of_a_shortlist(name: str, kind: str, letters: bool)
 def test_the_best_of_a_beam_are_given(name: str) -> None:
     own = family(name)
     right = in_pytorch(own, Beam.Config(beam_size=12, length_penalty=1.0))
-    settings = replace(own.settings, width=12, length_penalty=1.0)
     for best in (1, 7, 12):
-        search = CompiledSearch(own.engine, replace(settings, best=best))
-        same(search.outputs(own.read(SOURCES), LIMITS), [each[:best] for each in right])
+        outputs = own.search(width=12, length_penalty=1.0, best=best)(LIMITS)
+        same(outputs, [each[:best] for each in right])
 
 
 @families
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_are_cut_at_their_limit(name: str, kind: str) -> None:
     own, (config, fields) = family(name), KINDS[kind]
-    search = CompiledSearch(own.engine, replace(own.settings, min_length=6, **fields))
-    limits = [1, 2, 3, 4, 5, 6]
-    outputs = search.outputs(own.read(SOURCES), limits)
-    rule = [{"kind": "min_length", "length": 6}]
+    limits, rule = [1, 2, 3, 4, 5, 6], [{"kind": "min_length", "length": 6}]
+    outputs = own.search(min_length=6, **fields)(limits)
     for n, limit in enumerate(limits):
         changes = {"max_ratio": 0.0, "max_extra": limit, "rules": rule}
         same(outputs[n : n + 1], in_pytorch(own, config, changes=changes)[n : n + 1])
@@ -414,9 +390,7 @@ def test_outputs_are_cut_at_their_limit(name: str, kind: str) -> None:
 )
 def test_a_language_model_reads_past_its_reach(name: str, kind: str, reach: int) -> None:
     own, (config, fields) = family(name), KINDS[kind]
-    right = in_pytorch(own, config, reach=reach)
-    search = CompiledSearch(own.engine, replace(own.settings, reach=reach, **fields))
-    same(search.outputs(own.read(SOURCES), LIMITS), right)
+    same(own.search(reach=reach, **fields)(LIMITS), in_pytorch(own, config, reach=reach))
 
 
 POSITIONED = [
@@ -429,8 +403,7 @@ POSITIONED = [
 
 @pytest.mark.parametrize(("encoder", "decoder", "side"), POSITIONED)
 def test_more_tokens_than_positions_are_refused(encoder, decoder, side: str) -> None:
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
-    model = built(tree, Tokens(SIZE), Tokens(SIZE))
+    model = pair(encoder, decoder)
     search = CompiledSearch(compiled(model), Settings(START, END, min_length=8, width=2))
     short, long = [5] * 8, [5] * 9
     assert search.outputs([short], [8])
@@ -446,9 +419,10 @@ def test_more_tokens_than_positions_are_refused(encoder, decoder, side: str) -> 
 
 @families
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_sources_changes_nothing(name: str, kind: str) -> None:
+@pytest.mark.parametrize("int8", [False, True])
+def test_the_order_of_sources_changes_nothing(name: str, kind: str, int8: bool) -> None:
     """Places of finished sources are taken by the next; each source has the same bits."""
-    own, (_, fields) = family(name), KINDS[kind]
+    own, (_, fields) = family(name, int8=int8), KINDS[kind]
     if kind == "sample":  # its draws go by the number of the source
         fields = fields | {"sampling": True, "top_k": 1}
     sources = texts(30)
@@ -493,15 +467,13 @@ def test_settings_out_of_bounds_are_refused(field: str) -> None:
 
 
 def test_scores_that_are_no_numbers_are_refused() -> None:
-    tree = {"kind": "language_model", "tie": "none", "decoder": transformer()}
-    model = built(tree, Tokens(SIZE))
+    model = built({"kind": "language_model", "tie": "none", "decoder": transformer()}, Tokens(SIZE))
     with torch.no_grad():
         model.decoder.norm.norm.bias[7] = torch.nan
-    for sampling in (False, True):
-        for int8 in (False, True):
-            search = CompiledSearch(compiled(model, int8), Settings(START, END, sampling=sampling))
-            with pytest.raises(NoOutputError, match="the search has no finite scores: the model's"):
-                search.outputs([[5]], [4])
+    for sampling, int8 in itertools.product((False, True), repeat=2):
+        search = CompiledSearch(compiled(model, int8), Settings(START, END, sampling=sampling))
+        with pytest.raises(NoOutputError, match="the search has no finite scores: the model's"):
+            search.outputs([[5]], [4])
 
 
 TAPPED = [
@@ -522,8 +494,7 @@ TAPPED = [
 @torch.inference_mode()
 def test_taps_take_what_pytorch_records(encoder, decoder) -> None:
     """Every stage of every head of every attention, while an output is forced."""
-    tree = {"kind": "encoder_decoder", "tie": "none", "encoder": encoder, "decoder": decoder}
-    model = built(tree, Tokens(SIZE), Tokens(SIZE))
+    model = pair(encoder, decoder)
     source, target = [*SOURCES[2], END], [*SOURCES[3], *SOURCES[1], END]
     names = Program(model).attentions
     modules = [model.get_submodule(name) for name in names]
@@ -543,8 +514,7 @@ def test_taps_take_what_pytorch_records(encoder, decoder) -> None:
             if stage == "bias":
                 right = np.broadcast_to(right, (heads, *right.shape[1:]))
             if stage in ("score", "bias", "weights") and keys:  # of keys up to the query
-                queries = range(right.shape[1])
-                rows = [right[:, t, : t + 1].ravel() for t in queries]
+                rows = [right[:, t, : t + 1].ravel() for t in range(right.shape[1])]
                 expected = np.concatenate(rows)
             else:
                 expected = right.swapaxes(0, 1).ravel()
@@ -570,5 +540,4 @@ def test_taps_of_a_search_and_of_a_classifier() -> None:
     search = CompiledSearch(compiled(model), Settings(START, END))
     number = Program(model).attentions.index("pooling.attention")
     (weights,) = search.stages([(number, "weights")], lambda: search.label_scores(source, 2))
-    right = calls["weights"].values[0].numpy()
-    np.testing.assert_allclose(weights, right.ravel(), 1e-5, 1e-5)
+    np.testing.assert_allclose(weights, calls["weights"].values[0].numpy().ravel(), 1e-5, 1e-5)

@@ -60,8 +60,7 @@ def test_a_wheel_is_reproducible_and_needs_no_compiler(monkeypatch, tmp_path) ->
     made = []
     for each in ("first", "second"):  # from nothing: zig keeps what it has compiled
         monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(tmp_path / f"zig-{each}"))
-        folder = str(tmp_path / each)
-        made += WheelBuilder(str(ROOT)).build(directory=folder, versions=["standard"])
+        made += WheelBuilder(str(ROOT)).build(directory=str(tmp_path / each), versions=["standard"])
     wheel, second = map(Path, made)
     assert wheel.name.endswith(f"-py3-none-{OURS}.whl")
     assert wheel.read_bytes() == second.read_bytes()
@@ -69,11 +68,8 @@ def test_a_wheel_is_reproducible_and_needs_no_compiler(monkeypatch, tmp_path) ->
         file.extractall(tmp_path / "installed")
     [described] = (tmp_path / "installed").glob("*.dist-info/WHEEL")
     assert f"Root-Is-Purelib: false\nTag: py3-none-{OURS}\n" in described.read_text("utf-8")
-    page = [
-        "look/draw/publish.js",
-        "look/draw/publish.css",
-        *(f"engine/libraries/{n}.wasm" for n in WEB),
-    ]
+    page = ["look/draw/publish.js", "look/draw/publish.css"]
+    page += [f"engine/libraries/{name}.wasm" for name in WEB]
     assert all((tmp_path / "installed" / "foveate" / name).is_file() for name in page)
     kept = ("PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
     environment = {name: os.environ[name] for name in kept if name in os.environ}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import shutil
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +23,11 @@ import foveate
 from foveate.config import ConfigError, read
 from foveate.data.tokenizer import BOS, Tokenizer
 from foveate.engine.packed import load
+from foveate.exchange.base import ExchangeError
 from foveate.exchange.importing import import_from
 from foveate.look.views.watching import Watched
-from foveate.run import RunConfig, task_of
+from foveate.nn.native.kernels import without_kernels
+from foveate.run import Run, RunConfig, task_of
 from foveate.run.pack import pack
 from foveate.run.passes import forced_pass
 from foveate.run.training import train
@@ -104,69 +109,60 @@ def mbart50(place: Path) -> tuple[Any, Any]:
     return tokenizer, transformers.MBartForConditionalGeneration(config)
 
 
-def t5_tokenizer(place: Path, extra_ids: int) -> Any:
-    read = pieces(place / "made", "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    charsmap = read["_spm_precompiled_charsmap"]
-    return transformers.T5Tokenizer(
-        vocab=read["vocab"], _spm_precompiled_charsmap=charsmap, extra_ids=extra_ids
-    )
-
-
-def t5(place: Path) -> tuple[Any, Any]:
-    tokenizer = t5_tokenizer(place, 4)
-    config = transformers.T5Config(
-        vocab_size=len(tokenizer) + 5, decoder_start_token_id=0, initializer_factor=1.0, **T5_SIZES
-    )
-    return tokenizer, transformers.T5ForConditionalGeneration(config)
-
-
-def madlad(place: Path) -> tuple[Any, Any]:
-    symbols = ["<2fr>", "<2de>"]
-    read = pieces(
-        place / "made", "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1, byte_fallback=True,
-        user_defined_symbols=symbols,
-    )  # fmt: skip
+def t5(
+    kind: str, place: Path, extra_ids: int = 0, symbols: Sequence[str] = (), **fields: Any
+) -> tuple[Any, Any]:
+    options: dict[str, Any] = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    if symbols:
+        options |= {"byte_fallback": True, "user_defined_symbols": symbols}
+    read = pieces(place / "made", "unigram", **options)
     tokenizer = transformers.T5Tokenizer(
-        vocab=[(piece, score) for piece, score in read["vocab"]], extra_ids=0,
+        vocab=[(piece, score) for piece, score in read["vocab"]], extra_ids=extra_ids,
         _spm_precompiled_charsmap=read["_spm_precompiled_charsmap"],
     )  # fmt: skip
     tokenizer.add_tokens([transformers.AddedToken(s, normalized=False) for s in symbols])
-    config = transformers.T5Config(
-        vocab_size=len(tokenizer), decoder_start_token_id=0,
-        feed_forward_proj="gated-gelu", tie_word_embeddings=False, initializer_factor=1.0,
-        **T5_SIZES,
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=len(tokenizer) + 5 * bool(extra_ids), decoder_start_token_id=0,
+        initializer_factor=1.0, **T5_SIZES, **fields,
     )  # fmt: skip
-    return tokenizer, transformers.T5ForConditionalGeneration(config)
+    return tokenizer, getattr(transformers, f"{kind}ForConditionalGeneration")(config)
 
 
-def mt5(place: Path) -> tuple[Any, Any]:
-    tokenizer = t5_tokenizer(place, 0)
-    config = transformers.MT5Config(
-        vocab_size=len(tokenizer), decoder_start_token_id=0, initializer_factor=1.0, **T5_SIZES
-    )
-    return tokenizer, transformers.MT5ForConditionalGeneration(config)
+def madlad(place: Path) -> tuple[Any, Any]:
+    fields = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    return t5("T5", place, symbols=["<2fr>", "<2de>"], **fields)
 
 
-def bart(place: Path) -> tuple[Any, Any]:
+def bytes_learnt(special: list[str], cuts: str = "") -> Any:
+    """A BPE over bytes, as its tokenizer.json stores it; ``cuts`` matches its parts of a text."""
     import tokenizers
-    from tokenizers import models, pre_tokenizers, trainers
+    from tokenizers import decoders, models, pre_tokenizers, trainers
 
-    learner = tokenizers.Tokenizer(models.BPE())
-    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    learner = tokenizers.Tokenizer(models.BPE(ignore_merges=True))
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not cuts)
+    if cuts:
+        split = pre_tokenizers.Split(tokenizers.Regex(cuts), "isolated")
+        learner.pre_tokenizer = pre_tokenizers.Sequence([split, learner.pre_tokenizer])
+    learner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=SIZE[0] + 310, special_tokens=special, show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
     learner.train_from_iterator(LINES, trainer)
-    learnt = json.loads(learner.to_str())["model"]
-    tokenizer = transformers.BartTokenizer(
-        vocab=learnt["vocab"], merges=[tuple(pair) for pair in learnt["merges"]]
-    )
+    return learner
+
+
+def bart(place: Path) -> tuple[Any, Any]:
+    learnt = json.loads(bytes_learnt(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]).to_str())["model"]
+    merges = [tuple(pair) for pair in learnt["merges"]]
+    tokenizer = transformers.BartTokenizer(vocab=learnt["vocab"], merges=merges)
     config = transformers.BartConfig(
         vocab_size=len(tokenizer), forced_bos_token_id=0, max_position_embeddings=128, **SIZES
     )
     return tokenizer, transformers.BartForConditionalGeneration(config)
+
+
+SIDES = ("source", "target")
 
 
 class Family(NamedTuple):
@@ -175,22 +171,71 @@ class Family(NamedTuple):
     token: str | None = None  # its piece of theirs: before the output, or before the source
     before: str = ""
 
+    def saved(self, place: Path, tokenizer: Any, model: Any) -> "Published":
+        model.save_pretrained(place)
+        tokenizer.save_pretrained(place)
+        return Published(self, place)
+
+
+@dataclass
+class Published:
+    """A folder of a family, as transformers reads it and as a run of ours."""
+
+    family: Any
+    folder: Path
+    kind: Any = transformers.AutoModelForSeq2SeqLM
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return transformers.AutoTokenizer.from_pretrained(self.folder)
+
+    @cached_property
+    def model(self) -> Any:
+        return self.kind.from_pretrained(self.folder).eval()
+
+    @cached_property
+    def run(self) -> Run:
+        return foveate.load(self.folder)
+
+    @property
+    def forced(self) -> dict[str, int]:
+        token, number = self.family.token, self.tokenizer.convert_tokens_to_ids
+        return {} if token is None else {"forced_bos_token_id": number(token)}
+
+    def generated(self, line: str, **options: Any) -> Any:
+        read = self.tokenizer([self.family.before + line], return_tensors="pt")
+        return self.model.generate(**read, **self.forced, **options)
+
+    def text(self, ids: Any) -> str:
+        """The text of their ids; M2M100's languages are not skipped by itself."""
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        return re.sub(f"^{self.family.token} ?", "", text)
+
+    def check_ids(self, lines: list[str]) -> tuple[list[str], list[list[int]]]:
+        """Assert that lines have the ids of theirs; the lines with their language, and the ids."""
+        special = {*self.tokenizer.all_special_tokens, "<2"}
+        lines = [s for s in lines if s.strip() and not any(each in s for each in special)]
+        reads = self.run.task.source_tokenizer
+        addressed = reads.addressed(lines, self.family.to)
+        encoded = reads.encode_ids(addressed)
+        right = self.tokenizer([self.family.before + line for line in lines])["input_ids"]
+        for line, ids, others in zip(lines, encoded, right, strict=True):
+            assert [reads.published[i] for i in ids] == others[:-1], line
+        return addressed, encoded
+
 
 FAMILIES = {
     "nllb": Family(nllb, "fra_Latn", "fra_Latn"),
     "m2m100": Family(m2m100, "fr", "__fr__"),
     "mbart50": Family(mbart50, "fr_XX", "fr_XX"),
-    "t5": Family(t5),
+    "t5": Family(partial(t5, "T5", extra_ids=4)),
     "madlad": Family(madlad, "fr", before="<2fr> "),
-    "mt5": Family(mt5),
+    "mt5": Family(partial(t5, "MT5")),
     "bart": Family(bart),
 }
 
 
-def learn(
-    tokenizer: Any, model: Any, family: Family, pairs: list[tuple[str, str]], steps: int
-) -> None:
-    """Let a model learn some pairs, so that its outputs are none of chance."""
+def learn(tokenizer: Any, model: Any, family: Family, pairs: list[tuple[str, str]], steps: int):
     first = [] if family.token is None else [tokenizer.convert_tokens_to_ids(family.token)]
     optimizer = torch.optim.Adam(model.parameters(), 1e-2 if steps < 200 else 2e-3)
     draw = random.Random(1)
@@ -207,7 +252,7 @@ def learn(
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def family(request, tmp_path_factory) -> tuple[Family, Path]:
+def published(request, tmp_path_factory) -> Published:
     place = tmp_path_factory.mktemp(request.param)
     own = FAMILIES[request.param]
     torch.manual_seed(3)
@@ -216,27 +261,13 @@ def family(request, tmp_path_factory) -> tuple[Family, Path]:
     model.generation_config.update(num_beams=4, max_length=40, length_penalty=0.7)
     if request.param == "bart":
         model.generation_config.forced_bos_token_id = 0
-    out = place / request.param
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    return own, out
+    return own.saved(place / request.param, tokenizer, model)
 
 
-def test_ids_are_those_of_transformers(family: tuple[Family, Path]) -> None:
-    own, folder = family
-    theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    run = foveate.load(folder)
-    reads, writes = run.task.source_tokenizer, run.task.target_tokenizer
-    special = set(theirs.all_special_tokens) | {"<2"}
-    lines = [
-        line
-        for line in [*TEXT, *hostile(1500), "a", "  the  cat "]
-        if line.strip() and not any(each in line for each in special)
-    ]
-    addressed = reads.addressed(lines, own.to)
-    for line, text, ids in zip(lines, addressed, reads.encode_ids(addressed), strict=True):
-        right = theirs(own.before + line)["input_ids"][:-1]
-        assert [reads.published[i] for i in ids] == right, line
+def test_ids_are_those_of_transformers(published: Published) -> None:
+    reads, writes = published.run.task.source_tokenizer, published.run.task.target_tokenizer
+    addressed, every = published.check_ids([*TEXT, *hostile(1500), "a", "  the  cat "])
+    for text, ids in zip(addressed, every, strict=True):
         encoded = reads.encode(text)
         assert encoded.ids == ids
         starts = [start for start, _ in encoded.offsets]
@@ -250,95 +281,94 @@ def test_ids_are_those_of_transformers(family: tuple[Family, Path]) -> None:
         assert (again.tags, again.certain) == (tokenizer.tags, tokenizer.certain)
 
 
-def test_logits_and_outputs_are_those_of_transformers(family: tuple[Family, Path]) -> None:
-    own, folder = family
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    run = foveate.load(folder)
+def test_logits_and_outputs_are_those_of_transformers(published: Published) -> None:
+    own, run = published.family, published.run
     reads = run.task.source_tokenizer
     order = torch.tensor(reads.published)
     real = [n for n in range(4, len(order))] + [0, 3]
-    forced = (
-        {}
-        if own.token is None
-        else {"forced_bos_token_id": tokenizer.convert_tokens_to_ids(own.token)}
-    )
     lines = [*TEXT, "a cat in the street reads .", "le chien lit"]
     for line in lines:
-        ids = tokenizer(own.before + line)["input_ids"]
+        ids = published.tokenizer(own.before + line, return_tensors="pt")["input_ids"]
         source = torch.tensor([[*reads.encode_ids(reads.addressed([line], own.to))[0], 3]])
         target = torch.tensor([[2, 7, 9]])
         with torch.no_grad():
             logits = run.model(source, target)
-            other = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=order[target]).logits
+            other = published.model(input_ids=ids, decoder_input_ids=order[target]).logits
         np.testing.assert_allclose(logits[..., real], other[..., order[real]], rtol=1e-4, atol=1e-4)
     for width in (1, 4):
         answers = run.translate(lines, beam_size=width, to=own.to)
         for line, answer in zip(lines, answers, strict=True):
-            read = tokenizer([own.before + line], return_tensors="pt")
-            made = theirs.generate(**read, num_beams=width, **forced)[0].tolist()
+            made = published.generated(line, num_beams=width)[0].tolist()
             ours = [reads.published[i] for i in answer.outputs[0].ids]
             assert ours == made[1 : 1 + len(ours)]
-            text = tokenizer.decode(made, skip_special_tokens=True)
-            text = text.removeprefix(f"{own.token} ")  # M2M100's languages are not skipped
-            assert answer.hypotheses[0] == text.lstrip()  # a blank piece may end it
+            assert answer.hypotheses[0] == published.text(made).lstrip()  # it may be blank
 
 
-def test_the_engine_in_c_answers_as_pytorch_does(family: tuple[Family, Path]) -> None:
-    own, folder = family
-    run = foveate.load(folder)
-    by_c = run.translate(TEXT, num_hypotheses=4, to=own.to)
-    for parameter in run.model.parameters():
-        parameter.requires_grad_(True)
-    handle = run.model.register_forward_hook(lambda *_: None)  # a hook keeps the engine away
-    by_pytorch = run.translate(TEXT, num_hypotheses=4, to=own.to)
-    handle.remove()
-    for ours, others in zip(by_c, by_pytorch, strict=True):
-        assert list(ours.hypotheses) == list(others.hypotheses)
-        np.testing.assert_allclose(ours.scores, others.scores, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("early", [True, False])
-def test_outputs_at_the_limit_are_those_of_transformers(
-    family: tuple[Family, Path], early: bool, tmp_path: Path
-) -> None:
-    """All outputs of beams that run into max_length, ended or cut off, in their order; a family
-    with a forced_eos_token_id ends what it cuts off.
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_length": 9, "early_stopping": True},
+        {"max_length": 9, "early_stopping": False},
+        {"max_length": 30, "no_repeat_ngram_size": 2, "min_length": 18},
+        {"max_new_tokens": 16, "no_repeat_ngram_size": 3, "min_new_tokens": 14},
+    ],
+)
+def test_settings_of_generate_are_kept(published, settings: dict[str, Any], tmp_path) -> None:
+    """All outputs of beams that run into a limit or a rule, ended or cut off, in their order, by
+    both engines; a family with a forced_eos_token_id ends what it cuts off.
     """
-    own, published = family
-    folder = tmp_path / published.name
-    shutil.copytree(published, folder)
-    settings = json.loads((folder / "generation_config.json").read_text("utf-8"))
-    settings |= {"max_length": 9, "early_stopping": early}
-    (folder / "generation_config.json").write_text(json.dumps(settings), "utf-8")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    theirs, run = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder), foveate.load(folder)
-    asked = {"num_return_sequences": 4, "return_dict_in_generate": True, "output_scores": True}
-    asked["suppress_tokens"] = [tokenizer.pad_token_id]  # no output of ours contains padding
-    if own.token is not None:
-        asked["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids(own.token)
-    answers = run.translate(TEXT, num_hypotheses=4, to=own.to)
-    for parameter in run.model.parameters():
-        parameter.requires_grad_(True)
-    run.model.register_forward_hook(lambda *_: None)  # a hook keeps the engine away
-    by_pytorch = run.translate(TEXT, num_hypotheses=4, to=own.to)
+    folder = shutil.copytree(published.folder, tmp_path / published.folder.name)
+    saved = json.loads((folder / "generation_config.json").read_text("utf-8"))
+    (folder / "generation_config.json").write_text(json.dumps(saved | settings), "utf-8")
+    changed, padding = replace(published, folder=folder), published.tokenizer.pad_token_id
     # where the padding starts a decoder theirs give it a share of p, ours none
-    rtol = 0.1 if theirs.config.decoder_start_token_id == tokenizer.pad_token_id else 1e-2
-    cut = 0
-    for line, *each in zip(TEXT, answers, by_pytorch, strict=True):
-        made = theirs.generate(**tokenizer([own.before + line], return_tensors="pt"), **asked)
-        texts = tokenizer.batch_decode(made.sequences, skip_special_tokens=True)
-        texts = [text.removeprefix(str(own.token)).lstrip() for text in texts]
-        cut += sum(not output.ended for output in each[0].outputs)
-        for answer in each:
-            assert list(answer.hypotheses) == texts, line
-            np.testing.assert_allclose(answer.scores, made.sequences_scores, rtol, atol=1e-3)
-    assert cut > len(TEXT)
+    rtol = 0.1 if changed.model.config.decoder_start_token_id == padding else 1e-2
+    cut, token = 0, str(published.family.token)
+    for width in (1, 4):
+        asked = {"num_beams": width, "num_return_sequences": width, "output_scores": True}
+        asked |= {"return_dict_in_generate": True, "suppress_tokens": [padding]}  # ours have none
+        how = {"beam_size": width, "num_hypotheses": width, "to": published.family.to}
+        with without_kernels():
+            by_pytorch = changed.run.translate(TEXT, **how)
+        for line, *each in zip(TEXT, changed.run.translate(TEXT, **how), by_pytorch, strict=True):
+            made = changed.generated(line, **asked)
+            texts = [changed.text(ids).replace(token, "").strip() for ids in made.sequences]
+            cut += sum(not output.ended for output in each[0].outputs)
+            for answer in each:
+                assert [text.strip() for text in answer.hypotheses] == texts, line
+                if width > 1:
+                    scores = made.sequences_scores
+                    np.testing.assert_allclose(answer.scores, scores, rtol, atol=1e-3)
+    assert cut > len(TEXT) or settings.get("max_length") == 30
 
 
-def test_a_given_token_costs_nothing(family: tuple[Family, Path]) -> None:
-    own, folder = family
-    run = foveate.load(folder)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"repetition_penalty": 1.2},
+        {"bad_words_ids": [[5, 7]]},
+        {"suppress_tokens": [9]},
+        {"early_stopping": "never"},
+        {"do_sample": True},
+        {"num_beam_groups": 2},
+        {"renormalize_logits": True, "no_repeat_ngram_size": 2},
+    ],
+)
+def test_a_setting_that_no_search_has_is_refused(
+    published: Published, setting: dict[str, Any], tmp_path: Path
+) -> None:
+    """In generation_config.json, or in config.json where there is no such file."""
+    folder = shutil.copytree(published.folder, tmp_path / "folder")
+    for name in ("generation_config.json", "config.json"):
+        saved = json.loads((folder / name).read_text("utf-8"))
+        (folder / name).write_text(json.dumps(saved | setting), "utf-8")
+        with pytest.raises(ExchangeError, match=rf"/{name}: {next(iter(setting))} = .* remove "):
+            import_from(folder, tmp_path / "run")
+        (folder / "generation_config.json").unlink(missing_ok=True)
+
+
+def test_a_given_token_costs_nothing(published: Published) -> None:
+    own, run = published.family, published.run
     lines = run.task.sides.addressed(TEXT, own.to)
     answers = run.translate(TEXT, to=own.to, beam_size=1, num_hypotheses=1)
     pairs = [(line, str(answer)) for line, answer in zip(lines, answers, strict=True)]
@@ -351,10 +381,9 @@ def test_a_given_token_costs_nothing(family: tuple[Family, Path]) -> None:
             assert score.log_probability == pytest.approx(best.log_probability, abs=1e-3)
 
 
-def test_every_search_begins_with_the_opening(family: tuple[Family, Path]) -> None:
+def test_every_search_begins_with_the_opening(published: Published) -> None:
     """Whoever searches: a translation, an answer or evaluation, a beam that is watched, a map."""
-    own, folder = family
-    run = foveate.load(folder)
+    own, run = published.family, published.run
     line, writes = run.task.sides.addressed(TEXT[:1], own.to)[0], run.task.target_tokenizer
     opening, search = writes.opening(line), run.search()
     outputs = [
@@ -370,10 +399,9 @@ def test_every_search_begins_with_the_opening(family: tuple[Family, Path]) -> No
 
 
 @needs_web
-def test_a_page_answers_as_python_does(family: tuple[Family, Path], script: Path, tmp_path) -> None:
+def test_a_page_answers_as_python_does(published: Published, script: Path, tmp_path) -> None:
     """Ids, texts and translations by the tokenizers and the engine of a published page."""
-    own, folder = family
-    run = foveate.load(folder)
+    own, run = published.family, published.run
     lines = [*TEXT, *hostile(300), "a", "  the  cat ", "", "e\u0301te\u0301 ½ ﬁ", "日本語"]
     read = [*lines, *(f"<2{own.to}> {line}" for line in lines[:20] if own.to)]
     asked: dict[str, list[list[Any]]] = {}
@@ -387,9 +415,8 @@ def test_a_page_answers_as_python_does(family: tuple[Family, Path], script: Path
     file = str(pack(run, tmp_path / "packed.safetensors"))
     packed, to = load(Path(file), threads=1), {} if own.to is None else {"to": own.to}
     asked[file] = [["translate", line, {**to, "beamSize": k}] for k in (1, 4) for line in TEXT]
-    right[file] = [
-        str(answer) for k in (1, 4) for answer in packed.translate(TEXT, beam_size=k, **to)
-    ]
+    texts = [packed.translate(TEXT, beam_size=k, **to) for k in (1, 4)]
+    right[file] = [str(answer) for answers in texts for answer in answers]
     answers = in_node(script, "engine-wasm", asked)
     answers[file] = [outputs[0]["text"] for outputs in answers[file]]
     for name, expected in right.items():
@@ -408,39 +435,18 @@ def test_ids_of_nine_languages_are_those_of_transformers(
 ) -> None:
     """All lines of FLORES-200 dev, and 5,000 hostile ones; also those of a page."""
     files = sorted((data_folder / "flores-200-dev").glob("dev.*.gz"))
-    lines = [
-        line for file in files for line in gzip.decompress(file.read_bytes()).decode().splitlines()
-    ]
+    lines = [line for file in files for line in lines_of(file)]
     monkeypatch.setattr("test_exchange_hub.LINES", lines)
     monkeypatch.setattr("test_exchange_hub.SIZE", [8000])
     own = FAMILIES[name]
-    tokenizer, model = own.make(tmp_path)
-    model.save_pretrained(tmp_path / name)
-    tokenizer.save_pretrained(tmp_path / name)
-    reads = foveate.load(tmp_path / name).task.source_tokenizer
-    special = set(tokenizer.all_special_tokens) | {"<2"}
-    read = [
-        line
-        for line in [*lines, *hostile(5000)]
-        if line.strip() and not any(each in line for each in special)
-    ]
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
-    right = theirs([own.before + line for line in read])["input_ids"]
-    addressed = reads.addressed(read, own.to)
-    encoded = reads.encode_ids(addressed)
-    for line, ids, others in zip(read, encoded, right, strict=True):
-        assert [reads.published[i] for i in ids] == others[:-1], line
+    published = own.saved(tmp_path / name, *own.make(tmp_path))
+    addressed, encoded = published.check_ids([*lines, *hostile(5000)])
     if script is not None:
-        reads.save(tmp_path / "reads.json")
+        published.run.task.source_tokenizer.save(tmp_path / "reads.json")
         asked = {str(tmp_path / "reads.json"): [["encode", line] for line in addressed]}
-        (answers,) = (
-            value
-            for value in in_node(script, "engine-wasm", asked).values()
-            if isinstance(value, list)
-        )
-        wrong = [
-            each for each in zip(addressed, answers, encoded, strict=True) if each[1] != each[2]
-        ]
+        answers = in_node(script, "engine-wasm", asked)[str(tmp_path / "reads.json")]
+        each = zip(addressed, answers, encoded, strict=True)
+        wrong = [(line, page, ids) for line, page, ids in each if page != ids]
         assert len(wrong) <= 5, wrong[:3]
 
 
@@ -462,62 +468,61 @@ def test_500_translations_are_those_of_transformers(
     pairs = list(zip(texts["train", "en"], texts["train", "fr"], strict=True))
     learn(tokenizer, model, own, pairs[:8000], 400)
     model.generation_config.update(num_beams=5, max_length=60)
-    model.save_pretrained(tmp_path / name)
-    tokenizer.save_pretrained(tmp_path / name)
-    theirs, run = model.eval(), foveate.load(tmp_path / name)
-    forced = (
-        {}
-        if own.token is None
-        else {"forced_bos_token_id": tokenizer.convert_tokens_to_ids(own.token)}
-    )
+    published = own.saved(tmp_path / name, tokenizer, model)
     lines = texts["test_2016_flickr", "en"][:500]
     for width in (1, 5):
-        answers = run.translate(lines, beam_size=width, to=own.to)
-        same = 0
-        for line, answer in zip(lines, answers, strict=True):
-            read = tokenizer([own.before + line], return_tensors="pt")
-            made = theirs.generate(**read, num_beams=width, **forced)[0]
-            text = tokenizer.decode(made, skip_special_tokens=True)
-            same += str(answer) == text.removeprefix(f"{own.token} ")
+        answers = published.run.translate(lines, beam_size=width, to=own.to)
+        right = [published.text(published.generated(line, num_beams=width)[0]) for line in lines]
+        same = sum(str(own) == text for own, text in zip(answers, right, strict=True))
         print(name, "beam", width, same, "of", len(lines))
         # where two likelihoods lie close, what theirs give to padding decides (at most one line)
         assert same >= len(lines) - (width > 1 and "bart" not in name)
 
 
-def test_training_predicts_the_labels_of_transformers(
-    family: tuple[Family, Path], tmp_path: Path
-) -> None:
+def write_pairs(folder: Path, targets: Sequence[str] = TEXT) -> None:
+    for split, side in product(("train", "valid"), SIDES):
+        text = "".join(f"{line}\n" for line in (TEXT if side == "source" else targets))
+        (folder / f"{split}.{side}").write_text(text, "utf-8", newline="\n")
+
+
+def started(published: Published, folder: Path, *overrides: str, name: str = "run") -> Run:
+    """What a published folder becomes by training on the pairs beside the run."""
+    toml = f"""
+        start.run = "{published.folder.as_posix()}"
+        [task]
+        kind = "translation"
+        source = "{folder.as_posix()}/{{split}}.source"
+        target = "{folder.as_posix()}/{{split}}.target"
+    """
+    (folder / "on.toml").write_text(textwrap.dedent(toml), "utf-8")
+    return train(folder / "on.toml", overrides, folder=folder / name)
+
+
+def test_training_predicts_the_labels_of_transformers(published: Published, tmp_path: Path) -> None:
     """A batch has the opening of each target, and the loss is theirs."""
-    own, folder = family
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    own, folder, tokenizer = published.family, published.folder, published.tokenizer
     import_from(folder, tmp_path / "run")
-    for side in ("source", "target"):
-        text = "\n".join(TEXT) + "\n"
-        (tmp_path / f"train.{side}").write_text(text, "utf-8", newline="\n")
-    files = {s: str(tmp_path / f"{{split}}.{s}") for s in ("source", "target")}
+    write_pairs(tmp_path)
+    files = {s: str(tmp_path / f"{{split}}.{s}") for s in SIDES}
     tag = {} if own.to is None else {"tag": f"<2{own.to}>"}
     config = read(RunConfig, tmp_path / "run" / "config.toml")
     own_files = {"source": None, "target": None, "corpora": (CorpusFiles.parse(files | tag),)}
     task = task_of(config)(config.task.model_copy(update=own_files), config.data)
     task.restore(tmp_path / "run")
-    model = foveate.load(tmp_path / "run").model
     batch = task.batch("train", list(range(len(TEXT))))
     assert len(batch.counted) == int(task.target_counts("train").sum())
     objective = CrossEntropy.Config(label_smoothing=0.0).build()
     with torch.no_grad():
-        loss = task.loss(model, batch, objective)
+        loss = task.loss(published.run.model, batch, objective)
     opening = [own.token] if folder.name in ("nllb", "m2m100", "mbart50") else []
     first = tokenizer.convert_tokens_to_ids(opening)
     total = 0.0
     for line in TEXT:
         labels = tokenizer(line)["input_ids"]
         labels = first + labels[len(first) :]
+        ids = tokenizer([own.before + line], return_tensors="pt")
         with torch.no_grad():
-            answer = theirs(
-                **tokenizer([own.before + line], return_tensors="pt"),
-                labels=torch.tensor([labels]),
-            )
+            answer = published.model(**ids, labels=torch.tensor([labels]))
         total += float(answer.loss) * len(labels)
     assert float(loss.total) == pytest.approx(total, rel=1e-2)  # here padding is never predicted
 
@@ -525,42 +530,26 @@ def test_training_predicts_the_labels_of_transformers(
 NEW = ["žluťoučký kůň pil", "starý kůň pil žluťoučký", "kůň žluťoučký a starý kůň"]
 
 
-def test_pieces_and_a_language_are_added(family: tuple[Family, Path], tmp_path: Path) -> None:
+def test_pieces_and_a_language_are_added(published: Published, tmp_path: Path) -> None:
     """Further pieces join the old ones: the ids of other texts stay the same pieces, texts come
     back, a new language has a tag of its own, and the model is trained with them.
     """
-    folder = family[1]
-    run = foveate.load(folder)
-    before = run.task.source_tokenizer
-    for side, texts in (("source", TEXT), ("target", (NEW * len(TEXT))[: len(TEXT)])):
-        for split in ("train", "valid"):
-            text = "".join(f"{line}\n" for line in texts)
-            (tmp_path / f"{split}.{side}").write_text(text, "utf-8", newline="\n")
-    tag = 'tag = "<2cs_CZ>"\n' if before.tags else ""
-    toml = f"""
-        [task]
-        kind = "translation"
-        tokenizer = {{ kind = "bpe", vocab_size = {max(260, before.vocab_size + 20)} }}
-        [[task.corpora]]
-        source = "{tmp_path.as_posix()}/{{split}}.source"
-        target = "{tmp_path.as_posix()}/{{split}}.target"
-        {tag}
-        [start]
-        run = "{folder.as_posix()}"
-        vocabulary = "extend"
-        [train]
-        max_steps = 2
-        optimizer = {{ kind = "adamw", lr = 1e-9 }}
-        schedule = {{ kind = "constant", warmup_steps = 0 }}
-    """
-    (tmp_path / "more.toml").write_text(textwrap.dedent(toml), "utf-8")
-    more = train(tmp_path / "more.toml", folder=tmp_path / "more")
+    folder, before = published.folder, published.run.task.source_tokenizer
+    overrides = [
+        f'task.tokenizer={{ kind = "bpe", vocab_size = {max(260, before.vocab_size + 20)} }}',
+        'train.schedule={ kind = "constant", warmup_steps = 0 }', "start.vocabulary=extend",
+        'train.optimizer={ kind = "adamw", lr = 1e-9 }', "train.max_steps=2",
+    ]  # fmt: skip
+    if before.tags:
+        files = (f'{s} = "{tmp_path.as_posix()}/{{split}}.{s}"' for s in SIDES)
+        overrides += [f'task.corpora=[{{ {", ".join(files)}, tag = "<2cs_CZ>" }}]']
+        overrides += ["task.source=none", "task.target=none"]
+    write_pairs(tmp_path, (NEW * len(TEXT))[: len(TEXT)])
+    more = started(published, tmp_path, *overrides)
     source, target = more.task.tokenizers
     assert source.pieces == target.pieces
-    new = [piece for piece in source.pieces if piece not in before.pieces]
-    assert len(new) >= 10
-    encoded = source.encode_ids(NEW)
-    assert sum(map(len, encoded)) < sum(map(len, before.encode_ids(NEW)))
+    assert len({*source.pieces} - {*before.pieces}) >= 10
+    assert sum(map(len, source.encode_ids(NEW))) < sum(map(len, before.encode_ids(NEW)))
     for tokenizer in (source, target):
         assert [tokenizer.decode(ids) for ids in tokenizer._encode_ids(NEW)] == NEW
     english = ["".join(before.pieces[i] for i in ids) for ids in before.encode_ids(TEXT)]
@@ -568,54 +557,35 @@ def test_pieces_and_a_language_are_added(family: tuple[Family, Path], tmp_path: 
     tables = [foveate.load(path).model.encoder.embedding.weight for path in (folder, more.path)]
     rows = [[tokenizer.pieces.index(p) for p in before.pieces] for tokenizer in (before, source)]
     assert torch.allclose(tables[0][rows[0]], tables[1][rows[1]], atol=1e-6)
-    if tag:
+    if before.tags:
         line = "<2cs_CZ> The cat sat."
-        own_tag = source.tags["<2cs_CZ>"]
-        assert own_tag in [*source.encode_ids([line])[0], *target.opening(line)]
+        assert source.tags["<2cs_CZ>"] in [*source.encode_ids([line])[0], *target.opening(line)]
         answer = more.translate(["The cat sat."], to="cs_CZ")[0].outputs[0]
         assert answer.ids[: len(target.opening(line))] == target.opening(line)
 
 
-def test_a_training_that_starts_from_a_folder_has_its_openings(
-    family: tuple[Family, Path], tmp_path: Path
-) -> None:
+def test_a_training_that_starts_from_a_folder_has_its_openings(published, tmp_path: Path) -> None:
     """The two sides stay apart as they are there, though a config says nothing of it."""
-    own, folder = family
-    for split, side in product(("train", "valid"), ("source", "target")):
-        text = "".join(f"{line}\n" for line in TEXT)
-        (tmp_path / f"{split}.{side}").write_text(text, "utf-8", newline="\n")
-    toml = f"""
-        [task]
-        kind = "translation"
-        source = "{tmp_path.as_posix()}/{{split}}.source"
-        target = "{tmp_path.as_posix()}/{{split}}.target"
-        [start]
-        run = "{folder.as_posix()}"
-        [train]
-        max_steps = 1
-    """
-    (tmp_path / "on.toml").write_text(textwrap.dedent(toml), "utf-8")
-    run = train(tmp_path / "on.toml", folder=tmp_path / "on")
+    own = published.family
+    write_pairs(tmp_path)
+    run = started(published, tmp_path, "train.max_steps=1")
     line = TEXT[0] if own.to is None else f"<2{own.to}> {TEXT[0]}"
-    theirs, ours = (
-        each.task.target_tokenizer.opening(line) for each in (foveate.load(folder), run)
-    )
+    theirs, ours = (each.task.target_tokenizer.opening(line) for each in (published.run, run))
     assert ours == theirs
+    changed = ["train.max_steps=1", f"task.joint={str(not run.config.task.joint).lower()}"]
     with pytest.raises(ConfigError, match=r"task\.joint"):
-        changed = ["task.joint=" + str(not run.config.task.joint).lower()]
-        train(tmp_path / "on.toml", changed, tmp_path / "other")
+        started(published, tmp_path, *changed, name="other")
 
 
-def test_a_studio_says_that_an_opened_model_has_no_data(family: tuple[Family, Path]) -> None:
-    run = foveate.load(family[1])
+def test_a_studio_says_that_an_opened_model_has_no_data(published: Published) -> None:
+    run = published.run
     assert "its folder holds no data" in examples(run, 4).note
     with pytest.raises(RequestError, match=r"no test data .*foveate evaluate .* --data FILE"):
         evaluate(run, "opened", "test", 4, lambda event: None)
 
 
-def test_a_studio_states_the_facts_of_the_folder(family: tuple[Family, Path]) -> None:
-    folder = family[1]
-    run, theirs = foveate.load(folder), transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+def test_a_studio_states_the_facts_of_the_folder(published: Published) -> None:
+    run, theirs = published.run, published.model
     store, config = StudioRuns([run.path]), theirs.config
     told = detail(store.find(store.names()[0]), run)
     bias = getattr(theirs, "final_logits_bias", torch.empty(0))
@@ -624,19 +594,17 @@ def test_a_studio_states_the_facts_of_the_folder(family: tuple[Family, Path]) ->
     assert told.parameters == trained + bias.numel() - unused
     assert told.vocabulary == {"shared": config.vocab_size}
     named = ("max_position_embeddings", "n_positions")
-    saved = json.loads((folder / "config.json").read_text("utf-8"))
+    saved = json.loads((published.folder / "config.json").read_text("utf-8"))
     assert told.most_tokens == next((saved[key] for key in named if key in saved), None)
     assert told.origin is not None and told.origin.dtype == "float32"
     assert told.ffn_size == 48 and told.activation and told.norm_order in ("pre", "post")
 
 
-def test_a_map_names_the_start_as_the_folder_does(family: tuple[Family, Path]) -> None:
-    language, folder = family[0].to, family[1]
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    run, theirs = foveate.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
-    (text,) = run.task.sides.addressed(TEXT[:1], language)
+def test_a_map_names_the_start_as_the_folder_does(published: Published) -> None:
+    run, first = published.run, published.model.config.decoder_start_token_id
+    (text,) = run.task.sides.addressed(TEXT[:1], published.family.to)
     columns = run.explain(text, units="tokens").columns
-    start = theirs.convert_ids_to_tokens(config["decoder_start_token_id"])
+    start = published.tokenizer.convert_ids_to_tokens(first)
     own = {n: c for n, c in columns.items() if n[:7] == "decoder" and n.endswith("self_attention")}
     assert {c[0] for c in own.values()} == {start}
     assert forced_pass(run.task, run.model, text, "a dog").read["decoder"][0] == start

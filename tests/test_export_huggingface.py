@@ -3,7 +3,6 @@
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 import transformers
@@ -45,14 +44,23 @@ def test_text_in_and_the_same_text_out(tokenizer: str, folder: Path, tmp_path: P
     assert theirs.decode(ids, skip_special_tokens=True) == answer
 
 
+def new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+LEARNED = {"kind": "learned", "max_length": 40}
+GPT2 = SIZES | {"stem": {"kind": "tokens", "scale": "none"}, "feed_forward": "gelu_tanh"}
+GPT2 |= {"position": LEARNED}
+
+
 @pytest.mark.parametrize("name", ["vit", "language"])
 def test_other_models_score_the_same(name: str, folder: Path, tmp_path: Path) -> None:
-    run = made(_new(folder / name), [name], 2)[name]
+    run = made(new(folder / name), [name], 2)[name]
     if name == "language":
         with pytest.raises(ExchangeError, match="no decoder of the kind recurrent like ours"):
             export(run, tmp_path / "out", "huggingface", NONE)
-        config = LanguageModel.Config(decoder=TransformerDecoder.Config.parse(_gpt2()))
-        run = with_model(run, config)
+        run = with_model(run, LanguageModel.Config(decoder=TransformerDecoder.Config.parse(GPT2)))
     else:
         with pytest.raises(ExchangeError, match="a picture of 8 has 5 places"):
             export(run, tmp_path / "out", "huggingface", NONE)
@@ -60,22 +68,13 @@ def test_other_models_score_the_same(name: str, folder: Path, tmp_path: Path) ->
         place = encoder.position.model_copy(update={"max_length": 5})
         encoder = encoder.model_copy(update={"position": place})
         run = with_model(run, run.config.model.model_copy(update={"encoder": encoder}))
-    checked = export(run, tmp_path / "out", "huggingface", NONE)[1]
-    assert "on drawn inputs" in str(checked)
+    assert "on drawn inputs" in str(export(run, tmp_path / "out", "huggingface", NONE)[1])
     output = json.loads((tmp_path / "out/config.json").read_text())
     assert output["model_type"] == {"vit": "vit", "language": "gpt2"}[name]
 
 
-def _gpt2() -> dict[str, Any]:
-    stem = {"stem": {"kind": "tokens", "scale": "none"}}
-    return SIZES | stem | {"position": {"kind": "learned", "max_length": 40}} | _GELU
-
-
-_GELU = {"feed_forward": "gelu_tanh"}
-
-
 def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
-    runs = made(_new(folder / "others"), ["rnn", "forecaster"], 2)
+    runs = made(new(folder / "others"), ["rnn", "forecaster"], 2)
     for name, reason in (
         ("rnn", "no encoder of the kind recurrent like ours"),
         ("forecaster", r"transformers has no Patch\w* like ours; .* as safetensors"),
@@ -86,8 +85,3 @@ def test_what_has_no_place_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"does not support .*position\.kind = 'rope'"):
         export(turned, tmp_path / "out", "huggingface", NONE)
     assert not list(tmp_path.iterdir())
-
-
-def _new(folder: Path) -> Path:
-    folder.mkdir()
-    return folder

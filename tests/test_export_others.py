@@ -69,10 +69,9 @@ def test_the_example_of_an_export_translates_without_foveate(runs, tmp_path, to)
 
 def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path) -> None:
     local = transformer(runs["transformer"], attention="local")
+    location = {"score": {"kind": "location", "softmax_over": "max_length"}}
+    printed = transformer(runs["transformer"], attention=location)
     appended = {"kind": "appended", "features": 6}
-    printed = transformer(
-        runs["transformer"], attention={"score": {"kind": "location", "softmax_over": "max_length"}}
-    )
     joined = transformer(runs["transformer"], position=appended, tie="none")
     for run, reason in (
         (runs["rnn"], "no loop over the words of a sentence, which recurrent needs"),
@@ -107,14 +106,13 @@ def test_a_package_translates_as_the_run_does(runs, tmp_path, tokenizer) -> None
 def test_argos_says_why_a_run_cannot(runs: dict[str, Run], tmp_path: Path) -> None:
     out = tmp_path / "out.argosmodel"
     word, bpe = runs["transformer"], runs["bpe"]
-    for run, place, codes, reason in (
-        (word, out, ("en", "fr"), "tokenizer word is not a SentencePiece model: train with bpe"),
-        (bpe, out, (), "Argos needs the languages: --language en --language fr"),
-        (bpe, tmp_path / "out", ("en", "fr"), r"is a file that ends in \.argosmodel"),
-        (runs["rnn"], out, ("en", "fr"), r"ctranslate2 has no encoder\.kind = 'recurrent'"),
+    for run, place, reason in (
+        (word, out, "tokenizer word is not a SentencePiece model: train with bpe"),
+        (bpe, tmp_path / "out", r"is a file that ends in \.argosmodel"),
+        (runs["rnn"], out, r"ctranslate2 has no encoder\.kind = 'recurrent'"),
     ):
         with pytest.raises(ExchangeError, match=reason):
-            exported(run, place, "argos", bpe, languages=codes)
+            exported(run, place, "argos", bpe, languages=("en", "fr"))
     assert not list(tmp_path.iterdir())
 
 
@@ -155,13 +153,12 @@ def test_the_verb(runs: dict[str, Run], tmp_path: Path) -> None:
     assert "the same" in result.stdout and "3 sentences" in result.stdout
     (tmp_path / "lines").write_text("\n", "utf-8")
     spoilt = [*inputs[:2], str(tmp_path / "x"), *inputs[3:], "--sample", str(tmp_path / "lines")]
-    assert "is empty: there are no lines to try" in str(CliRunner().invoke(app, spoilt).exception)
+    assert "is empty: give lines to try" in str(CliRunner().invoke(app, spoilt).exception)
 
 
 def test_a_tokenizer_that_cuts_otherwise_is_refused(runs, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("foveate.exchange.argos.differing", lambda *_: [0, 1])
     with pytest.raises(Different, match="2 of 7 lines are cut differently by SentencePiece"):
-        exported(
-            runs["bpe"], tmp_path / "x.argosmodel", "argos", runs["bpe"], languages=("en", "fr")
-        )
+        run, out = runs["bpe"], tmp_path / "x.argosmodel"
+        exported(run, out, "argos", run, languages=("en", "fr"))
     assert not list(tmp_path.iterdir())

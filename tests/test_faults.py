@@ -29,6 +29,7 @@ from small_runs import made
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+OWN = f".{os.getpid()}."  # the number of this process, in names of files that it writes
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy of the run."""
-    return Path(shutil.copytree(trained / "runs" / "rnn", tmp_path / "run"))
+    return shutil.copytree(trained / "runs" / "rnn", tmp_path / "run")
 
 
 def ended() -> int:
@@ -151,9 +151,8 @@ def test_what_is_not_a_regular_file_is_written_to(tmp_path: Path, linked: bool) 
 
 
 def test_standard_output_by_its_path_loses_nothing_of_a_file_behind_it(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from foveate.files import replace_file as r; " + (
-        "r(Path('/proc/self/fd/1'), 'a')"
-    )
+    own = "Path('/proc/self/fd/1')"
+    code = f"from pathlib import Path; from foveate.files import replace_file as r; r({own}, 'a')"
     (tmp_path / "out").write_text("before ", "utf-8")
     with (tmp_path / "out").open("ab") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True, env=ENVIRONMENT)
@@ -198,10 +197,9 @@ def test_standard_output_on_a_full_disk_ends_in_one_line() -> None:
 def test_a_closed_standard_stream_ends_in_one_line(verb: str, closed: str) -> None:
     if verb != "translate packaged/en-fr" and ">&-" not in closed:
         return  # these read nothing
-    command = f"{sys.executable} -m foveate {verb} {closed}"
     done = subprocess.run(
-        command, shell=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT,
-        env=ENVIRONMENT,
+        f"{sys.executable} -m foveate {verb} {closed}", shell=True, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT,
     )  # fmt: skip
     reads = verb.startswith("translate") and "<" not in closed
     assert done.returncode == (0 if reads and ">" in closed else 2), "no line in, no line out"
@@ -212,8 +210,7 @@ def test_a_closed_standard_stream_ends_in_one_line(verb: str, closed: str) -> No
 def test_what_a_killed_process_was_writing_goes_with_the_next_that_is_written(tmp_path) -> None:
     file = tmp_path / "file"
     own = part_of(file).name
-    dead = tmp_path / own.replace(f".{os.getpid()}.", f".{ended()}.")
-    living = tmp_path / own.replace(f".{os.getpid()}.", f".{os.getppid()}.")
+    dead, living = (tmp_path / own.replace(OWN, f".{n}.") for n in (ended(), os.getppid()))
     for part in (dead, living):
         part.write_text("half", "utf-8")
     replace_file(file, "whole")
@@ -226,7 +223,7 @@ def test_a_killed_export_leaves_no_folder_for_ever(tmp_path: Path) -> None:
         name = place.name
         place.mkdir()
     shutil.rmtree(out)
-    dead = tmp_path / name.replace(f".{os.getpid()}.", f".{ended()}.")
+    dead = tmp_path / name.replace(OWN, f".{ended()}.")
     dead.mkdir()
     (dead / "weights").write_text("half", "utf-8")
     with appearing(out) as place:
@@ -245,26 +242,20 @@ def test_an_export_to_a_full_disk_says_so_whoever_wrote(tmp_path, monkeypatch, e
 
 
 def test_a_file_of_keys_is_never_readable_by_others(tmp_path: Path) -> None:
-    seen: list[int] = []
-    before = os.umask(0)
+    before, keys = os.umask(0), KeyFile(tmp_path / "keys")
     try:
-        keys = KeyFile(tmp_path / "keys")
-        keys.add("one")
-        seen.append(stat.S_IMODE((tmp_path / "keys").stat().st_mode))
-        keys.add("two")
-        seen.append(stat.S_IMODE((tmp_path / "keys").stat().st_mode))
+        for name in ("one", "two"):
+            keys.add(name)
+            assert stat.S_IMODE(keys.path.stat().st_mode) == 0o600
     finally:
         os.umask(before)
-    assert seen == [0o600, 0o600]
-    assert [key.name for key in KeyFile(tmp_path / "keys").all()] == ["one", "two"]
+    assert [key.name for key in KeyFile(keys.path).all()] == ["one", "two"]
 
 
 def test_a_damaged_checkpoint_is_not_averaged(run: Path) -> None:
-    step = checkpoint.steps(run)[-1]
-    file = checkpoint.path_of(run, step) / WEIGHTS
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
+    file = checkpoint.path_of(run, checkpoint.steps(run)[-1]) / WEIGHTS
+    *content, last = file.read_bytes()
+    file.write_bytes(bytes([*content, last ^ 1]))
     with pytest.raises(DamagedError, match=str(file)):
         average(run)
 

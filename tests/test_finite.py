@@ -12,13 +12,13 @@ import torch
 
 from foveate.engine.packed import PackedModel
 from foveate.errors import NoOutputError, UserError
+from foveate.exchange.student.journal import Account, AnswerJournal
+from foveate.exchange.student.teachers import of_model
 from foveate.measure.budget import Contender
 from foveate.measure.quality import likelihoods
 from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run, packed_kind
 from foveate.run.pack import content
-from foveate.student.journal import Account, AnswerJournal
-from foveate.student.teachers import of_model
 from small_runs import CONFIGS, MORE
 
 NAMES = sorted(CONFIGS | MORE)
@@ -27,8 +27,6 @@ Verb = Callable[[Any], object]
 
 
 def verbs(run: Run) -> dict[str, Verb]:
-    """All that answers, by the task of a run."""
-    kind = str(run.config.task.kind)
     shown: dict[str, Verb] = {"explain": lambda m: m.explain(LINE, None)}
     by_task: dict[str, dict[str, Verb]] = {
         "translation": {
@@ -48,11 +46,10 @@ def verbs(run: Run) -> dict[str, Verb]:
         "forecasting": {"forecast": lambda m: m.answer([None])},
         "masked_language": shown | {"answer": lambda m: m.answer([LINE])},
     }  # fmt: skip
-    return by_task[kind]
+    return by_task[str(run.config.task.kind)]
 
 
 def numbers(value: object) -> Iterator[float]:
-    """All numbers in an answer."""
     if isinstance(value, float | int):
         yield float(value)
     elif isinstance(value, np.ndarray):

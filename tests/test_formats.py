@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.data.report import report_files
 from foveate.data.text import BILINGUAL, READERS, Reading, TextData, read_pairs
-from foveate.errors import is_for_the_user
+from foveate.errors import FOR_THE_USER
 from foveate.run.training import train
 from foveate.tasks.draft import TASKS, planned
 from foveate.train.checkpoint import steps
@@ -42,21 +42,15 @@ def tmx(pairs: list[tuple[str, str]], *more: str) -> str:
     return f'<tmx version="1.4"><header srclang="en"/><body>{sides}</body></tmx>'
 
 
-def xliff(pairs: list[tuple[str, str]]) -> str:
-    rows = enumerate(pairs)
+def xliff(pairs: list[tuple[str, str]], version: str = "1.2") -> str:
     unit = "<trans-unit id='{}'><source>{}</source><target>{}</target></trans-unit>"
-    units = "".join(unit.format(n, s, t) for n, (s, t) in rows)
-    name = "urn:oasis:names:tc:xliff:document:1.2"
-    return f"<xliff version='1.2' xmlns='{name}'><file><body>{units}</body></file></xliff>"
-
-
-def xliff2(pairs: list[tuple[str, str]]) -> str:
-    units = "".join(
-        f"<unit id='{n}'><segment><source>{s}</source><target>{t}</target></segment></unit>"
-        for n, (s, t) in enumerate(pairs)
-    )
-    name = "urn:oasis:names:tc:xliff:document:2.0"
-    return f"<xliff version='2.0' xmlns='{name}' srcLang='en'><file>{units}</file></xliff>"
+    file = "<file><body>{}</body></file>"
+    if version == "2.0":
+        unit = "<unit id='{}'><segment><source>{}</source><target>{}</target></segment></unit>"
+        file = "<file>{}</file>"
+    units = file.format("".join(unit.format(n, *pair) for n, pair in enumerate(pairs)))
+    name = f"version='{version}' xmlns='urn:oasis:names:tc:xliff:document:{version}'"
+    return f"<xliff {name} srcLang='en'>{units}</xliff>"
 
 
 def records(rows: list[tuple[str, str]], *keys: str) -> list[dict[str, str]]:
@@ -84,7 +78,7 @@ READ: dict[str, tuple[str, str]] = {
     "fr.po": (po(PAIRS), "translation"),
     "m.tmx": (tmx(PAIRS), "translation"),
     "m.xlf": (xliff(PAIRS), "translation"),
-    "m.xliff": (xliff2(PAIRS), "translation"),
+    "m.xliff": (xliff(PAIRS, "2.0"), "translation"),
     "data.json": (json.dumps({"data": [{"en": a, "fr": b} for a, b in PAIRS]}), "translation"),
     "rows.json": (
         json.dumps({"v": 1, "rows": [{"t": a, "l": b} for a, b in LABELLED]}, indent=1),
@@ -133,8 +127,7 @@ BY_CONTENT = (
 
 
 def written(folder: Path, name: str) -> Path:
-    content = READ[name][0].encode() if name in READ else REFUSED[name][0]
-    (folder / name).write_bytes(content)
+    (folder / name).write_bytes(READ[name][0].encode() if name in READ else REFUSED[name][0])
     return folder / name
 
 
@@ -143,7 +136,9 @@ def said(*arguments: object) -> str:
     result = CliRunner().invoke(app, list(map(str, arguments)))
     if result.exception is None or result.exit_code == 0:
         return result.output
-    assert isinstance(result.exception, Exception) and is_for_the_user(result.exception), arguments
+    assert isinstance(result.exception, Exception) and isinstance(result.exception, FOR_THE_USER), (
+        arguments
+    )
     return f"error: {result.exception}"
 
 
@@ -176,14 +171,16 @@ def test_what_is_not_read_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", READ)
 def test_every_task_reads_a_format_or_says_why_not(name: str, task: str, tmp_path: Path) -> None:
-    file = written(tmp_path, name)
-    output = said("new", task, file, "--out", tmp_path / "c.toml")
+    output = said("new", task, written(tmp_path, name), "--out", tmp_path / "c.toml")
     assert f"c.toml: {task};" in output or re.search(rf"error: .*{name}|{task} |pictures", output)
 
 
-@pytest.mark.parametrize("ending", ["po", "tmx", "xliff"])
+BOTH_SIDES = {"po": po, "tmx": tmx, "xliff": xliff}
+
+
+@pytest.mark.parametrize("ending", BOTH_SIDES)
 def test_several_files_and_folders_are_one_corpus(ending: str, tmp_path: Path) -> None:
-    make = {"po": po, "tmx": tmx, "xliff": xliff}[ending]
+    make = BOTH_SIDES[ending]
     (tmp_path / "d" / "e").mkdir(parents=True)
     files = [tmp_path / "d" / f"a.{ending}", tmp_path / "d" / "e" / f"b.{ending}"]
     for n, file in enumerate(files):
@@ -197,10 +194,9 @@ def test_several_files_and_folders_are_one_corpus(ending: str, tmp_path: Path) -
     assert "without a file that ends in .po" in said("data", "report", tmp_path / "empty")
 
 
-@pytest.mark.parametrize("ending", ["po", "tmx", "xliff"])
+@pytest.mark.parametrize("ending", BOTH_SIDES)
 def test_sides_are_swapped(ending: str, tmp_path: Path) -> None:
-    make = {"po": po, "tmx": tmx, "xliff": xliff}[ending]
-    (tmp_path / f"a.{ending}").write_text(make([(f"house {n}", f"maison {n}") for n in range(15)]))
+    (tmp_path / f"a.{ending}").write_text(BOTH_SIDES[ending]([("house 0", "maison 0")]))
     for swap, first in ((False, "house 0"), (True, "maison 0")):
         reading = Reading(tmp_path / f"a.{ending}", None, "train", TextData(swap_sides=swap))
         assert next(iter(reading))[1] == first
@@ -323,5 +319,5 @@ def test_odd_files_are_read_or_refused_by_name(name: str, ending: str, tmp_path:
         try:
             act()
         except Exception as error:
-            assert is_for_the_user(error), repr(error)
+            assert isinstance(error, FOR_THE_USER), repr(error)
             assert "odd" in str(error)

@@ -9,14 +9,13 @@ from torch.func import functional_call, grad, jvp, vmap
 
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder
-from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
-from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import Dropout, Linear, RMSNorm
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.normalizers import Entmax15, Sparsemax
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
+from laws.conftest import RECURRENT, TRANSFORMER, shrink
 from tolerances import close
 
 TARGET = torch.tensor([0, 2, 1, 3])
@@ -45,7 +44,6 @@ MAKERS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # of jvp itself
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_function_with_a_kernel_can_be_transformed(name: str) -> None:
-    torch.manual_seed(0)
     compute, x = MAKERS[name](), torch.randn(1, 4, 8, requires_grad=True)
     weigh = torch.linspace(-1, 1, 8)
 
@@ -56,28 +54,17 @@ def test_every_function_with_a_kernel_can_be_transformed(name: str) -> None:
     (expected,) = torch.autograd.grad(scalar(x), x)
     close(grad(scalar)(x), expected)
     close(jvp(scalar, (x.detach(),), (torch.ones_like(x),))[1], expected.sum())
-    rows = torch.stack((x.detach(), x.detach() + 1))
-    close(vmap(grad(scalar))(rows)[0], expected)
+    close(vmap(grad(scalar))(torch.stack((x.detach(), x.detach() + 1)))[0], expected)
 
 
-def models() -> dict[str, EncoderDecoder.Config]:
-    sizes = {"hidden_size": 8, "dropout": 0.0}
-    pair = {"num_layers": 1, "num_heads": 2, "ffn_size": 8}
-    transformer = (
-        TransformerEncoder.Config(**sizes, **pair), TransformerDecoder.Config(**sizes, **pair),
-    )  # fmt: skip
-    recurrent = (
-        RecurrentEncoder.Config(**sizes, embedding_size=8, cell=LSTMCell.Config()),
-        RecurrentDecoder.Config(**sizes, embedding_size=8, attention=RecurrentAttention()),
-    )
-    mamba = transformer[0], MambaDecoder.Config(hidden_size=8, num_layers=1, dropout=0.0)
-    pairs = {"transformer": transformer, "recurrent": recurrent, "mamba": mamba}
-    return {n: EncoderDecoder.Config(encoder=e, decoder=d) for n, (e, d) in pairs.items()}
+PAIRS = {"transformer": TRANSFORMER, "recurrent": RECURRENT}
+PAIRS |= {"mamba": (TRANSFORMER[0], shrink(MambaDecoder.Config()))}
 
 
-@pytest.mark.parametrize("config", models().values(), ids=models())
-def test_gradients_of_a_model_in_training_are_autograds(config: EncoderDecoder.Config) -> None:
-    torch.manual_seed(0)
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_of_a_model_in_training_are_autograds(name: str) -> None:
+    encoder, decoder = PAIRS[name]
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder)
     model = config.build(Tokens(12), Tokens(12)).train()
     source, target = torch.randint(4, 12, (2, 5)), torch.randint(4, 12, (2, 4))
     weights = {name: weight.detach() for name, weight in model.named_parameters()}

@@ -17,23 +17,20 @@ from foveate.data.tokenizer import BPE, Tokenizer, WordTokenizer
 from foveate.data.words import split_words
 from foveate.engine.links import Head
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.run.linking import word_maps
+from foveate.tasks.base import Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
 from grammar.pairs import pairs
+from task_tools import fit
+from test_look_capture import recurrent
 from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}
 SIDES = [kind.Config(**SIZE, dropout=0.0) for kind in (TransformerEncoder, TransformerDecoder)]
 TRANSFORMER = EncoderDecoder.Config(encoder=SIDES[0], decoder=SIDES[1])
-RECURRENT = EncoderDecoder.Config(
-    encoder=RecurrentEncoder.Config(embedding_size=8, hidden_size=8),
-    decoder=RecurrentDecoder.Config(
-        embedding_size=8, hidden_size=8, attention=RecurrentAttention()
-    ),
-)
+RECURRENT = recurrent().config
 PLAIN = CrossEntropy.Config(label_smoothing=0.0).build()
 
 
@@ -70,7 +67,6 @@ def test_links_of_words_become_links_of_pieces() -> None:
 def test_a_batch_carries_the_links_of_its_pairs(corpus: Path, tmp_path: Path) -> None:
     task = task_of(corpus, tmp_path, WordTokenizer.Config(min_frequency=1))
     batch = task.batch("train", [3, 5])
-    assert isinstance(batch, GuidedBatch)
     gold = [set(pair.alignment) for pair in pairs("train", 6)]
     for row, index in enumerate((3, 5)):
         result = {(int(s), int(t)) for b, t, s in batch.places if b == row}
@@ -101,7 +97,6 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"layer": 0, "head": 1, "weight": 1.0, "rows": "read"}
     task = task_of(corpus, tmp_path, WordTokenizer.Config(min_frequency=1), **fields)
     model = task.build(TRANSFORMER)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     held = pairs("valid", 50)
     gold = [Gold(set(pair.alignment), set(pair.alignment)) for pair in held]
 
@@ -114,12 +109,12 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
         return judge([choice.links(m) for m in maps], gold).aer
 
     before = error(1)
-    for step in range(60):
+
+    def loss(step: int) -> Loss:
         batch = task.batch("train", [(step * 32 + k) % 400 for k in range(32)])
-        loss = task.loss(model.train(), batch, PLAIN)
-        optimizer.zero_grad()
-        (loss.total / loss.count).backward()
-        optimizer.step()
+        return task.loss(model, batch, PLAIN)
+
+    fit(model, loss, 60)
     assert before > 0.5
     assert error(1) < 0.35
     assert error(0) > error(1) + 0.2
@@ -145,8 +140,7 @@ def test_links_may_come_from_an_aligner_and_stay_in_the_run(corpus: Path, tmp_pa
     aligner: Aligner.Config = Model1.Config(iterations=3)
     words = WordTokenizer.Config(min_frequency=1)
     task = task_of(corpus, tmp_path, words, links=None, aligner=aligner)
-    lines = (tmp_path / "guide.align").read_text("utf-8").splitlines()
-    assert len(lines) == 400
+    assert len((tmp_path / "guide.align").read_text("utf-8").splitlines()) == 400
     again = task.config.build(TextData())
     moved = tmp_path.rename(tmp_path.with_name("moved"))  # as a new run takes its place
     again.restore(moved)
@@ -173,9 +167,8 @@ def test_links_of_several_corpora_are_told_apart(corpus: Path, tmp_path: Path) -
     saved = [p for p in gold if all(len(split_words(side)) <= 9 for side in (p.source, p.target))]
     assert len(saved) == len(task.lengths("train")) < 440
     for item in (task, again):
-        batch = item.batch("train", range(len(saved)))
         result: list[set[tuple[int, int]]] = [set() for _ in saved]
-        for row, t, s in batch.places.tolist():
+        for row, t, s in item.batch("train", range(len(saved))).places.tolist():
             result[row].add((s, t))
         assert result == [set(pair.alignment) for pair in saved]
 

@@ -10,8 +10,6 @@ import os
 import pickle
 import shutil
 import struct
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,41 +22,27 @@ from safetensors.torch import load_file, save_file
 
 from foveate.config import read
 from foveate.data.tokenizer import BPE, Tokenizer
-from foveate.errors import is_for_the_user, message_of
+from foveate.errors import FOR_THE_USER, message_of
 from foveate.exchange.base import ExchangeError
 from foveate.exchange.huggingface import from_huggingface
-from foveate.run import RunConfig, load
+from foveate.run import Run, RunConfig, load
 from foveate.tasks.shortlist import Shortlist
 from foveate.train import checkpoint
 from foveate.train.stored import WEIGHTS, DamagedError, opened
-from small_runs import made
+from small_runs import python
 
 ROOT = Path(__file__).parent.parent
-MANY = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two translators, one of them trained further on, and a folder of `transformers`."""
-    folder = tmp_path_factory.mktemp("hostile")
-    made(folder, ["transformer", "rnn"], steps=4)
-    return folder / "runs"
+SHARED = [HealthCheck.function_scoped_fixture]
+MANY = settings(max_examples=25, deadline=None, suppress_health_check=SHARED)
 
 
 @pytest.fixture
-def run(runs: Path, tmp_path: Path) -> Path:
-    """A copy of a run, to be harmed."""
-    shutil.copytree(runs / "transformer", tmp_path / "run")
-    return tmp_path / "run"
+def run(runs: dict[str, Run], tmp_path: Path) -> Path:
+    return shutil.copytree(runs["transformer"].path, tmp_path / "run")
 
 
 def weights(run: Path) -> Path:
-    """The file of the weights that stand for a run."""
-    folder = checkpoint.chosen(run)
-    assert folder is not None
-    return folder / WEIGHTS
+    return checkpoint.chosen(run) / WEIGHTS
 
 
 def refused(act: Callable[[], object], *names: str) -> str:
@@ -66,7 +50,7 @@ def refused(act: Callable[[], object], *names: str) -> str:
     with pytest.raises(Exception) as caught:
         act()
     output = message_of(caught.value)
-    assert is_for_the_user(caught.value), f"a bare {caught.value!r}"
+    assert isinstance(caught.value, FOR_THE_USER), f"a bare {caught.value!r}"
     assert all(name in output for name in names), output
     return output
 
@@ -81,9 +65,8 @@ def tensors(header: bytes, size: int | None = None, rest: bytes = b"") -> bytes:
 def test_a_bit_flipped_anywhere_in_the_weights_is_found(run: Path, data: st.DataObject) -> None:
     file = weights(run)
     content = bytearray(file.read_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
     flipped = content[:]
-    flipped[place] ^= 1 << data.draw(st.integers(0, 7))
+    flipped[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     file.write_bytes(flipped)
     try:
         refused(lambda: load(run), WEIGHTS, "--checkpoint")
@@ -94,8 +77,7 @@ def test_a_bit_flipped_anywhere_in_the_weights_is_found(run: Path, data: st.Data
 @MANY
 @given(cut=st.integers(0, 5000))
 def test_weights_cut_off_anywhere_are_named_with_a_manifest_or_without(run: Path, cut: int) -> None:
-    file = weights(run)
-    content = file.read_bytes()
+    content = weights(run).read_bytes()
     alone = run / "alone"
     alone.mkdir(exist_ok=True)
     (alone / WEIGHTS).write_bytes(content[: min(cut, len(content) - 1)])
@@ -163,15 +145,13 @@ def test_a_pickle_is_not_opened_whatever_its_name_is(run: Path, protocol: int, t
 
 
 def read_all(run: Path) -> None:
-    """Everything that is read of a run."""
-    result = load(run)
-    result.links([("the dog", "le chien")])
+    load(run).links([("the dog", "le chien")])
     if (run / "shortlist.npz").exists():
         Shortlist.load(run)
 
 
-def test_weights_of_another_run_are_refused_by_what_was_sealed(runs: Path, run: Path) -> None:
-    other = weights(runs / "rnn")
+def test_weights_of_another_run_are_refused_by_what_was_sealed(runs, run: Path) -> None:
+    other = weights(runs["rnn"].path)
     shutil.copyfile(other, weights(run))
     refused(lambda: load(run), WEIGHTS)
     folder = weights(run).parent
@@ -192,8 +172,8 @@ OUTSIDE = ["../other", "/etc", "checkpoints/../../other", "..", "/"]
 
 
 @pytest.mark.parametrize("place", OUTSIDE)
-def test_the_best_weights_lie_in_the_run(place: str, runs: Path, run: Path) -> None:
-    shutil.copytree(weights(runs / "transformer").parent, run.parent / "other")
+def test_the_best_weights_lie_in_the_run(place: str, runs: dict[str, Run], run: Path) -> None:
+    shutil.copytree(weights(runs["transformer"].path).parent, run.parent / "other")
     (run / "best.json").write_text(json.dumps({"folder": place}), "utf-8")
     refused(lambda: load(run), "best.json", place)
 
@@ -287,11 +267,10 @@ def test_ids_of_pieces_are_their_places(ids: dict[str, int], tmp_path: Path) -> 
 
 
 # ------------------------------------------------------------------------------ what is JSON, TOML
+WORDS = st.text(max_size=5)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda each: (
-        st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=5), each, max_size=3)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(WORDS, each, max_size=3),
     max_leaves=8,
 )
 FILES = ["best.json", "source.tokenizer.json", "aligned_head.json", "config.toml"]
@@ -307,13 +286,14 @@ def test_any_content_of_run_files_loads_or_is_refused_by_name(run, data) -> None
         for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=3)):
             content[place] = data.draw(st.integers(0, 255))
     else:
-        tree = data.draw(JSON)
-        content = bytearray(json.dumps(tree).encode())
+        content = bytearray(json.dumps(data.draw(JSON)).encode())
     file.write_bytes(content)
     try:
         read_all(run)
     except Exception as error:
-        assert is_for_the_user(error), f"{file.name} of {bytes(content)!r}: a bare {error!r}"
+        assert isinstance(error, FOR_THE_USER), (
+            f"{file.name} of {bytes(content)!r}: a bare {error!r}"
+        )
     finally:
         file.unlink()
         if saved is not None:
@@ -344,7 +324,7 @@ MEASURE = """
 import resource, sys
 from pathlib import Path
 from foveate.data.tokenizer import Tokenizer
-from foveate.errors import is_for_the_user
+from foveate.errors import FOR_THE_USER
 from foveate.exchange.importing import import_from
 from foveate.documents.formats import DocumentOptions, read_document
 from foveate.run import load
@@ -371,7 +351,7 @@ for name, act in acts.items():
         act()
         print(name, "TAKEN", peak() - before)
     except Exception as error:
-        said = "refused" if is_for_the_user(error) else "BARE"
+        said = "refused" if isinstance(error, FOR_THE_USER) else "BARE"
         print(name, said, peak() - before, repr(error)[:200])
 print("grown", peak() - before)
 """
@@ -394,9 +374,9 @@ def swelling(path: Path, *names: str) -> None:
             archive.getinfo(name).file_size = 2**40
 
 
-def test_memory_stays_bounded_whatever_a_file_would_become(runs: Path, tmp_path: Path) -> None:
+def test_memory_stays_bounded_whatever_a_file_would_become(runs, tmp_path: Path) -> None:
     for name in ("sound", "width", "depth", "size"):
-        shutil.copytree(runs / "transformer", tmp_path / name)
+        shutil.copytree(runs["transformer"].path, tmp_path / name)
     sized(tmp_path / "width", "hidden_size", 960_000)
     sized(tmp_path / "depth", "num_layers", 960_000)
     sized(tmp_path / "size", "hidden_size", 10**12)
@@ -408,12 +388,6 @@ def test_memory_stays_bounded_whatever_a_file_would_become(runs: Path, tmp_path:
             stream.truncate(2**33 + 100)  # nothing of it is on the disk
     swelling(tmp_path / "shortlist.npz", "often.npy", "likely.npy")
     swelling(tmp_path / "bomb.docx", "word/document.xml", "[Content_Types].xml")
-    messages = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-    ).stdout
+    messages = python("-c", MEASURE, tmp_path, check=True).stdout
     assert not [line for line in messages.splitlines() if "BARE" in line or "TAKEN" in line]
     assert int(messages.split()[-1]) < BOUND, messages

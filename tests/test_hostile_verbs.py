@@ -30,7 +30,6 @@ VERBS: dict[str, Any] = {}
 
 
 def collect(command: Any, *name: str) -> None:
-    """The commands below one, by their names."""
     if not hasattr(command, "list_commands"):
         VERBS[" ".join(name)] = command
         return
@@ -193,14 +192,11 @@ def test_what_takes_a_run_takes_a_published_folder(verb, name, answered, place) 
 
 
 # ------------------------------ Every view as the guides type it, and of every kind of run
-DOCUMENTED = sorted(
-    {
-        line
-        for page in PAGES
-        for line in commands(page.read_text("utf-8"))
-        if re.match(r"foveate (look \w+ \S|demo )", line) and not re.search("VIEW|table.toml", line)
-    }
-)
+TYPED = {line for page in PAGES for line in commands(page.read_text("utf-8"))}
+DOCUMENTED = [
+    line for line in sorted(TYPED)
+    if re.match(r"foveate (look \w+ \S|demo )", line) and not re.search("VIEW|table.toml", line)
+]  # fmt: skip
 SMALL = (  # what stands for the files and numbers of a guide
     (r"\b(RUN2?|runs/[\w-]+|[A-Z]\.toml|FILE\.safetensors|en-fr|…)(?= |$)", "RUN"),
     (r"--(layer|head|query) -?\d+", r"--\1 0"),

@@ -1,5 +1,6 @@
 """What a config may hold: every table, kind and field has a name that finds it and a meaning."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -46,7 +47,6 @@ def test_every_field_has_a_meaning() -> None:
         ("train.optimizer", "adamw", ["lr", "betas"]),
         ("adamw", "adamw", ["weight_decay"]),
         ("max_minutes", "train", ["max_minutes"]),
-        ("train.max_minutes", "train", ["max_minutes"]),
         ("train.save.best", "train.save", ["best"]),
         ("train.optimizer.lr", "sgd", ["lr"]),
         ("beam.beam_size", "beam", ["beam_size"]),
@@ -133,3 +133,9 @@ def test_the_schema_knows_what_may_be_left_out() -> None:
     assert SCHEMA.is_valid({"task": "translation", "model": "transformer-tiny"})
     partial = {"train": {"max_steps": "none"}, "decode": {"beam_size": 2}}
     assert SCHEMA.is_valid({"base": "a.toml", **partial})
+
+
+def test_a_symbol_at_the_start_of_a_meaning_keeps_its_case() -> None:
+    found = [f.meaning for kind in described(None, RunConfig) for f in kind.fields.values()]
+    assert [text for text in found if text.startswith("o in lp = ((o")]
+    assert all(text[0].isupper() for text in found if re.match(r"[a-z]{2}\w* (?!=)", text))

@@ -22,7 +22,6 @@ SOURCES = [
 
 
 def unbroken(text: str) -> str:
-    """Return a text on one line."""
     return " ".join(text.split())
 
 
@@ -38,18 +37,13 @@ def texts(lecture: Lecture) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize("path", TOLD, ids=lambda path: f"{path.stem}.{path.parent.name}")
 def test_a_translation_has_the_texts_of_the_lecture_of_today(path: Path) -> None:
     words = json.loads(path.read_text("utf-8"))
-    lecture = next(each for each in lectures().lectures if each.name == path.stem)
-    needed, equations = texts(lecture)
+    needed, equations = texts(next(each for each in lectures().lectures if each.name == path.stem))
     assert not needed - words.keys(), f"to be translated in {path}"
     assert not words.keys() - needed - equations, f"no longer in {path.stem}.toml: take out"
     code = re.compile(r"`[^`]+`")
     for english, other in words.items():
         assert code.findall(english) == code.findall(other), english
         assert english in equations or english.count("_") == other.count("_"), english
-
-
-def test_romac_is_told_in_french() -> None:
-    assert LANGUAGES / "fr" / "romac.json" in TOLD
 
 
 @pytest.mark.parametrize("path", sorted(LANGUAGES.glob("*/drawings.json")), ids=str)

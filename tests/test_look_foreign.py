@@ -28,11 +28,6 @@ REAL = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
 TARGET = torch.tensor([[1, 11, 12, 13], [1, 13, 12, 11]])
 
 
-@pytest.fixture(autouse=True)
-def _same() -> None:
-    torch.manual_seed(3)
-
-
 def rows_are_whole(maps: dict[str, Tensor]) -> None:
     for weights in maps.values():
         close(weights.sum(-1), torch.ones(weights.shape[:-1]))
@@ -41,14 +36,13 @@ def rows_are_whole(maps: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_multi_head_attention_gives_the_weights_that_it_would_give(batch_first: bool) -> None:
     attention = nn.MultiheadAttention(16, 4, batch_first=batch_first).eval()
-    model = nn.ModuleDict({"mixer": attention})
     x, keys = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
     if not batch_first:
         x, keys = x.transpose(0, 1), keys.transpose(0, 1)
     expected, weights = attention(x, keys, keys, average_attn_weights=False)
     with torch.no_grad():
         plain = attention(x, keys, keys, need_weights=False)[0]
-    with capture(model) as maps:
+    with capture(nn.ModuleDict({"mixer": attention})) as maps:
         seen, mean = attention(x, keys, keys)
         again, nothing = attention(x, keys, keys, need_weights=False)
     assert torch.equal(seen, expected)
@@ -126,16 +120,17 @@ class CausalSelfAttention(nn.Module):
         super().__init__()
         self.c_attn, self.fused = nn.Linear(8, 24), fused
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, -1)
-        )
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        parts = self.c_attn(x).chunk(3, -1)
+        q, k, v = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in parts)
+        causal = torch.ones(x.shape[1], x.shape[1]).tril().bool()
+        seen = causal if padding is None else ~padding[:, None, None]
         if self.fused:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            return mixed.transpose(1, 2).flatten(2)
-        scores = q @ k.mT / 2
-        hidden = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
-        return (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
+            how = {"is_causal": True} if padding is None else {"attn_mask": seen}
+            mixed = F.scaled_dot_product_attention(q, k, v, **how)
+        else:
+            mixed = (q @ k.mT / 2).masked_fill(~seen, -torch.inf).softmax(-1) @ v
+        return mixed.transpose(1, 2).flatten(2)
 
 
 def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
@@ -164,29 +159,24 @@ PAIR = SMALL | {
 }  # fmt: skip
 
 
+BERT = WIDE | {"intermediate_size": 24}
+MADE: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gpt2": ("GPT2LMHeadModel", "GPT2", SMALL | {"n_embd": 16, "n_layer": 2, "n_head": 4}),
+    "llama": ("LlamaForCausalLM", "Llama", BERT | {"num_key_value_heads": 2}),
+    "bert": ("BertModel", "Bert", BERT),
+    "labels": ("BertForSequenceClassification", "Bert", BERT),
+    "t5": ("T5ForConditionalGeneration", "T5", SMALL | {
+        "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 4,
+        "decoder_start_token_id": 1,
+    }),
+    "bart": ("BartForConditionalGeneration", "Bart", PAIR),
+    "marian": ("MarianMTModel", "Marian", PAIR),
+}  # fmt: skip
+
+
 def hugging_face(kind: str) -> Any:
-    makers = {
-        "gpt2": lambda: transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(
-                vocab_size=20, n_embd=16, n_layer=2, n_head=4, attn_implementation="sdpa"
-            )
-        ),
-        "llama": lambda: transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(**WIDE, num_key_value_heads=2, intermediate_size=24)
-        ),
-        "bert": lambda: transformers.BertModel(
-            transformers.BertConfig(**WIDE, intermediate_size=24)
-        ),
-        "t5": lambda: transformers.T5ForConditionalGeneration(
-            transformers.T5Config(
-                **SMALL, d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4,
-                decoder_start_token_id=1,
-            )
-        ),
-        "bart": lambda: transformers.BartForConditionalGeneration(transformers.BartConfig(**PAIR)),
-        "marian": lambda: transformers.MarianMTModel(transformers.MarianConfig(**PAIR)),
-    }  # fmt: skip
-    return makers[kind]().eval()
+    model, config, fields = MADE[kind]
+    return getattr(transformers, model)(getattr(transformers, f"{config}Config")(**fields)).eval()
 
 
 def inputs(kind: str) -> dict[str, Tensor]:
@@ -199,18 +189,6 @@ PARTS = {"encoder.self": "encoder_", "decoder.self": "decoder_", "decoder.cross"
 BOTH = {f"{part}_attention": f"{field}attentions" for part, field in PARTS.items()}
 BLOCKS = {"gpt2": DECODER, "llama": DECODER, "t5": BOTH, "bart": BOTH, "marian": BOTH}
 BLOCKS["bert"] = {"encoder.self_attention": "attentions"}
-
-
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_views_draw_what_is_captured_without_naming_a_block(kind: str) -> None:
-    model = hugging_face(kind)
-    with capture(model) as maps:
-        model(**inputs(kind))
-    record = AttentionRecord.of({name: weights[:1] for name, weights in maps.items()})
-    for drawn in (record, rollout(record)):
-        assert attention(drawn).caption and heads(drawn).text() and links(drawn).text()
-    for weights in rollout(record).maps.values():
-        close(torch.tensor(weights.sum(-1)), torch.ones(weights.shape[:-1]))
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -228,14 +206,18 @@ def test_hugging_face_models_are_seen_as_they_see_themselves(kind: str) -> None:
     assert len(maps) == 2 * len(BLOCKS[kind])
     rows_are_whole(maps)
     for block, field in BLOCKS[kind].items():
-        side, attention = block.split(".")
+        side, name = block.split(".")
         for layer, weights in enumerate(own[field]):
-            close(maps[f"{side}.layers.{layer}.{attention}"], weights, terms=ROW)
+            close(maps[f"{side}.layers.{layer}.{name}"], weights, terms=ROW)
     if "encoder.self_attention" in BLOCKS[kind]:
         assert (maps["encoder.layers.0.self_attention"][1, :, :, 4:] == 0).all()
     else:
         assert (maps["decoder.layers.0.self_attention"].triu(1) == 0).all()
     assert not any("forward" in module.__dict__ for module in model.modules())
+    record = AttentionRecord.of({name: weights[:1] for name, weights in maps.items()})
+    for drawn in (record, rollout(record)):  # no block is named
+        assert attention(drawn).caption and heads(drawn).text() and links(drawn).text()
+    rows_are_whole({name: torch.tensor(flow) for name, flow in rollout(record).maps.items()})
 
 
 def test_a_hugging_face_model_writes_the_same_while_it_is_looked_at() -> None:
@@ -280,49 +262,45 @@ def test_maps_become_one_record_with_the_tokens_of_both_sides() -> None:
     assert flow.keys() == record.maps.keys()
     for name, expected in rolled({n: w[0].detach().numpy() for n, w in maps.items()}).items():
         assert np.array_equal(flow[name], expected)
-    second = AttentionRecord.of(maps, source[:4], target, row=1)
-    assert second.drawn(name).shape == (4, 4, 4)
+    assert AttentionRecord.of(maps, source[:4], target, row=1).drawn(name).shape == (4, 4, 4)
     with pytest.raises(ValueError, match="keys without a label carry"):
         AttentionRecord.of(maps, source[:4], target).drawn(name)
 
 
-BERT = {"vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-WIDER = BERT | {"intermediate_size": 24}
 GPT = {"vocab_size": 20, "n_embd": 32, "n_layer": 2, "n_head": 4}
-# model, config, its fields, and how many maps there are; 0: its weights have another form
-EVERY: dict[str, tuple[str, dict[str, Any], int]] = {
-    "Albert": ("AlbertConfig", WIDER | {"embedding_size": 16}, 2),
-    "Roberta": ("RobertaConfig", WIDER, 2),
-    "Electra": ("ElectraConfig", WIDER, 2),
-    "DebertaV2": ("DebertaV2Config", WIDER, 2),
-    "ModernBert": ("ModernBertConfig", WIDER | {"pad_token_id": 0}, 2),
-    "SqueezeBert": ("SqueezeBertConfig", WIDER | {"embedding_size": 32}, 2),
-    "ConvBert": ("ConvBertConfig", WIDER | {"embedding_size": 16}, 2),
-    "Mistral": ("MistralConfig", WIDER | {"num_key_value_heads": 2, "sliding_window": 3}, 2),
-    "Bloom": ("BloomConfig", {"vocab_size": 20, "hidden_size": 32, "n_layer": 2, "n_head": 4}, 2),
-    "CTRL": ("CTRLConfig", GPT | {"dff": 24}, 2),
-    "CodeGen": ("CodeGenConfig", GPT | {"rotary_dim": 4}, 2),
-    "XLNet": ("XLNetConfig", {"vocab_size": 20, "d_model": 32, "n_layer": 2, "n_head": 4}, 2),
-    "XLM": ("XLMConfig", {"vocab_size": 20, "emb_dim": 32, "n_layers": 2, "n_heads": 4}, 2),
-    "Longformer": ("LongformerConfig", WIDER | {"attention_window": 4}, 0),
-    "BigBird": ("BigBirdConfig", WIDER | {"block_size": 2, "num_random_blocks": 1}, 0),
-    "Nystromformer": (
-        "NystromformerConfig",
-        WIDER | {"num_landmarks": 4, "segment_means_seq_len": 16},
-        0,
-    ),
-    "FNet": ("FNetConfig", {**BERT} | {"intermediate_size": 24}, 0),
-}  # fmt: skip
+WIDER = {"vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDER |= {"intermediate_size": 24}
+# model, fields of its config, and how many maps there are; 0: its weights have another form
+EVERY: dict[str, tuple[dict[str, Any], int]] = {
+    "Albert": (WIDER | {"embedding_size": 16}, 2),
+    "Roberta": (WIDER, 2),
+    "Electra": (WIDER, 2),
+    "DebertaV2": (WIDER, 2),
+    "ModernBert": (WIDER | {"pad_token_id": 0}, 2),
+    "SqueezeBert": (WIDER | {"embedding_size": 32}, 2),
+    "ConvBert": (WIDER | {"embedding_size": 16}, 2),
+    "Mistral": (WIDER | {"num_key_value_heads": 2, "sliding_window": 3}, 2),
+    "Bloom": ({"vocab_size": 20, "hidden_size": 32, "n_layer": 2, "n_head": 4}, 2),
+    "CTRL": (GPT | {"dff": 24}, 2),
+    "CodeGen": (GPT | {"rotary_dim": 4}, 2),
+    "XLNet": ({"vocab_size": 20, "d_model": 32, "n_layer": 2, "n_head": 4}, 2),
+    "XLM": ({"vocab_size": 20, "emb_dim": 32, "n_layers": 2, "n_heads": 4}, 2),
+    "Longformer": (WIDER | {"attention_window": 4}, 0),
+    "BigBird": (WIDER | {"block_size": 2, "num_random_blocks": 1}, 0),
+    "Nystromformer": (WIDER | {"num_landmarks": 4, "segment_means_seq_len": 16}, 0),
+    "FNet": ({n: v for n, v in WIDER.items() if n != "num_attention_heads"}, 0),
+}
+
+
+def every(kind: str) -> Any:
+    config = getattr(transformers, f"{kind}Config")(**EVERY[kind][0])
+    return getattr(transformers, f"{kind}Model")(config)
 
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("training", [False, True])
 def test_each_architecture_is_seen_as_it_is_or_named(kind: str, training: bool) -> None:
-    name, fields, count = EVERY[kind]
-    if kind == "FNet":
-        fields = {n: v for n, v in fields.items() if n != "num_attention_heads"}
-    model = getattr(transformers, f"{kind}Model")(getattr(transformers, name)(**fields))
-    model.train(training)
+    model, count = every(kind).train(training), EVERY[kind][1]
     ids = torch.randint(5, 20, (2, 16))
 
     def run() -> Tensor:
@@ -343,8 +321,7 @@ def test_each_architecture_is_seen_as_it_is_or_named(kind: str, training: bool) 
 
 
 def test_calls_of_a_shared_layer_are_layers_of_one_block() -> None:
-    name, fields, _ = EVERY["Albert"]
-    model = transformers.AlbertModel(getattr(transformers, name)(**fields)).eval()
+    model = every("Albert").eval()
     ids = torch.randint(5, 20, (1, 6))
     with capture(model) as maps:
         model(ids)
@@ -391,7 +368,7 @@ def test_a_row_of_padding_alone_is_zeros(fused: bool, own: bool) -> None:
     x = torch.randn(2, 4, 8)
     padding = torch.tensor([[False] * 4, [True] * 4])
     if own:
-        model = MaskedAttention(fused)
+        model = CausalSelfAttention(fused)
     arguments = (x, padding) if own else (x, x, x, padding)
     output = model(*arguments)
     plain = output if own else output[0]
@@ -401,17 +378,6 @@ def test_a_row_of_padding_alone_is_zeros(fused: bool, own: bool) -> None:
     (weights,) = maps.values()
     assert bool((weights[1] == 0).all()) and bool(weights.isfinite().all())
     close(weights[0].sum(-1), torch.ones(2, 4))
-
-
-class MaskedAttention(CausalSelfAttention):
-    def forward(self, x: Tensor, padding: Tensor) -> Tensor:  # type: ignore[override]
-        q, k, v = (p.unflatten(-1, (2, -1)).transpose(1, 2) for p in self.c_attn(x).chunk(3, -1))
-        seen = ~padding[:, None, None]
-        if self.fused:
-            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-            return mixed.transpose(1, 2).flatten(2)
-        weights = (q @ k.mT).masked_fill(~seen, -torch.inf).softmax(-1)
-        return (weights @ v).transpose(1, 2).flatten(2)
 
 
 class Mixer(nn.Module):
@@ -454,32 +420,11 @@ def test_what_is_not_understood_is_named_in_a_warning_beside_what_is() -> None:
     assert list(maps) == ["0"]
 
 
-class MyAttention(nn.Module):
-    """An attention whose caller uses only its parameters, so that nobody calls it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.map = nn.Linear(4, 4)
-
-
-class Bypassing(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.mixer = MyAttention()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.mixer.map(x)
-
-
 def test_attentions_that_are_never_called_are_named() -> None:
-    model = Bypassing()
-    warned = pytest.warns(UserWarning, match="no weights were captured: nothing called mixer; run ")
-    with warned, capture(model) as maps:
-        model(torch.randn(1, 3, 4))
-    assert maps == {}
-    module = nn.Sequential(nn.MultiheadAttention(8, 2))
-    with pytest.warns(UserWarning, match=r"nothing called 0"), capture(module):
+    warned = pytest.warns(UserWarning, match="no weights were captured: nothing called 0; run ")
+    with warned, capture(nn.Sequential(nn.MultiheadAttention(8, 2))) as maps:
         pass
+    assert maps == {}
 
 
 def text_of(model: Any, ids: Tensor) -> ForcedPass:
@@ -515,37 +460,23 @@ def label_of(model: Any, ids: Tensor) -> ForcedPass:
 
 
 SIZES = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-THEIRS = {
-    "gpt2": lambda: transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            n_layer=2, n_head=2, n_embd=16, vocab_size=50, n_positions=20, bos_token_id=0,
-            eos_token_id=0,
-        )
-    ),
-    "llama": lambda: transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(**SIZES, intermediate_size=32)
-    ),
-    "bert": lambda: transformers.BertForSequenceClassification(
-        transformers.BertConfig(**SIZES, intermediate_size=32)
-    ),
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("name", ["gpt2", "llama", "labels"])
 def test_their_models_have_the_views_of_ours(name: str) -> None:
-    model = THEIRS[name]().eval()
+    model = hugging_face(name)
     ids, other = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[5, 16, 7, 8, 9]])
-    of = label_of if name == "bert" else text_of
+    of = label_of if name == "labels" else text_of
     forced = of(model, ids)
-    words = ["w5", "w6", "w7", "w8", "w9"][: None if name == "bert" else -1]
+    words = ["w5", "w6", "w7", "w8", "w9"][: None if name == "labels" else -1]
     for method in METHODS:
         record = relevance(forced, method)
         [key] = record.maps
         assert record.axes(key)[1] == words, method
         assert np.isfinite(record.maps[key]).all() and record.maps[key].any()
-        if name != "bert":
+        if name != "labels":
             assert abs(np.triu(record.maps[key][0], 1)).max() < 1e-9, method
-    rows = by_occlusion(forced)["encoder" if name == "bert" else "decoder"]
+    rows = by_occlusion(forced)["encoder" if name == "labels" else "decoder"]
     without = ids.clone()
     without[0, 1] = 0
     close(rows[-1, 1], forced.scores()[-1] - of(model, without).scores()[-1])
@@ -553,7 +484,7 @@ def test_their_models_have_the_views_of_ours(name: str) -> None:
     shown = lens(forced)
     assert len(shown.rows) == 3 and shown.columns == list(forced.produced)
     close(shown.target_p[-1], np.exp(forced.scores()))
-    if name == "bert":  # label 1 or 0, after one text or another
+    if name == "labels":  # label 1 or 0, after one text or another
         passes = [(of(model, x), contrasted(of(model, x), "0")) for x in (ids, other)]
         ours, theirs = ((p, replace(p, run=lambda p=p, q=q: p.run() - q.run())) for p, q in passes)
     else:
@@ -566,11 +497,7 @@ def test_their_models_have_the_views_of_ours(name: str) -> None:
 
 
 def test_what_embeds_its_input_twice_is_refused() -> None:
-    config = transformers.BartConfig(
-        d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, vocab_size=50,
-    )  # fmt: skip
-    model = transformers.BartForConditionalGeneration(config).eval()
+    model = hugging_face("bart")
 
     def run() -> Tensor:
         return model(IDS[:1], decoder_input_ids=IDS[:1]).logits[0, :, 3]

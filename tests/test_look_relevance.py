@@ -30,24 +30,13 @@ from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.run import Run
 from inside_toys import language, language_model, translating
-from small_runs import Trained, invoked
-from test_look_capture import recurrent, transformer
-from tolerances import ROW, close
+from small_runs import invoked
+from test_look_capture import transformer
+from tolerances import close
 
-QUESTIONS = {
-    "rnn": Question(text="the dog runs", target="le chien court"),
-    "transformer": Question(text="the dog runs", target="le chien court"),
-    "language": Question(text="the dog runs"),
-    "classifier": Question(text="the dog runs"),
-}
-
-
+PAIR, TEXT = Question(text="the dog runs", target="le chien court"), Question(text="the dog runs")
+QUESTIONS = {"rnn": PAIR, "transformer": PAIR, "language": TEXT, "classifier": TEXT}
 LACKING = {("rnn", "values"), ("language", "attention"), ("language", "values")}  # both recurrent
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(tmp_path_factory.mktemp("relevance"))
 
 
 def forced_of(run: Run, name: str) -> ForcedPass:
@@ -76,9 +65,8 @@ def by_captum(embedded: Embedded, method: str) -> list[list[np.ndarray[Any, Any]
         else:
             windows = tuple((1, own.shape[-1]) for own in inputs)
             with torch.no_grad():
-                theirs = attr.Occlusion(forward).attribute(
-                    inputs, windows, baselines=blank, target=t
-                )
+                how = {"baselines": blank, "target": t}
+                theirs = attr.Occlusion(forward).attribute(inputs, windows, **how)
         whole = (own.detach()[0].numpy() for own in theirs)
         results.append([own[:, 0] if method == "occlusion" else own.sum(-1) for own in whole])
     return results
@@ -86,7 +74,7 @@ def by_captum(embedded: Embedded, method: str) -> list[list[np.ndarray[Any, Any]
 
 @pytest.mark.parametrize("method", ["gradient", "integrated", "occlusion"])
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_it_is_that_of_captum(runs: Trained, name: str, method: str) -> None:
+def test_it_is_that_of_captum(runs: dict[str, Run], name: str, method: str) -> None:
     forced = forced_of(runs[name], name)
     rows = METHODS[method][0](forced)
     embedded = Embedded.of(forced)
@@ -98,7 +86,7 @@ def test_it_is_that_of_captum(runs: Trained, name: str, method: str) -> None:
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_integrated_gradients_are_complete(
-    runs: Trained, name: str, monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Run], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As far as their sum over points goes, which ReLU makes rough."""
     forced = forced_of(runs[name], name)
@@ -106,8 +94,7 @@ def test_integrated_gradients_are_complete(
     embedded = Embedded.of(forced)
     with torch.no_grad():
         change = embedded.scores(embedded.vectors) - embedded.scores(embedded.blank)
-    total = sum(own.sum(axis=-1) for own in rows.values())
-    gap = abs(total - change.numpy()).max()
+    gap = abs(sum(own.sum(axis=-1) for own in rows.values()) - change.numpy()).max()
     assert incompleteness(forced, rows) == pytest.approx(gap, abs=1e-5) and gap < 0.03
     monkeypatch.setattr("foveate.look.relevance.POINTS", 400)
     assert incompleteness(forced, METHODS["integrated"][0](forced)) < max(2e-3, gap / 4)
@@ -124,26 +111,10 @@ def test_blank_is_the_text_of_unknown_words() -> None:
     assert embedded.words("encoder") == [0, 1, 2] and embedded.words("decoder") == [1, 2, 3]
 
 
-@pytest.mark.parametrize("made", [transformer, recurrent])
-def test_occlusion_is_a_run_on_another_text(made: Any) -> None:
-    torch.manual_seed(2)
-    model, source, target = made(), torch.tensor([4, 9, 6]), torch.tensor([7, 8])
-    forced = translating(model, source, target)
-    rows = by_occlusion(forced)
-    for place in range(3):
-        changed = source.clone()
-        changed[place] = UNK
-        lost = forced.scores() - translating(model, changed, target).scores()
-        close(rows["encoder"][:, place], lost, terms=ROW)
-    assert not rows["encoder"][:, 3].any() and not rows["decoder"][:, 0].any()  # </s>, <s>
-
-
 def test_value_zeroing_sets_one_value_of_one_layer_to_zero() -> None:
     """By a hook on the value projection itself, as Mohebbi et al. (2023) describe it."""
-    torch.manual_seed(2)
     model = language_model(num_layers=2)
-    text = torch.tensor([4, 5, 6])
-    forced = language(model, text)
+    forced = language(model, torch.tensor([4, 5, 6]))
     mixing = mixing_of(forced)
     read = torch.tensor([[BOS, 4, 5, 6]])
     for number, layer in enumerate(model.decoder.layers):  # type: ignore[arg-type,union-attr]
@@ -170,7 +141,7 @@ def test_value_zeroing_sets_one_value_of_one_layer_to_zero() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_the_view_draws_it_over_words(runs: Trained, name: str, method: str) -> None:
+def test_the_view_draws_it_over_words(runs: dict[str, Run], name: str, method: str) -> None:
     question = QUESTIONS[name].model_copy(update={"method": method})
     entry = find("relevance")
     if (name, method) in LACKING:
@@ -188,7 +159,7 @@ def test_the_view_draws_it_over_words(runs: Trained, name: str, method: str) -> 
         assert (sheet.rows, sheet.columns) == record.axes(key)
 
 
-def test_rather_than_another_word(runs: Trained) -> None:
+def test_rather_than_another_word(runs: dict[str, Run]) -> None:
     run = runs["transformer"]
     forced = forced_of(run, "transformer")
     other = contrasted(forced, "chat")
@@ -208,11 +179,10 @@ def test_rather_than_another_word(runs: Trained) -> None:
     assert abs(own.scores()[1]) < 1e-6 and abs(by_occlusion(own)["encoder"][1]).max() < 1e-6
 
 
-def test_rather_than_another_label(runs: Trained) -> None:
+def test_rather_than_another_label(runs: dict[str, Run]) -> None:
     run = runs["classifier"]
     forced = forced_of(run, "classifier")
-    names = run.task.label_names
-    other = next(name for name in names if name != forced.produced[0])
+    other = next(name for name in run.task.label_names if name != forced.produced[0])
     expected = forced.scores() - run.forced("the dog runs", other).scores()
     close(contrasted(forced, other).scores(), expected)
     drawn = find("relevance").draw(
@@ -223,7 +193,7 @@ def test_rather_than_another_label(runs: Trained) -> None:
         contrasted(forced, "no such")
 
 
-def test_options_of_the_command(runs: Trained) -> None:
+def test_options_of_the_command(runs: dict[str, Run]) -> None:
     words = ["look", "relevance", runs["transformer"].path, "--text", "the dog runs"]
     call = invoked(*words, "--method", "gradient", "--not", "chat")
     assert "gradient × input" in call.output and "log p(chat)" in call.output
@@ -232,7 +202,7 @@ def test_options_of_the_command(runs: Trained) -> None:
         find("relevance").draw([runs["transformer"]], values)
 
 
-def test_silent_heads_have_no_part(runs: Trained) -> None:
+def test_silent_heads_have_no_part(runs: dict[str, Run]) -> None:
     forced = forced_of(runs["transformer"], "transformer")
     with edit(runs["transformer"].model, {"cross_attention": silence()}):
         rows = by_occlusion(forced)
@@ -240,7 +210,7 @@ def test_silent_heads_have_no_part(runs: Trained) -> None:
 
 
 @pytest.mark.parametrize("name", ["transformer", "classifier"])
-def test_words_are_deleted_in_the_order_of_their_relevance(runs: Trained, name: str) -> None:
+def test_words_are_deleted_in_the_order_of_their_relevance(runs: dict[str, Run], name: str) -> None:
     forced = forced_of(runs[name], name)
     curves = faithfulness(forced)
     embedded = Embedded.of(forced)
@@ -257,12 +227,12 @@ def test_words_are_deleted_in_the_order_of_their_relevance(runs: Trained, name: 
     assert len(drawn.curves) == len(METHODS) + 1
 
 
-def test_a_caption_loses_its_own_words_without_vectors_of_the_picture(runs: Trained) -> None:
+def test_a_caption_loses_its_own_words_without_vectors_of_the_picture(runs: dict[str, Run]) -> None:
     drawn: Any = find("faithfulness").draw([runs["captioner"]], Question(image="0"))
     names = [curve.name.partition(" (")[0] for curve in drawn.curves]
     assert names == ["random order", "gradient", "integrated", "occlusion"]
 
 
-def test_methods_that_a_model_lacks_are_left_out(runs: Trained) -> None:
+def test_methods_that_a_model_lacks_are_left_out(runs: dict[str, Run]) -> None:
     drawn: Any = find("faithfulness").draw([runs["rnn"]], QUESTIONS["rnn"])
     assert "not for this model: values" in drawn.caption

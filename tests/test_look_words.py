@@ -41,20 +41,24 @@ def test_words_keep_the_mass_of_pieces(case) -> None:
         assert words[h, i, j] == near(block.sum() / len(rows[i]), terms=ROW)
 
 
-def test_a_column_outside_every_word_takes_its_mass_with_it() -> None:
-    weights = np.array([[0.5, 0.25, 0.25]])
-    close(to_words(weights, [[0]], [[0, 1]]), [[0.75]])
+def test_weights_outside_of_words_and_of_words_without_pieces() -> None:
+    halves, two = np.full((2, 2), 0.5), [[0, 1], [2, 3]]
+    close(to_words(np.array([[0.5, 0.25, 0.25]]), [[0]], [[0, 1]]), [[0.75]])
+    close(to_words(halves, [[0, 1], []], [[0, 1], []]), [[1, 0], [0, 0]])
+    assert to_words(np.tril(np.full((4, 4), 0.25)), two, two)[0, 1] == 0, "exactly, as masked"
 
 
-def test_a_word_without_pieces_is_zero() -> None:
-    words = to_words(np.full((2, 2), 0.5), [[0, 1], []], [[0, 1], []])
-    close(words, [[1, 0], [0, 0]])
-
-
-def test_masked_cells_stay_exactly_zero() -> None:
-    causal = np.tril(np.full((4, 4), 0.25))
-    words = to_words(causal, [[0, 1], [2, 3]], [[0, 1], [2, 3]])
-    assert words[0, 1] == 0
+@pytest.mark.parametrize(
+    ("pieces", "words", "groups", "numbers"),
+    [  # special tokens of the tokenizers library; a word without a piece; pieces between words
+        ([(0, 0), (0, 1), (0, 0)], [(0, 1)], [[0], [1], [2]], [None, 0, None]),
+        ([(0, 4), (5, 7), None], [(0, 3), (3, 4), (5, 7)], [[0], [], [1], [2]], [0, 1, 2, None]),
+        ([(0, 4), None], [(0, 3), (3, 4)], [[0], [], [1]], [0, 1, None]),
+        ([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (2, 3)], [[0], [1, 2, 3]], [0, 1]),
+    ],
+)
+def test_a_piece_belongs_to_a_word(pieces, words, groups, numbers) -> None:
+    assert group_pieces(pieces, words) == Grouping(groups, numbers)
 
 
 def test_pieces_belong_to_the_word_they_overlap() -> None:
@@ -63,23 +67,6 @@ def test_pieces_belong_to_the_word_they_overlap() -> None:
     assert result == Grouping([[0], [1, 2], [3], [4]], [0, 1, 2, None])
     labels = result.labels(["The", "dogs", "."], ["The", " dog", "s", ".", "</s>"])
     assert labels == ["The", "dogs", ".", "</s>"]
-
-
-def test_special_tokens_of_the_tokenizers_library_stand_at_zero() -> None:
-    result = group_pieces([(0, 0), (0, 1), (0, 0)], [(0, 1)])
-    assert result == Grouping([[0], [1], [2]], [None, 0, None])
-
-
-def test_a_word_that_shares_its_only_piece_keeps_its_place() -> None:
-    result = group_pieces([(0, 4), (5, 7), None], [(0, 3), (3, 4), (5, 7)])
-    assert result == Grouping([[0], [], [1], [2]], [0, 1, 2, None])
-    last = group_pieces([(0, 4), None], [(0, 3), (3, 4)])
-    assert last == Grouping([[0], [], [1]], [0, 1, None])
-
-
-def test_pieces_between_words_go_to_the_next() -> None:
-    result = group_pieces([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (2, 3)])
-    assert result.pieces == [[0], [1, 2, 3]]  # a space behind the last word goes to the last
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=12), st.data())
@@ -168,15 +155,6 @@ def test_each_axis_has_its_words() -> None:
     assert TARGET in record.title
 
 
-@pytest.mark.parametrize("name", MAPS)
-def test_rows_go_on_summing_to_one(name: str) -> None:
-    record = attention_record(MAPS, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
-    rows, columns = record.axes(name)
-    assert record.maps[name].shape == (2, len(rows), len(columns))
-    close(record.maps[name].sum(axis=-1), 1)
-    assert record.drawn(name).shape == record.maps[name].shape
-
-
 def test_columns_are_summed_and_rows_averaged() -> None:
     pieces = MAPS["decoder.layers.0.cross_attention"]
     record = attention_record(MAPS, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
@@ -200,27 +178,11 @@ def test_the_row_of_a_word_is_where_it_was_produced() -> None:
     assert np.array_equal(record.maps[name], one_to_one[name])
 
 
-def test_a_recurrent_decoder_has_its_cross_attention_alone() -> None:
-    maps = {"decoder.cross_attention": weights(8, 7, heads=1)}
-    record = attention_record(maps, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
-    assert record.axes("decoder.cross_attention") == ([*TARGET_WORDS, "</s>"], SOURCE_WORDS)
-    assert record.select().shape == (7, 6)
-
-
 def test_empty_texts_leave_starts_and_ends() -> None:
-    maps = {
-        "encoder.layers.0.self_attention": weights(1, 1),
-        "decoder.layers.0.self_attention": weights(1, 1),
-        "decoder.layers.0.cross_attention": weights(1, 1),
-    }
+    maps = dict.fromkeys(MAPS, weights(1, 1))
     record = attention_record(maps, "auto", text("", []), text("", []))
     assert record.axes("decoder.layers.0.cross_attention") == (["</s>"], ["</s>"])
     assert record.axes("decoder.layers.0.self_attention") == (["</s>"], ["<s>"])
-
-
-def test_no_maps_no_axes() -> None:
-    record = attention_record({}, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
-    assert record.maps == {}
 
 
 BEASTS = ["犬が", "犬は", "猫が", "猫は"]

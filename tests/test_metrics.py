@@ -2,7 +2,6 @@
 
 import gzip
 import html
-import itertools
 import json
 import math
 import os
@@ -15,10 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu import sentence_chrf
-from typer.testing import CliRunner
 
 from copier import copier
-from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
@@ -38,18 +35,15 @@ from foveate.tasks.metrics import (
     tokenizer_for,
 )
 from laws.tables import limit, random_table, search
-from small_runs import made
+from small_runs import invoked, made
 
 # ------------------------------ Figures of text on cases that can be counted by hand
 SEVERAL = [("R EH1 D", "R IY1 D"), ("K AE1 T",)]
 
 
-def test_any_of_several_references_is_right() -> None:
+def test_any_of_several_references_is_right_and_errors_are_edits() -> None:
     figures, _ = figures_of(["R IY1 D", "K AA1 T"], SEVERAL, ["exact_match", "wer", "per"])
     assert figures == {"exact_match": 50, "wer": 50, "per": pytest.approx(100 / 6)}
-
-
-def test_phoneme_errors_are_insertions_deletions_and_substitutions() -> None:
     figures, signatures = figures_of(["A B C D", "A", ""], ["A C D", "A B", "C D"], ["per"])
     assert figures["per"] == pytest.approx(100 * (1 + 1 + 2) / 7)
     assert signatures["per"].startswith("rapidfuzz:")
@@ -97,11 +91,18 @@ def test_outputs_that_share_words_of_japanese_have_a_score(monkeypatch: pytest.M
     with pytest.raises(ValueError, match=r"MeCab.*sacrebleu\[ja\]"):
         check_tokenizer("ja-mecab")
     with pytest.raises(ValueError, match="there are: 13a"):
-        check_tokenizer("sushi")  # type: ignore[arg-type]
-
-
-def test_single_words_are_no_sentences_without_blanks() -> None:
+        check_tokenizer("sushi")
     bleu(["Häuser"] * 9, ["Häusern"] * 9, "13a")  # inflection: nothing to warn of
+
+
+def test_bleu_takes_the_best_of_several_references() -> None:
+    outputs = ["a dog runs over the green grass", "two men play ball in the park"]
+    references = [["nothing like it at all", outputs[0].upper()], [outputs[1]]]
+    figure, signature = bleu(outputs, references, lowercase=True)
+    assert figure == pytest.approx(100) and "case:lc" in signature
+    assert bleu(outputs, references[::-1], lowercase=True)[0] < 10
+    with pytest.raises(ValueError, match="2 outputs but 1 references"):
+        bleu(outputs, references[:1])
 
 
 @pytest.mark.skipif("FOVEATE_DATA" not in os.environ, reason="needs the data sets")
@@ -114,12 +115,11 @@ def test_japanese_of_flores() -> None:
 
 def test_a_run_is_evaluated_by_another_tokenizer(tmp_path: Path) -> None:
     run = copier(tmp_path)
-    command = ["evaluate", str(run.path), "--json"]
     for further, expected in (([], "13a"), (["--bleu-tokenizer", "char"], "char")):
-        result = CliRunner().invoke(app, [*command, *further])
+        result = invoked("evaluate", run.path, "--json", *further)
         assert f"tok:{expected}" in json.loads(result.stdout)["signatures"]["bleu"]
     with pytest.raises(ConfigError, match="bleu_tokenizer"):
-        run.evaluate(bleu_tokenizer="sushi")  # type: ignore[arg-type]
+        run.evaluate(bleu_tokenizer="sushi")
     assert run.task.config.bleu_tokenizer is None
 
 
@@ -142,40 +142,35 @@ def test_bleu_of_papers_cuts_the_words_of_the_published_text() -> None:
 
 
 def test_tokens_are_compared_without_a_warning_that_they_are_tokens(caplog) -> None:
+    value, _ = metrics.bleu_papers(["L'homme dort ."], ["l'homme dort."])
+    assert value == pytest.approx(100)  # case and blanks before marks are no difference
+    plain, _ = bleu(["L'homme dort ."], ["l'homme dort."])
+    assert plain < 60
     texts = {"own": ["a dog runs ."] * 100, "other": ["a dog sleeps ."] * 100}
     figures = metrics.paired_figures(texts, ["a dog runs."] * 100, ["bleu_papers"])
     assert figures["bleu_papers"]["own"].value > figures["bleu_papers"]["other"].value
     assert not caplog.records
 
 
-def test_bleu_of_papers_by_hand() -> None:
-    value, _ = metrics.bleu_papers(["L'homme dort ."], ["l'homme dort."])
-    assert value == pytest.approx(100)  # case and blanks before marks are no difference
-    plain, _ = bleu(["L'homme dort ."], ["l'homme dort."])
-    assert plain < 60
-
-
 def test_a_run_is_evaluated_by_both_signatures_and_against_another(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
     first, second = copier(tmp_path / "a"), copier(tmp_path / "b", "character")
-    further = ["--signature", "both", "--against", str(second.path)]
-    command = ["evaluate", str(first.path)]
-    tree = json.loads(CliRunner().invoke(app, [*command, *further, "--json"]).stdout)
+    command = ["evaluate", first.path]
+    further = [*command, "--signature", "both", "--against", second.path]
+    tree = json.loads(invoked(*further, "--json").stdout)
     assert list(tree["figures"])[:2] == ["bleu", "bleu_papers"]
     assert "case:lc" in tree["signatures"]["bleu_papers"]
     own = second.evaluate(signature="both").figures
     assert tree["against"]["figures"]["bleu_papers"] == pytest.approx(own["bleu_papers"])
     assert set(tree["against"]["p"]) == {"bleu", "bleu_papers", "chrf", "exact_match"}
     assert all(0 < p <= 1 for p in tree["against"]["p"].values())
-    text = CliRunner().invoke(app, [*command, *further]).stdout
+    text = invoked(*further).stdout
     assert "bleu_papers" in text and "p of the difference, by paired bootstrap" in text
-    alone = json.loads(
-        CliRunner().invoke(app, [*command, "--signature", "papers", "--json"]).stdout
-    )
+    alone = json.loads(invoked(*command, "--signature", "papers", "--json").stdout)
     assert "bleu" not in alone["figures"] and alone["against"] is None
     with pytest.raises(UserError, match="there are: sacrebleu, papers, both"):
-        first.evaluate(signature="moses")  # type: ignore[arg-type]
+        first.evaluate(signature="moses")
 
 
 # ---- Minimum Bayes risk: by hand, against sacreBLEU, and over draws and n-best lists
@@ -191,8 +186,7 @@ def outputs(*which: int) -> list[Hypothesis]:
 
 
 def risk(**fields: object) -> MinimumBayesRisk:
-    made: MinimumBayesRisk = MinimumBayesRisk.Config.parse(fields).build()
-    return made
+    return MinimumBayesRisk.Config.parse(fields).build()
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=7))
@@ -213,27 +207,14 @@ def test_the_most_probable_may_lose_to_the_most_alike() -> None:
     assert text(risk().decide(drawn, text)[0].ids) == "the dog runs"
     mode = risk(utility="exact_match").decide(drawn, text)
     assert text(mode[0].ids) == "cats" and mode[0].score == pytest.approx(40.0)
-
-
-def test_errors_are_turned_round() -> None:
-    """The fewest edits win: two of three outputs are one word away from "the dog runs"."""
-    decided = risk(utility="ter").decide(outputs(1, 0, 2), text)
+    decided = risk(utility="ter").decide(outputs(1, 0, 2), text)  # the fewest edits win
     assert text(decided[0].ids) == "the dog runs"
-    assert decided[0].score == pytest.approx(-200 / 9)
-    assert decided[-1].score < decided[0].score
-
-
-def test_an_n_best_list_weighs_by_probability() -> None:
-    """Kumar & Byrne (2004): p by hand 0.7, 0.2, 0.1 of outputs that share nothing."""
-    made = risk(candidates={"kind": "beam"}, utility="exact_match")
+    assert decided[0].score == pytest.approx(-200 / 9) and decided[-1].score < decided[0].score
+    made = risk(candidates={"kind": "beam"}, utility="exact_match")  # Kumar & Byrne (2004): by p
     result = [Hypothesis([i], math.log(p) - 9, 0.0) for i, p in ((3, 0.2), (0, 0.1), (4, 0.7))]
     decided = made.decide(result, text)
     assert [h.ids[0] for h in decided] == [4, 3, 0]
     assert [h.score for h in decided] == pytest.approx([70, 20, 10])
-
-
-def test_no_candidates_no_answer() -> None:
-    assert risk().decide([], text) == []
 
 
 @pytest.mark.parametrize("candidates", [Sample.Config(num_samples=9, top_k=2), Beam.Config()])
@@ -258,8 +239,8 @@ def test_limits_and_rules_are_said_once() -> None:
 
 def test_more_hypotheses_need_more_candidates() -> None:
     config = MinimumBayesRisk.Config(candidates=Sample.Config(num_samples=4, seed=7))
-    for count, expected in itertools.product((1, 4), (4,)):
-        assert config.giving(count).build().width == expected
+    assert [config.giving(count).build().width for count in (1, 4)] == [4, 4]
+    assert risk().decide([], text) == []
     assert config.giving(6).candidates == Sample.Config(num_samples=6, seed=7)
 
 

@@ -7,14 +7,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from foveate.cli.export import TARGETS
+from foveate.cli.export import Target
 from foveate.exchange.base import targets
 from foveate.run.training import train
-from small_runs import Once, made
+from small_runs import Once, made, python
 
 TESTS = Path(__file__).parent
 TABLE = tomllib.loads((TESTS / "mistakes.toml").read_text("utf-8"))["mistake"]
@@ -60,10 +60,14 @@ def make_all(folder: Path) -> None:
             (place / name).write_text(filled(content), encoding="utf-8")
     jobs = {row["what"]: ([*map(filled, row["command"])], row.get("stdin", "")) for row in TABLE}
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
-    path = os.pathsep.join([str(TESTS.parent / "src"), str(place)])
+    typed(folder, str(TESTS / "command_lines.py"), str(folder / "jobs.json"))
+
+
+def typed(folder: Path, *command: str) -> None:
+    path = os.pathsep.join([str(TESTS.parent / "src"), str(folder / "files")])
     environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "100"}
-    command = [sys.executable, str(TESTS / "command_lines.py"), str(folder / "jobs.json")]
-    subprocess.run(command, env=environment, check=True, cwd=place, timeout=600)
+    how = {"env": environment, "check": True, "cwd": folder / "files", "timeout": 600}
+    subprocess.run([sys.executable, *command], **how)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["what"])
@@ -99,10 +103,7 @@ def test_a_mistake_in_the_command_is_answered_before_pytorch_is_imported(answers
     jobs = json.loads((folder / "jobs.json").read_text("utf-8"))
     chosen = tmp_path / "plain.json"
     chosen.write_text(json.dumps({name: jobs[name] for name in plain}), encoding="utf-8")
-    command = [sys.executable, "-c", WITHOUT_TORCH, str(TESTS / "command_lines.py"), str(chosen)]
-    path = os.pathsep.join([str(TESTS.parent / "src"), str(folder / "files")])
-    environment = os.environ | {"PYTHONPATH": path, "COLUMNS": "100"}
-    subprocess.run(command, env=environment, check=True, cwd=folder / "files", timeout=600)
+    typed(folder, "-c", WITHOUT_TORCH, str(TESTS / "command_lines.py"), str(chosen))
     without = json.loads(chosen.with_suffix(".done").read_text("utf-8"))
     expected = {name: answers[name]["stderr"] for name in plain}
     assert {name: answer["stderr"] for name, answer in without.items()} == expected
@@ -114,20 +115,14 @@ def test_a_mistake_in_the_command_is_answered_before_pytorch_is_imported(answers
         (["look", "heads", "nothing"], "nothing: no run or file of that name is here"),
         (["look", "heads", "nothing", "--layer", "x"], "nothing: no run or file of that name"),
         (["import", "nothing", "x"], "nothing: no such file or folder"),
-        (["export", "RUN", "x", "--to", "nosuch"], "no export to 'nosuch'; there are: argos, "),
         (["compare", "nothing", "other.toml"], "nothing: no such config or run"),
     ],
 )
 def test_what_is_not_there_is_named_before_pytorch_is_imported(words, answer, tmp_path) -> None:
-    (tmp_path / "RUN").mkdir()
-    (tmp_path / "RUN" / "config.toml").touch()
     code = "import sys; sys.modules['torch'] = None; from foveate.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(TESTS.parent / "src")}, check=False, timeout=120,
-    )  # fmt: skip
+    done = python("-c", code, *words, cwd=tmp_path)
     assert done.returncode == 2 and f"error: {answer}" in done.stderr, done.stderr
 
 
 def test_the_targets_of_the_command_line_are_those_of_the_exporters() -> None:
-    assert tuple(targets()) == TARGETS
+    assert tuple(targets()) == get_args(Target)

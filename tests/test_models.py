@@ -63,16 +63,13 @@ def test_an_unknown_name_lists_what_is_installed(installed: Path, call: Call) ->
     assert "folder/en-de: no such folder" in call("translate", "folder/en-de", text=b"a\n").err
 
 
-def test_models_lists_them(installed: Path, call: Call) -> None:
+def test_models_lists_them_or_says_how_to_install_them(installed, call, monkeypatch) -> None:
     text = call("models").out
     assert "en-fr      en → fr, 0." in text and "trained on sentences of ours" in text
     tree = json.loads(call("models", "--json").out)
     assert list(tree) == ["en-fr", "fr-en"]
     assert tree["en-fr"]["file"] == str(installed / "en-fr.safetensors")
     assert tree["en-fr"]["scores"] == {}
-
-
-def test_models_says_how_to_install_them(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foveate.cli.options.find_spec", lambda _: None)
     assert "no models are installed; in a checkout" in call("models").out
 

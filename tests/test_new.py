@@ -8,9 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.cli.data import new
 from foveate.config import ConfigError, read
-from foveate.data.catalogue import DataError
 from foveate.run import RunConfig
 from foveate.run.training import train
 from foveate.train.checkpoint import steps
@@ -48,75 +46,49 @@ def test_the_guessed_config_trains(names, task, tmp_path, data_folder, monkeypat
         invoked(*arguments, text="Hahn<N><GEN><SG>\n")
 
 
-TEXTS = ["where is my card", "why was I charged twice", "how do I top up, please"]
-TEXTS.append("my pin is blocked")
-LONG = "balance_not_updated_after_cheque_or_cash_deposit"
-INTENTS = ["card_arrival", LONG, "topping_up_by_card", "pin"]
+INTENTS = {
+    "where is my card": "card_arrival",
+    "why was I charged twice": "balance_not_updated_after_cheque_or_cash_deposit",
+    "how do I top up, please": "topping_up_by_card",
+    "my pin is blocked": "pin",
+}
 
 
 def table(head: str, row: str, rows: int = 80) -> str:
-    lines = (
-        row.format(
-            text=f'"{TEXTS[i % 4]} {i}"',
-            label=INTENTS[i % 4],
-            i=i,
-            day=i % 28 + 1,
-            month=i // 28 + 1,
-        )
-        for i in range(rows)
-    )
-    return "\n".join(([head] if head else []) + [*lines, ""])
+    lines = [head] if head else []
+    for i in range(rows):
+        text, label = [*INTENTS.items()][i % 4]
+        day = f"2024-{i // 28 + 1:02}-{i % 28 + 1:02}"
+        lines.append(row.format(text=f'"{text} {i}"', label=label, i=i, day=day))
+    return "\n".join([*lines, ""])
 
 
-TMX = (
-    '<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>'
-    + "".join(
-        f'<tu><tuv xml:lang="en"><seg>house {i}</seg></tuv><tuv xml:lang="fr"><seg>la maison {i}'
-        "</seg></tuv></tu>"
-        for i in range(30)
-    )
-    + "</body></tmx>"
-)
+UNIT = '<tuv xml:lang="en"><seg>house {0}</seg></tuv><tuv xml:lang="fr"><seg>maison {0}</seg></tuv>'
+UNITS = "".join(f"<tu>{UNIT.format(i)}</tu>" for i in range(30))
+TMX = f'<tmx version="1.4"><header srclang="en"/><body>{UNITS}</body></tmx>'
 
 
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
         ("train.csv", table("category,text", "{label},{text}"), ['columns = ["text", "category"]']),
-        (
-            "train.csv",
-            table("class,title,description", "{label},t{i},{text}"),
-            ['["description", "class"]'],
-        ),
+        ("train.csv", table("class,title,description", "{label},t{i},{text}"),
+         ['["description", "class"]']),
         ("train.csv", table("", "{text},{label}"), ["header = false", 'kind = "classifier"']),
-        (
-            "train.csv",
-            table("text,label", "{text},{label}"),
-            ["holdout = 0.1  # share of valid\n", "{{split}}.csv"],
-        ),
-        (
-            "sales.csv",
-            table("date,shop", "{day:02}/{month:02}/2024,{i}"),
-            ['date_format = "%d/%m/%Y"'],
-        ),
-        (
-            "sales.csv",
-            table("shop,when", "{i},2024-{month:02}-{day:02}"),
-            ['date = "when"', "linear_forecaster"],
-        ),
-        (
-            "m.tmx",
-            TMX,
-            ['source = "{out}/m.tmx"', 'languages = ["en", "fr"]', 'kind = "translation"'],
-        ),
+        ("train.csv", table("text,label", "{text},{label}"),
+         ["holdout = 0.1  # share of valid\n", "{{split}}.csv"]),
+        ("sales.csv", table("date,shop", "{day},{i}").replace("-", "/"),
+         ['date_format = "%Y/%m/%d"']),
+        ("sales.csv", table("shop,when", "{i},{day}"), ['date = "when"', "linear_forecaster"]),
+        ("b.tsv", table("", "{label}\t{text}").replace('"', ""), ["columns = [2, 1]"]),
+        ("m.tmx", TMX, ['source = "{out}/m.tmx"', 'languages = ["en", "fr"]', '"translation"']),
     ],
-)
+)  # fmt: skip
 def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     (tmp_path / "test.csv").write_text(content, encoding="utf-8")
     out = tmp_path / "c.toml"
-    command = ["new", "auto", str(tmp_path / name), "train.threads=1", "--out", str(out)]
-    invoked(*command)
+    invoked("new", "auto", tmp_path / name, "train.threads=1", "--out", out)
     text = out.read_text()
     assert "\nthreads = 1\n" in text
     for part in expected:
@@ -124,24 +96,11 @@ def test_columns_and_formats_are_told_apart(name, content, expected, tmp_path) -
     train(out, [*TINY[:2], "train.save.every=1", "train.validation.every=1"], tmp_path / "run")
 
 
-GUESSED = {
-    "b.tsv": (
-        table("", "{label}\t{text}").replace('"', ""),
-        ("columns = [2, 1]", 'kind = "classification"'),
-    ),
-    "c.jsonl": (
-        '{"a": "x y", "b": "z w v"}\n{"a": "y", "b": "w v"}\n' * 20,
-        ('keys = ["b", "a"]', 'kind = "classification"'),
-    ),
-    "d.tmx": (TMX, ('kind = "translation"', 'languages = ["en", "fr"]')),
-}
-UNCLEAR = {
-    "a.csv": (table("a,b,c", "{i},{text},y {i}"), "name a task, and set data.columns"),
-}
-
-
 ROWS = [f"the dog number {n} sleeps" for n in range(40)]
 EXPORTS = {  # as public data sets are written, and what new reads of them
+    "own keys.jsonl": (
+        '{"a": "x y", "b": "z w v"}\n{"a": "y", "b": "w v"}\n' * 20, "keys = ['b', 'a']",
+    ),
     "Kaggle, cells without text.csv": (
         "v1,v2,,,\n" + "".join(f'{"ab"[n % 2]},"{row}, ok",,,\n' for n, row in enumerate(ROWS)),
         "columns = ['v2', 'v1']",
@@ -168,23 +127,6 @@ def test_exports_of_public_data_are_read_by_what_they_hold(name: str, tmp_path: 
     assert "40 lines" in result.output and "odd: empty" not in result.output
 
 
-@pytest.mark.parametrize("name", GUESSED)
-def test_what_files_do_not_name_is_guessed_by_what_they_hold(name: str, tmp_path: Path) -> None:
-    content, expected = GUESSED[name]
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    new("auto", [tmp_path / name], tmp_path / "c.toml", 1.0)
-    text = (tmp_path / "c.toml").read_text(encoding="utf-8")
-    assert [part for part in expected if part not in text] == []
-
-
-@pytest.mark.parametrize("name", UNCLEAR)
-def test_what_cannot_be_guessed_names_the_setting(name: str, tmp_path: Path) -> None:
-    content, expected = UNCLEAR[name]
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=expected):
-        new("auto", [tmp_path / name], tmp_path / "c.toml", 1.0)
-
-
 def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:
     out = tmp_path / "c.toml"
     file = str(data_folder / "sst2" / "train.tsv.gz")
@@ -198,50 +140,54 @@ def test_text_without_a_file_that_validates_is_divided(tmp_path: Path) -> None:
     for split in ("train", "test"):
         (tmp_path / f"{split}.txt").write_text(lines, encoding="utf-8")
     out = tmp_path / "c.toml"
-    command = ["new", "language", str(tmp_path / "train.txt"), "--out", str(out)]
-    result = CliRunner().invoke(app, command)
+    result = invoked("new", "language", tmp_path / "train.txt", "--out", out)
     assert "no valid file" in result.output and "{split}" not in out.read_text()
     train(out, [*TINY[:2], "train.save.every=1", "train.validation.every=1"], tmp_path / "run")
 
 
-def test_mistakes_are_refused(tmp_path: Path) -> None:
-    text, out = tmp_path / "a.txt", tmp_path / "c.toml"
-    text.write_text("one\ntwo\n")
+SENTENCES, PAIRED = "one\n" * 39, "".join(f"text {i}\ttexte {i}\n" for i in range(40))
+LABELLED = "".join(f"text {i}\t{i % 2}\n" for i in range(40))
+REFUSED = [  # the task, the content of files, and what is said
+    ("auto", {"a.txt": "one\ntwo\n"}, "at least 20 are needed"),
+    ("language", {"a.txt": None}, "no file"),
+    ("vision", {"a.txt": "one\ntwo\n"}, "pictures need"),
+    ("auto", {"a.txt": SENTENCES, "b.txt": "eins\n" * 40}, "has no counterpart"),
+    ("auto", {"a.xlsx": "one\teins\n" * 40}, "is an Excel file: export its sheet as .csv"),
+    ("auto", {"a.txt": "one\teins\n" * 40}, "2 columns between tabs: name it .tsv"),
+    ("auto", {"a.txt": "<html>\n"}, "is XML or HTML"),
+    ("auto", {"c.tsv": "en\tfr\n" + PAIRED}, "c.tsv:1: en, fr: this is a row of column names"),
+    ("auto", {"c.tsv": "sentence\tlabel\n" + LABELLED},
+     "c.tsv:1: sentence, label: this is a row of column names"),
+    ("auto", {"c.csv": "a,b\n" + "1,2.5\n" * 40}, "only numbers, without a column of dates"),
+    ("auto", {"c.csv": "a,b,c\n" + "x y,z w,v u\n" * 3}, "has the columns a, b, c"),
+    ("auto", {"c.csv": table("a,b,c", "{i},{text},y {i}")}, "name a task, and set data.columns"),
+]  # fmt: skip
 
-    def refusal(*arguments: str) -> str:
-        return str(CliRunner().invoke(app, ["new", *arguments, "--out", str(out)]).exception)
 
-    assert "at least 20 are needed" in refusal("auto", str(text))
-    assert "no file" in refusal("language", str(tmp_path / "none.txt"))
-    assert "pictures need" in refusal("vision", str(text))
-    other, sheet = tmp_path / "b.txt", tmp_path / "a.xlsx"
-    other.write_text("eins\n" * 40)
-    text.write_text("one\n" * 39)
-    assert "has no counterpart" in refusal("auto", str(text), str(other))
-    assert "is named twice" in refusal("auto", str(text), str(text))
-    sheet.write_text("one\teins\n" * 40)
-    assert "is an Excel file: export its sheet as .csv" in refusal("auto", str(sheet))
-    text.write_text("one\teins\n" * 40)
-    assert "2 columns between tabs: name it .tsv" in refusal("auto", str(text))
-    text.write_text("<html>\n")
-    assert "is XML or HTML" in refusal("auto", str(text))
-    text.write_text("one\n" * 39)
-    headed = tmp_path / "c.tsv"
-    headed.write_text("sentence\tlabel\n" + "".join(f"text {i}\t{i % 2}\n" for i in range(40)))
-    assert "c.tsv:1: sentence, label: this is a row of column names" in refusal("auto", str(headed))
-    headed.write_text("en\tfr\n" + "".join(f"text {i}\ttexte {i}\n" for i in range(40)))
-    assert "c.tsv:1: en, fr: this is a row of column names" in refusal("auto", str(headed))
-    unknown = tmp_path / "c.csv"
-    unknown.write_text("a,b\n" + "1,2.5\n" * 40)
-    assert "contains only numbers, without a column of dates" in refusal("auto", str(unknown))
-    unknown.write_text("text,text\n" + "x y,z w v\n" * 40)
-    assert "the header has 'text' twice" in refusal("auto", str(unknown), 'data.columns=["text",2]')
-    unknown.write_text("a,b,c\n" + "x y,z w,v u\n" * 3)
-    assert "has the columns a, b, c" in refusal("auto", str(unknown))
-    assert not out.exists()
+@pytest.mark.parametrize(("task", "files", "message"), REFUSED)
+def test_mistakes_are_refused(task, files, message, tmp_path: Path) -> None:
+    for name, content in files.items():
+        if content is not None:
+            (tmp_path / name).write_text(content)
+    paths = [str(tmp_path / name) for name in files]
+    command = ["new", task, *paths, "--out", str(tmp_path / "c.toml")]
+    assert message in str(CliRunner().invoke(app, command).exception)
+    assert not (tmp_path / "c.toml").exists()
+
+
+def test_a_config_that_is_there_and_a_file_that_is_named_twice_are_refused(tmp_path: Path) -> None:
+    text, out, sheet = tmp_path / "a.txt", tmp_path / "c.toml", tmp_path / "c.csv"
+    text.write_text(SENTENCES)
+    sheet.write_text("text,text\n" + "x y,z w v\n" * 40)
+
+    def refusal(*arguments: Path | str) -> str:
+        words = ["new", "auto", *map(str, arguments), "--out", str(out)]
+        return str(CliRunner().invoke(app, words).exception)
+
+    assert "is named twice" in refusal(text, text)
+    assert "the header has 'text' twice" in refusal(sheet, 'data.columns=["text",2]')
     out.write_text("mine")
-    assert "--force" in refusal("auto", str(text))
-    assert out.read_text() == "mine"
+    assert "--force" in refusal(text) and out.read_text() == "mine"
 
 
 SERIES = "month,n\n" + "".join(f"{2000 + n // 12}-{n % 12 + 1:02d},{n % 12}\n" for n in range(120))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,11 +38,9 @@ for verb in (["kinds"], ["data", "list"], ["doctor", "--json"]):
 
 def run_watched(code: str) -> subprocess.CompletedProcess[str]:
     online = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
-    online["PYTHONPATH"] = str(ROOT / "src")
-    return subprocess.run(
-        [sys.executable, "-c", WATCH + code],
-        capture_output=True, text=True, env=online, timeout=120, cwd=ROOT,
-    )  # fmt: skip
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 120, "cwd": ROOT}
+    command = [sys.executable, "-c", WATCH + code]
+    return subprocess.run(command, env=online | {"PYTHONPATH": str(ROOT / "src")}, **how)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,13 +1,14 @@
 """Views, demos and formats of one's own: one file, imported by ``--import``, as in the guides."""
 
-import os
+import importlib
+import inspect
 import re
 import runpy
-import subprocess
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,21 +18,25 @@ from fastapi.testclient import TestClient
 from foveate import config
 from foveate.config import _FAMILIES, ConfigError, import_own
 from foveate.data import text
+from foveate.data.batches import sorted_batches
 from foveate.documents import formats
 from foveate.documents.base import DocumentOptions
-from foveate.errors import UserError
+from foveate.errors import OWN, UserError, one_line_errors
 from foveate.look import views
-from foveate.look.draw.drawings import Drawing
-from foveate.look.views import VIEWS, demos, find, view
+from foveate.look.views import VIEWS, demos, find
 from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
 from foveate.nn.attention import Attention
 from foveate.nn.scores import Score
 from foveate.run import Run
+from foveate.run.answering import answer
+from foveate.run.evaluation import evaluate, examples, read_examples
+from foveate.run.passes import forced_pass
 from foveate.run.training import train
 from foveate.serve.common import refusal
 from foveate.studio.api import studio_application
-from small_runs import TRANSFORMER, Call, invoked
+from foveate.tasks.base import CHECKED, Task
+from small_runs import TRANSFORMER, Call, invoked, python
 from test_docs import DOCS, blocks, run_commands
 
 TABLES: tuple[dict[str, Any], ...] = (
@@ -49,6 +54,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(config, "_OWN", set())
     before, modules = [{*table} for table in TABLES], {*sys.modules}
     yield
+    OWN.clear()
     for table, old in zip(TABLES, before, strict=True):
         for name in {*table} - old:
             made = getattr(table[name], "function", table[name])
@@ -68,21 +74,26 @@ def written(page: str) -> None:
         Path(before.rpartition(".py`")[0].rpartition("`")[2] + ".py").write_text(code, "utf-8")
 
 
-@pytest.mark.parametrize("page", ["add-a-view.md", "add-a-format.md"])
-def test_the_commands_of_a_guide_run_in_an_empty_folder(page: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "made"), [("add-a-view.md", "sharpness.png"), ("add-a-format.md", "song.fr.lrc")]
+)
+def test_the_commands_of_a_guide_run_in_an_empty_folder(page: str, made: str) -> None:
     written(page)
     for block in blocks(page, "bash"):
         run_commands(block)
-    made = {"add-a-view.md": "sharpness.png", "add-a-format.md": "song.fr.lrc"}[page]
     assert Path(made).stat().st_size > 20
 
 
-def test_a_view_of_ones_own_is_wherever_views_are(run: Run) -> None:
+IMPORT = "--import=my_views"  # the option with an equals sign stands anywhere
+
+
+def test_a_view_of_ones_own_is_wherever_views_are(run: Run, call: Call) -> None:
     written("add-a-view.md")
-    listed = invoked("--import", "my_views", "look", "--help").output
-    assert "sharpness      The largest weight of a query" in listed and "attention  " in listed
+    for words in (["--import", "my_views", "look", "--help"], ["look", "--help", IMPORT]):
+        listed = call(*words).out
+        assert "sharpness      The largest weight of a query" in listed and "attention  " in listed
     drawing = find("sharpness").draw([run], Question(text="the dog runs", layer=0))
-    [series] = drawing.series  # type: ignore[attr-defined]
+    [series] = drawing.series
     weights = run.explain("the dog runs").maps["decoder.layers.0.cross_attention"]
     assert series.values.tolist() == pytest.approx(weights.max(2).mean(1).tolist(), rel=0.1)
     with pytest.raises(UserError, match="layer 9 of cross_attention: there are"):
@@ -95,48 +106,44 @@ def test_a_view_of_ones_own_is_wherever_views_are(run: Run) -> None:
         assert reply.status_code == 200, reply.text
 
 
-def test_the_option_with_an_equals_sign_stands_anywhere(call: Call) -> None:
-    written("add-a-view.md")
-    for words in (
-        ("--import", "my_views", "look", "--help"),
-        ("look", "--help", "--import=my_views"),
-    ):
-        assert "sharpness" in call(*words).out
+OWN_VIEWS = {  # what is wrong in a file, by its name
+    "my_option.py": ("@view()\ndef own(run, colour=1): ...", "unknown option of views 'colour'"),
+    "my_name.py": (
+        "@view()\ndef heads(run): ...",
+        "'heads' exists already: give yours another",
+    ),
+    "my_bare.py": (
+        "@view\ndef own(run): ...",
+        "my_bare.py:3: own: write @view(), with parentheses",
+    ),
+    "my_bars.py": (
+        "from foveate.look.draw.charts import bar_chart\n@view()\n"
+        "def own(run): return bar_chart(['a'], {'b': [1.0, 2.0]})",
+        "my_bars.py:5: ValueError: 'b': 2 values for 1 labels",
+    ),
+    "my_error.py": ("1 / 0", "my_error.py:3: ZeroDivisionError"),
+    "my_absent.py": (None, "--import my_absent.py: no such file"),
+    "my_three.py": (
+        "@view()\ndef own(run):\n    return 3",
+        "my_three.py:3: own returned int: expected foveate.look.draw.drawings.Drawing",
+    ),
+}
 
 
-def test_what_is_wrong_in_a_file_is_said_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
-    files = {
-        "my_option.py": ("@view()\ndef own(run, colour=1): ...", "no option of views 'colour'"),
-        "my_name.py": ("@view()\ndef heads(run): ...", "there is a 'heads' already"),
-        "my_error.py": ("1 / 0", "my_error.py:3: ZeroDivisionError"),
-        "my_absent.py": (None, "--import my_absent.py: no such file"),
-    }
-    for name, (code, message) in files.items():
-        if code is not None:
-            code = f"from foveate.look.views import view\n\n{code}\n"
-            Path(name).write_text(code, "utf-8")
-        answer = call("--import", name, "look", "own", "packaged/en-fr")
-        assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1
+@pytest.mark.parametrize("name", OWN_VIEWS)
+def test_what_is_wrong_in_a_file_is_said_in_one_sentence(name: str, call: Call) -> None:
+    code, message = OWN_VIEWS[name]
+    if code:
+        Path(name).write_text(f"from foveate.look.views import view\n\n{code}\n", "utf-8")
+    answer = call("--import", name, "look", "own", "packaged/en-fr")
+    assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1
 
 
-def test_any_error_in_a_view_of_ones_own_is_one_sentence() -> None:
-    @view()
-    def own(run: object) -> Drawing:
-        return {}["nothing"]  # type: ignore[no-any-return]
-
-    with pytest.raises(ConfigError, match=r"test_own_files.py:\d+: KeyError: 'nothing'"):
-        find("own").draw([SimpleNamespace()], Question())  # type: ignore[list-item]
-
-
-def test_a_server_calls_an_error_in_a_file_of_ones_own_no_bug(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = tmp_path / "my_model.py"
-    file.write_text("def fail(depth):\n    return fail(depth - 1) if depth else 1 / 0\n", "utf-8")
+def test_a_server_calls_an_error_in_a_file_of_ones_own_no_bug(caplog) -> None:
+    code = "def fail(depth):\n    return fail(depth - 1) if depth else 1 / 0\n"
+    Path("my_model.py").write_text(code, "utf-8")
     with pytest.raises(ZeroDivisionError) as raised:
-        runpy.run_path(str(file))["fail"](3)
+        runpy.run_path(str(Path("my_model.py").resolve()))["fail"](3)
     refused = refusal(raised.value, public=False)
     assert refused.status == 422 and "my_model.py:2: ZeroDivisionError" in refused.message
     assert "a file of yours" in caplog.text and "please report" not in caplog.text
@@ -158,10 +165,7 @@ def squares():
 
 
 def test_a_document_format_is_registered_once() -> None:
-    named = {
-        name: {e for e, of in formats.ENDINGS.items() if of == name} for name in formats.READERS
-    }
-    assert {name for name, own in named.items() if not own} == {"pdf"}, "no translation is a PDF"
+    assert {*formats.READERS} == {*formats.ENDINGS.values()}
     assert {*formats.BY_LINES} <= {*formats.READERS}
     register = formats.document_format
     for name, ending, message in (
@@ -170,7 +174,7 @@ def test_a_document_format_is_registered_once() -> None:
         ("own", "own", "write an ending in small letters"),
     ):
         with pytest.raises(ConfigError, match=message):
-            register(name, ending)(lambda data, options, where: None)  # type: ignore[arg-type]
+            register(name, ending)(lambda data, options, where: None)
         assert "own" not in formats.READERS
     with pytest.raises(UserError, match=r"foveate reads files that end in \.po already"):
         text.pair_reader(".po")(lambda path, config: iter(()))
@@ -219,37 +223,37 @@ def test_other_code_reads_the_data_anew() -> None:
     for old, new, read in (("", "", "b"), ("(source, target)", "(source, target * 2)", "bb")):
         file = Path("my_pairs.py")
         file.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
-        paths = os.pathsep.join(filter(None, sys.path))
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120,
-            env=os.environ | {"FOVEATE_IMPORT": "my_pairs.py", "PYTHONPATH": paths},
-        )  # fmt: skip
+        done = python("-c", code, env={"FOVEATE_IMPORT": "my_pairs.py"}, check=True)
         assert done.stdout == f"{read}\n"
 
 
-def test_a_module_is_imported_by_its_name_or_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "my_deep.py").write_text("", "utf-8")
-    (tmp_path / "my_here.py").write_text("", "utf-8")
-    monkeypatch.setenv("FOVEATE_IMPORT", "deep/my_deep.py,my_here")
-    import_own()
-    assert {"my_deep", "my_here"} <= {*sys.modules}
-
-
-def test_import_takes_the_file_that_is_named_or_refuses(call: Call) -> None:
+def test_import_takes_the_file_that_is_named_or_refuses(monkeypatch, call: Call) -> None:
     """Not a module of Python, or of another --import, that has its name."""
-    for file in ("html.py", "a/my_mine.py", "b/my_mine.py"):
+    for file in ("html.py", "a/my_mine.py", "b/my_mine.py", "deep/my_deep.py", "my_here.py"):
         Path(file).parent.mkdir(exist_ok=True)
         Path(file).write_text("", "utf-8")
+    monkeypatch.setenv("FOVEATE_IMPORT", "deep/my_deep.py,my_here")  # by its file or its name
+    import_own()
+    assert {"my_deep", "my_here"} <= {*sys.modules}
+    monkeypatch.setenv("FOVEATE_IMPORT", "")
     answer = call("--import", "html.py", "kinds")
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert re.search(r"--import html.py: 'html' is already .*html/__init__.py: rename", answer.err)
     answer = call("--import", "a/my_mine.py", "--import", "b/my_mine.py", "kinds")
     first = Path("a/my_mine.py").resolve()
     assert answer.code == 2 and f"b/my_mine.py: 'my_mine' is already {first}: " in answer.err
-    assert "--import nothing.py: no such file" in call("--import", "nothing.py", "kinds").err
+
+
+def test_a_task_that_makes_its_own_pairs_is_trained_and_evaluated_on_them() -> None:
+    """What is registered for a task calls the methods of the class of one's own."""
+    Path("my_sums.py").write_text(blocks("add-a-task.md", "python")[1], "utf-8")
+    Path("sums.toml").write_text(blocks("add-a-task.md", "toml")[1], "utf-8")
+    steps = ["train.max_steps=2", "train.save.every=2", "train.validation.every=2"]
+    run = train("sums.toml", steps, "run")
+    assert run.evaluate(split="test").figures.keys() == {"exact_match"}
+    assert run.pairs("test")[0] == run.task.corpus("test").sources
+    source = "".join(path.read_text("utf-8") for path in DOCS.parent.glob("src/foveate/**/*.py"))
+    assert not re.findall(r"\.register\(\w+, [A-Z]\w*\.\w+", source)  # the method of a base class
 
 
 WRONG = """from foveate.tasks.base import Loss, Measures, Task
@@ -290,8 +294,8 @@ def test_what_a_task_of_ones_own_does_wrong_is_one_sentence(call: Call) -> None:
     assert 'imports = ["my_task"]' in Path("good/config.toml").read_text("utf-8")
     expected = {
         "my_lacking": "my_wrong.Lacking must define batch, build, lengths, loss, measure, prepare",
-        "my_tensor": "Tensor.loss returned Tensor: expected foveate.tasks.base.Loss",
-        "my_figures": "Figures.measure returned dict: expected foveate.tasks.base.Measures",
+        "my_tensor": "my_wrong.py:12: Tensor.loss returned Tensor: expected foveate.tasks.base.Lo",
+        "my_figures": "my_wrong.py:17: Figures.measure returned dict: expected foveate.tasks.bas",
         "my_misspelt": "my_wrong.py:23: AttributeError: 'Batch' object has no attribute 'sorce' "
         "(in a file of yours; traceback: --debug)",
     }
@@ -301,13 +305,100 @@ def test_what_a_task_of_ones_own_does_wrong_is_one_sentence(call: Call) -> None:
         assert answer.code == 2 and f"error: {message}" in answer.err, answer.err
 
 
-def test_what_ones_own_functions_return_is_checked(call: Call) -> None:
-    view_of = "from foveate.look.views import view\n\n@view()\ndef own(run):\n    return 3\n"
-    Path("my_three.py").write_text(view_of, "utf-8")
-    answer = call("--import", "my_three.py", "look", "own", "packaged/en-fr")
-    assert answer.code == 2
-    assert "'own' returned int: expected foveate.look.draw.drawings.Drawing" in answer.err
-    formats.document_format("own", ".own")(lambda data, options, where: [])  # type: ignore
+OWN_TASK = """import my_task
+from my_task import Regression
+
+
+class Own(Regression, kind="my_own"):
+    {}
+"""
+
+
+def own_module(code: str) -> ModuleType:
+    """Import a text as ``my_own.py``, beside the task of the guide."""
+    Path("my_task.py").write_text(blocks("add-a-task.md", "python")[0], "utf-8")
+    Path("my_own.py").write_text(code, "utf-8")
+    sys.modules.pop("my_own", None)
+    shutil.rmtree("__pycache__", ignore_errors=True)
+    importlib.invalidate_caches()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FOVEATE_IMPORT", "my_own.py")
+        import_own()
+    return sys.modules["my_own"]
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_each_method_of_a_task_is_held_to_what_foveate_calls(name: str) -> None:
+    """What it returns, and what it takes: each mistake is told with file and line."""
+    arguments = [*inspect.signature(getattr(Task, name)).parameters]
+    for given in ("None", "[1]")[: 1 + (name != "batch")]:
+        code = f"def {name}({', '.join(arguments)}):\n        return {given}"
+        task = object.__new__(own_module(OWN_TASK.format(code)).Own)
+        with pytest.raises(
+            UserError, match=rf"^my_own.py:6: Own.{name} returned (None|list).*: exp"
+        ):
+            getattr(task, name)(*arguments[1:])
+    task = object.__new__(own_module(OWN_TASK.format(f"def {name}(self): ...")).Own)
+    with pytest.raises(UserError, match=rf"my_own.py:6: Own.{name}: .*positional"):
+        getattr(task, name)(*arguments[1:])
+
+
+@pytest.mark.parametrize("name", ["answer", "evaluate", "examples", "read_examples", "forced_pass"])
+def test_each_function_registered_for_a_task_is_held_to_its_signature(name: str) -> None:
+    dispatch = {each.__name__: each for each in (answer, evaluate, examples, read_examples)}
+    dispatch = (dispatch | {"forced_pass": forced_pass})[name]
+    given = "None" if "examples" in name else '["a"]'
+    arguments = ", ".join(inspect.signature(dispatch).parameters)
+    module = own_module(f"def own({arguments}):\n    return {given}\n\n\ndef none(): ...\n")
+    kind = type("Kind", (), {})
+    assert dispatch.register(kind)(module.own) is module.own
+    message = r"^my_own.py:1: own returned (NoneType|list( \['a'\])?): expected "
+    with pytest.raises(UserError, match=message):
+        dispatch(kind(), *arguments.split(", ")[1:])
+    dispatch.register(kind, module.none)
+    with pytest.raises(UserError, match=r"my_own.py:5: none: none\(\) takes 0 positional"):
+        dispatch(kind(), *arguments.split(", ")[1:])
+
+
+READS = {  # what a user's reader of files does wrong, and the message
+    "return Document(['a'], bytes)": r"own: its Document.passages returned list \['a'\]: exp",
+    "return Document([], lambda: b'')": r"my_own.py:5: .*<lambda>: .*takes 0 positional",
+    "return Document([], lambda texts: 'a')": r"<lambda> returned str: expected bytes",
+    "return iter(['text'])": r"own, as an item, returned str 'text': expected tuple\[str, str\] | ",
+    "yield ('text',)": r"own, as an item, returned tuple \('text',\): expected",
+    "yield 'a', 1": r"own, as an item, returned tuple \('a', 1\): expected",
+}
+
+
+@pytest.mark.parametrize("body", READS)
+def test_each_reader_of_files_is_held_to_what_it_returns(body: str) -> None:
+    document = "Document" in body
+    kind, given = ("document_format('own', '.own')", "data, options, where") if document else (
+        "pair_reader('.own')", "path, config"
+    )  # fmt: skip
+    module = "foveate.documents.formats" if document else "foveate.data.text"
+    code = f"from {module} import {kind.partition('(')[0]}\nfrom foveate.documents.base import Docu"
+    with pytest.raises(UserError, match=READS[body]) as raised:
+        own_module(f"{code}ment\n@{kind}\ndef own({given}):\n    {body}\n")
+        if document:
+            formats.read_document("own", b"", DocumentOptions()).written([])
+        else:
+            list(text.rows(Path("a.own"), None, text.TextData()))
+    assert "my_own.py:" in str(raised.value)
+
+
+def test_what_fails_after_ones_own_file_is_no_bug_of_foveate(capsys, monkeypatch) -> None:
+    monkeypatch.delenv("FOVEATE_DEBUG", raising=False)
+    own_module("")
+    with pytest.raises(SystemExit), one_line_errors():
+        sorted_batches(None, 0)
+    assert capsys.readouterr().err.endswith(
+        "(in or after my_own.py of yours; traceback: --debug)\n"
+    )
+
+
+def test_what_ones_own_functions_return_is_checked() -> None:
+    formats.document_format("own", ".own")(lambda data, options, where: [])
     with pytest.raises(UserError, match=r"returned list: expected foveate.documents.base.Document"):
         formats.read_document("own", b"", DocumentOptions())
     attention = Attention.Config().build(8)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,7 +33,7 @@ from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run
 from foveate.run.pack import pack
 from foveate.run.training import train
-from small_runs import LANGUAGE, TRAIN, made, running, write_data
+from small_runs import LANGUAGE, made, python, running, trained, write_data
 
 LINES = ["a b c", "", "c a a b", "b", "a unknown b"]
 
@@ -56,36 +55,39 @@ def no_torch(folder: Path, *others: str) -> dict[str, str]:
 
 def without_torch(folder: Path, *words: object, text: str = "", lacking: Sequence[str] = ()) -> Any:
     """What ``foveate`` returns in a process that cannot import PyTorch."""
-    command = [sys.executable, "-m", "foveate", *map(str, words)]
-    how = {"input": text, "text": True, "capture_output": True, "cwd": folder}
-    return subprocess.run(command, **how, env=no_torch(folder, *lacking))
+    own = no_torch(folder, *lacking)
+    return python("-m", "foveate", *words, input=text, cwd=folder, env=own)
 
 
 def packed(run: Run, folder: Path, precision: str = "fp32") -> PackedModel:
     return foveate.engine.packed.load(pack(run, folder / "m.safetensors", precision))
 
 
-@pytest.mark.parametrize("name", ["transformer", "rnn"])
+each_translator = pytest.mark.parametrize("name", ["transformer", "rnn"])
+
+
+def same_answers(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
+    for own, other in zip(ours, theirs, strict=True):
+        assert (own.hypotheses, own.cut, own.source) == (other.hypotheses, other.cut, other.source)
+        np.testing.assert_allclose(own.scores, other.scores, rtol=0, atol=1e-4)
+
+
+@each_translator
 def test_translations_and_scores_are_those_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     sources = [*run.pairs("valid")[0], *LINES]
     for how in ({}, {"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 3},
                 {"beam_size": 3, "length_penalty": 0.0}):  # fmt: skip
-        ours, theirs = model.translate(sources, **how), run.translate(sources, **how)
-        assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
-        for own, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(own.scores, other.scores, rtol=0, atol=1e-4)
-            assert (own.cut, own.source) == (other.cut, other.source)
+        same_answers(model.translate(sources, **how), run.translate(sources, **how))
     begun = [str(a).split(" ")[0] for a in run.translate(sources)[::-1]]
-    ours, theirs = (r.translate(sources, beam_size=2, prefix=begun) for r in (model, run))
-    assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
+    same_answers(*(r.translate(sources, beam_size=2, prefix=begun) for r in (model, run)))
     pairs = list(zip(*run.pairs("valid"), strict=True))
     for own, other in zip(model.score(pairs), run.score(pairs), strict=True):
         assert own.tokens == other.tokens
         assert own.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["transformer", "rnn"])
+@each_translator
 def test_word_links_and_banned_phrases_are_those_of_the_run(runs, tmp_path, name) -> None:
     run, model = runs[name], packed(runs[name], tmp_path)
     pairs = list(zip(*run.pairs("valid"), strict=True))
@@ -95,12 +97,12 @@ def test_word_links_and_banned_phrases_are_those_of_the_run(runs, tmp_path, name
     assert [a.alignment() for a in ours] == [a.alignment() for a in theirs]
     words = sorted({word for answer in theirs for word in str(answer).split()})[:2]
     ours, theirs = (r.translate(LINES, beam_size=2, banned=words) for r in (model, run))
-    assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
+    same_answers(ours, theirs)
     assert not any(word in str(answer).split() for answer in ours for word in words)
 
 
 @pytest.mark.filterwarnings("ignore:not in the target vocabulary")
-@pytest.mark.parametrize("name", ["transformer", "rnn"])
+@each_translator
 def test_required_terms_are_those_of_the_run(runs, tmp_path, name) -> None:
     """A term that no token spells is left out; a source may have none."""
     run, model = runs[name], packed(runs[name], tmp_path)
@@ -109,9 +111,7 @@ def test_required_terms_are_those_of_the_run(runs, tmp_path, name) -> None:
     how = {"beam_size": 4, "num_hypotheses": 2}
     for more in ({}, {"banned": ["court"]}, {"prefix": ["un", "une", "", "le"]}):
         ours, theirs = (r.translate(lines, required=terms, **how, **more) for r in (model, run))
-        assert [a.hypotheses for a in ours] == [a.hypotheses for a in theirs]
-        for own, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(own.scores, other.scores, rtol=0, atol=1e-4)
+        same_answers(ours, theirs)
         assert "le chien" in str(ours[0]).lower() and "homme" in str(ours[3]).lower()
 
 
@@ -134,18 +134,14 @@ def test_a_shortlist_is_in_the_file(runs: dict[str, Run], tmp_path: Path) -> Non
     run = run.decoding(shortlist=True)
     model = packed(run, tmp_path)
     for line in run.pairs("valid")[0]:  # alone, since PyTorch joins the shortlists of a batch
-        (own,), (other,) = (r.translate([line], beam_size=2) for r in (model, run))
-        assert own.hypotheses == other.hypotheses
-        assert own.scores == pytest.approx(other.scores, abs=1e-4)
+        same_answers(*(r.translate([line], beam_size=2) for r in (model, run)))
 
 
 def test_texts_longer_than_a_model_reads_at_once(tmp_path: Path) -> None:
     write_data(tmp_path)
     decoder = 'kind = "transformer"\nhidden_size = 16\nnum_heads = 2\nnum_layers = 1\n'
     text = LANGUAGE.partition('kind = "recurrent"')[0] + decoder
-    config = tmp_path / "config.toml"
-    config.write_text(text.format(folder=tmp_path.as_posix()) + TRAIN.format(steps=20, half=10))
-    run = train(config, folder=tmp_path / "run")
+    run = trained(tmp_path, text, steps=20)
     model, how = packed(run, tmp_path), {"beam_size": 1, "max_length": 80}
     own, other = (r.generate(["ab", "é"], **how) for r in (model, run))
     assert [c.text for c in own] == [c.text for c in other]
@@ -161,12 +157,10 @@ def test_labels_and_continuations_are_those_of_the_run(runs, tmp_path) -> None:
         assert own.probabilities == pytest.approx(other.probabilities, abs=1e-5)
     run, prompts = runs["language"], ["", "a b", "x\ny"]
     model = packed(run, tmp_path)
-    for how in ({"beam_size": 1}, {"beam_size": 3, "whole_lines": True}):
+    drawn = {"seed": 3, "temperature": 0.8, "top_k": 5, "num": 2}
+    for how in ({"beam_size": 1}, {"beam_size": 3, "whole_lines": True}, drawn):
         own, other = (r.generate(prompts, max_length=20, **how) for r in (model, run))
         assert [c.text for c in own] == [c.text for c in other]
-    drawn = {"seed": 3, "temperature": 0.8, "top_k": 5, "num": 2, "max_length": 12}
-    own, other = (r.generate(prompts, **drawn) for r in (model, run))
-    assert [c.text for c in own] == [c.text for c in other]
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
@@ -212,7 +206,7 @@ def test_ctrl_c_ends_a_long_search(runs: dict[str, Run], tmp_path: Path) -> None
     command = [sys.executable, "-c", program, str(file)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with running(command, text=True, env=no_torch(tmp_path), **pipes) as process:
-        assert process.stdout is not None and process.stdout.readline() == "\n"
+        assert process.stdout.readline() == "\n"
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) and "KeyboardInterrupt" in process.communicate()[1]
@@ -252,20 +246,12 @@ def test_a_verb_that_needs_pytorch_says_how_to_install_it(tmp_path: Path, verb: 
 
 
 def test_the_verbs_take_a_file_and_that_of_a_run(runs, tmp_path, call) -> None:
+    """Which engine translates is in tests/test_cli_run.py."""
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)
     by_file = call("translate", folder / NAME, "-v", text=b"a b\n")
-    by_run = call("translate", folder, "-v", text=b"a b\n")
-    by_torch = call("translate", folder, "-v", "--engine", "torch", text=b"a b\n")
-    assert by_file.out == by_run.out == by_torch.out
-    assert "engine: packed" in by_file.err and "engine: packed" in by_run.err
-    assert "packed" not in by_torch.err
-    silenced = ("--silence", "decoder.layers.0.cross_attention")
-    refused = call("translate", folder / NAME, *silenced, text=b"a b\n")
-    assert refused.code == 2 and "needs PyTorch" in refused.err
-    assert "give the run" in refused.err
-    by_torch = call("translate", folder, *silenced, "-v", text=b"a b\n")
-    assert not by_torch.code and "engine: PyTorch, since --silence needs PyTorch" in by_torch.err
+    assert by_file.out == call("translate", folder, text=b"a b\n").out
+    assert "engine: packed" in by_file.err
     scored = call("score", folder / NAME, text=b"a b\tb a\n")
     by_torch = call("score", folder, "--engine", "torch", text=b"a b\tb a\n")
     assert float(scored.out) == pytest.approx(float(by_torch.out), abs=1e-4)
@@ -321,64 +307,40 @@ def test_the_doctor_examines_the_engine_without_pytorch(tmp_path: Path) -> None:
     assert "GFLOP/s" not in done.stdout and not done.stderr
 
 
-def test_a_packed_file_is_served_without_pytorch(runs: dict[str, Run], tmp_path: Path) -> None:
-    file = pack(runs["transformer"], tmp_path / "m.safetensors")
-    command = [sys.executable, "-m", "foveate", "serve", str(file), "--as", "en:fr", "--port", "0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with running(command, text=True, env=no_torch(tmp_path), **pipes) as server:
-        assert server.stdout is not None and server.stderr is not None
-        first = server.stdout.readline()
-        assert first, server.stderr.read()
-        address = first.split()[1].rstrip("/")
-        body = {"q": ["a b", "<p>a <b>b</b></p>"], "source": "en", "target": "fr", "format": "html"}
-        answer = httpx.post(f"{address}/translate", json=body, timeout=30)
-        texts = answer.json()["translatedText"]
-        assert texts[0] == str(runs["transformer"].translate(["a b"])[0])
-        assert texts[1].startswith("<p>")
-        assert httpx.get(f"{address}/", timeout=30).status_code == 200
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
-
-
 def test_a_server_chooses_its_engine_without_loading_a_model(runs, monkeypatch) -> None:
     monkeypatch.setattr(foveate.engine.packed, "load", None)
     folder = runs["transformer"].path
     assert ServerEngine().threads([folder, folder / NAME], 3) == 3
 
 
-def changed(file: Path, header: dict[str, Any], tensors: dict[str, Any] | None = None) -> Path:
-    """The file with other fields of the header and other tensors."""
-    own = foveate.engine.packed.read(file)[0].tree() | header
-    own = {name: value for name, value in own.items() if value is not None}
-    file.write_bytes(save(load_file(file) | (tensors or {}), {KEY: json.dumps(own)}))
-    return file
-
-
 def test_damaged_files_are_refused_in_a_sentence(runs: dict[str, Run], tmp_path: Path) -> None:
     good = pack(runs["transformer"], tmp_path / "good.safetensors")
     name = next(iter(load_file(good)))
 
-    def refused(match: str, header: dict[str, Any], tensors: dict[str, Any] | None = None) -> None:
-        file = tmp_path / "bad.safetensors"
-        shutil.copy(good, file)
+    header, tensors = foveate.engine.packed.read(good)[0].tree(), load_file(good)
+    zeros = np.zeros((3, 3), dtype=np.float32)
+    for match, fields, more in (
+        ("layout 2", {"version": 2}, {}),
+        ("header is damaged", {"task": "painting"}, {}),
+        ("header is damaged", {"program": None, "unknown": 1}, {}),
+        ("no tokenizer", {"tokenizers": {}}, {}),
+        ("the tokenizer cannot be read", {"tokenizers": {"source": {}, "target": {}}}, {}),
+        ("does not fit", {"program": [1.0, 1.0]}, {}),
+        ("not finite", {}, {name: np.full_like(zeros, np.nan)}),
+        ("does not fit", {}, {name: zeros}),
+        ("no scale", {}, {name: zeros.astype(np.int8)}),
+    ):
+        own = {key: value for key, value in (header | fields).items() if value is not None}
+        good.write_bytes(save(tensors | more, {KEY: json.dumps(own)}))
         with pytest.raises(UserError, match=match):
-            foveate.engine.packed.load(changed(file, header, tensors))
-
-    refused("layout 2", {"version": 2})
-    refused("header is damaged", {"task": "painting"})
-    refused("header is damaged", {"program": None, "unknown": 1})
-    refused("no tokenizer", {"tokenizers": {}})
-    refused("the tokenizer cannot be read", {"tokenizers": {"source": {}, "target": {}}})
-    refused("does not fit", {"program": [1.0, 1.0]})
-    refused("not finite", {}, {name: np.full((3, 3), np.nan, dtype=np.float32)})
-    refused("does not fit", {}, {name: np.zeros((3, 3), dtype=np.float32)})
-    refused("no scale", {}, {name: np.zeros((3, 3), dtype=np.int8)})
-    (tmp_path / "text.safetensors").write_text("not a model")
-    with pytest.raises(PackedError, match="is not a packed file"):
-        foveate.engine.packed.load(tmp_path / "text.safetensors")
-    (tmp_path / "other.safetensors").write_bytes(save({"a": np.zeros(3)}))
-    with pytest.raises(PackedError, match="does not hold a foveate model"):
-        foveate.engine.packed.load(tmp_path / "other.safetensors")
+            foveate.engine.packed.load(good)
+    for content, match in (
+        (b"not a model", "is not a packed file"),
+        (save({"a": np.zeros(3)}), "does not hold a foveate model"),
+    ):
+        good.write_bytes(content)
+        with pytest.raises(PackedError, match=match):
+            foveate.engine.packed.load(good)
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,8 +10,7 @@ from foveate.errors import UserError
 from foveate.look.records import AttentionRecord
 from foveate.run import Run
 from foveate.run.pack import pack
-from foveate.run.training import train
-from small_runs import TRAIN, write_data
+from small_runs import trained, write_data
 from stored_models import configs
 from test_packed import packed, without_torch
 
@@ -22,15 +21,12 @@ TEXTS = ["the dog runs", "a cat sleeps", "the girl unknown eats"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    folder, made = tmp_path_factory.mktemp("attention"), configs()
-    write_data(folder)
-    pooled = made["classifier"][1].rstrip() + '\npooling = "attention"\n'
+    texts = {name: text for name, (_, text) in configs().items()}
+    texts["pooled"] = texts["classifier"].rstrip() + '\npooling = "attention"\n'
     runs = {}
-    for name, (_, text) in (made | {"pooled": ("fp32", pooled)}).items():
-        config = folder / f"{name}.toml"
-        config.write_text(text.format(folder=folder.as_posix()) + TRAIN.format(steps=12, half=6))
-        if name in FAMILIES:
-            runs[name] = train(config, folder=folder / "runs" / name)
+    for name in FAMILIES:
+        write_data(folder := tmp_path_factory.mktemp(name))
+        runs[name] = trained(folder, texts[name], steps=12)
     return runs
 
 
@@ -62,9 +58,6 @@ def test_a_text_beyond_the_reach_of_a_model_is_cut(runs: dict[str, Run], tmp_pat
     own = packed(run, tmp_path).explain(text)
     assert own.notes and "reads no more" in own.notes[0]
     same(own, run.explain(text))
-
-
-def test_an_unknown_label_is_refused(runs: dict[str, Run], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no label 'plant'; there are: animal, human"):
         packed(runs["classifier"], tmp_path).explain("the dog", "plant")
 
@@ -86,10 +79,3 @@ def test_views_of_a_packed_file_need_no_pytorch(runs, tmp_path, call) -> None:
     assert refused.returncode == 2 and "[train]" in refused.stderr
     by_torch = call("look", "masks", file, "--text", "a cat")
     assert by_torch.code == 2 and "for look attention, links, heads" in by_torch.err
-
-
-def test_translations_are_written_with_their_maps(runs: dict[str, Run], tmp_path: Path) -> None:
-    file, page = pack(runs["transformer_pre"], tmp_path / "m.safetensors"), tmp_path / "maps.html"
-    done = without_torch(tmp_path, "translate", file, "--attention", page, text="the dog\n")
-    assert not done.returncode, done.stderr
-    assert "decoder.cross_attention" in page.read_text("utf-8")

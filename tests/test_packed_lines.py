@@ -9,8 +9,7 @@ import pytest
 from foveate.engine.packed import PackedModel
 from foveate.nn.native.kernels import without_kernels
 from foveate.run.pack import content
-from foveate.run.training import train
-from small_runs import CLASSIFIER, TRAIN, TRANSLATOR, write_data
+from small_runs import CLASSIFIER, TRANSLATOR, trained, translator_text, write_data
 
 SIZES = 'kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1'
 LEARNED = SIZES + ', position = {{ kind = "learned", max_length = 9 }}'
@@ -18,15 +17,11 @@ PLACES = 'kind = "recurrent", embedding_size = 16, hidden_size = 16, '
 PLACES += 'attention = {{ score = {{ kind = "location", max_length = 9 }} }}'
 
 
-def translator(encoder: str, decoder: str) -> str:
-    return TRANSLATOR.replace("{encoder}", encoder).replace("{decoder}", decoder)
-
-
-PREFIX = translator("", "").partition("[model]")[0].replace('"translation"', '"prefix_translation"')
+PREFIX = TRANSLATOR.partition("[model]")[0].replace('"translation"', '"prefix_translation"')
 CONFIGS = {
-    "both": translator(LEARNED, LEARNED),
-    "decoder": translator(SIZES, LEARNED),
-    "by place": translator(SIZES, PLACES),
+    "both": translator_text(LEARNED, LEARNED),
+    "decoder": translator_text(SIZES, LEARNED),
+    "by place": translator_text(SIZES, PLACES),
     "prefix": f'{PREFIX}[model]\nkind = "language_model"\ndecoder = {{{{ {LEARNED} }}}}\n',
     "labels": CLASSIFIER.replace("num_layers = 1", "num_layers = 1" + LEARNED[len(SIZES) :]),
 }
@@ -37,10 +32,8 @@ LONG = "the dog runs " * 5
 def test_a_long_line_is_cut_and_counted(name: str, tmp_path: Path) -> None:
     """By the same number of tokens in both engines; a short one beside it is answered as alone."""
     write_data(tmp_path)
-    text = CONFIGS[name].format(folder=tmp_path.as_posix())
-    text = text.replace("max_length = 9", "max_length = 12") if name == "prefix" else text
-    (tmp_path / "c.toml").write_text(text + TRAIN.format(steps=4, half=2), "utf-8")
-    run = train(tmp_path / "c.toml", folder=tmp_path / "run")  # validated, that is decoded, too
+    longest = "max_length = 12" if name == "prefix" else "max_length = 9"
+    run = trained(tmp_path, CONFIGS[name].replace("max_length = 9", longest))  # and decoded
     packed = PackedModel(Path("m.safetensors"), *content(run, "fp32"), threads=1)
 
     def answers(model: Any) -> list[Any]:
@@ -68,11 +61,10 @@ tokenizer = {{ kind = "character", symbols = "<[^<>]+>" }}
 
 [model]
 """
-TRANSFORMER = 'kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1'
+PART = f"{{{{ {SIZES} }}}}"
 MODELS = {
-    "translation": f'kind = "encoder_decoder"\nencoder = {{ {TRANSFORMER} }}\n'
-    f"decoder = {{ {TRANSFORMER} }}\n",
-    "prefix_translation": f'kind = "language_model"\ndecoder = {{ {TRANSFORMER} }}\n',
+    "translation": f'kind = "encoder_decoder"\nencoder = {PART}\ndecoder = {PART}\n',
+    "prefix_translation": f'kind = "language_model"\ndecoder = {PART}\n',
 }
 SOURCE, RAW = "Hahn<N><GEN><SG>", ["Hahn\tHahnes\tN;GEN;SG", "Hahn\tN;GEN;SG"]
 
@@ -82,9 +74,7 @@ def test_a_raw_line_is_read_as_its_source(task: str, tmp_path: Path) -> None:
     rows = [f"{word}\t{word}es\tN;GEN;SG\n" for word in ("Hahn", "Tag", "Hof", "Wald")]
     for split in ("train", "valid", "test"):
         (tmp_path / f"forms.{split}").write_text("".join(rows), "utf-8")
-    text = CONFIG.format(task=task, folder=tmp_path.as_posix()) + MODELS[task]
-    (tmp_path / "c.toml").write_text(text + TRAIN.format(steps=4, half=2), "utf-8")
-    run = train(tmp_path / "c.toml", folder=tmp_path / "run")
+    run = trained(tmp_path, CONFIG.replace("{task}", task) + MODELS[task])
     packed = PackedModel(Path("m.safetensors"), *content(run, "fp32"), threads=1)
     for model in (run, packed):
         right = model.translate([SOURCE])[0]

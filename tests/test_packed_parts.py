@@ -39,14 +39,10 @@ def answers(model: PackedModel) -> str:
     target = "le chien" if len(model.tokenizers) > 1 else None
     record = model.explain("the dog runs", target)
     maps = {name: np.round(weights, 5).tolist() for name, weights in record.maps.items()}
-    made = [model.header.licence, model.header.made_of, model.header.scores]
-    figures = [
-        model.tokenizers[0].tags,
-        model.describe(),
-        str(model.header.corpora),
-        str(model.header.format),
-    ]
-    return repr((stored_models.answers(model), maps, made, figures))
+    own = model.header
+    figures = [own.licence, own.made_of, own.scores, str(own.corpora), str(own.format)]
+    figures += [model.tokenizers[0].tags, model.describe()]
+    return repr((stored_models.answers(model), maps, figures))
 
 
 def changes(value: Any, deep: int = 8) -> Iterator[Any]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foveate.decode.search import Search
-from foveate.engine.packed import PackedModel, PackedSearch
+from foveate.engine.packed import PackedModel
 from foveate.errors import UserError
 from foveate.nn.native.kernels import without_kernels
 from foveate.run import Run
@@ -46,20 +45,16 @@ CONTINUING: list[Asked] = [
 ]  # fmt: skip
 
 
-def outcome(model: Run | PackedModel, asked: Asked) -> tuple[list[list[str]], list[float]]:
+def outcome(model: Any, name: str, asked: Asked) -> tuple[list[list[str]], list[float]]:
     """Texts and scores; of an error no text and the number −1."""
     try:
-        if model_task(model) == "language":
+        if name == "language":
             texts = model.generate(["the", ""], **asked)
             return [[each.text] for each in texts], [each.log_probability for each in texts]
         answers = model.translate(LINES, **asked)
     except UserError:
         return [], [-1.0]
     return [a.hypotheses for a in answers], [score for a in answers for score in a.scores]
-
-
-def model_task(model: Run | PackedModel) -> str:
-    return str(model.header.task if isinstance(model, PackedModel) else model.config.task.kind)
 
 
 @pytest.mark.parametrize(("name", "requests"), [("rnn", TRANSLATING), ("language", CONTINUING)])
@@ -70,22 +65,11 @@ def test_every_request_has_the_same_outcome_in_both_engines(runs, name, requests
     failed = 0
     with without_kernels():
         for asked in requests:
-            (texts, scores), (right, others) = outcome(packed, asked), outcome(run, asked)
+            (texts, scores), (right, others) = (outcome(r, name, asked) for r in (packed, run))
             assert texts == right, asked
             np.testing.assert_allclose(scores, others, rtol=0, atol=1e-4, err_msg=str(asked))
             failed += not texts
     assert 0 < failed < len(requests)
-
-
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda tree: str(tree)[:60])
-def test_the_search_of_a_file_is_that_of_the_config(search: dict[str, Any]) -> None:
-    """Of several rules of a kind the strictest one, which is all of them, is written."""
-    config = Search.Config.parse(search)
-    packed = PackedSearch.of(config)
-    again = PackedSearch.of(Search.Config.parse(packed.config))
-    assert again == packed
-    if len({rule["kind"] for rule in search["rules"]}) == len(search["rules"]):
-        assert Search.Config.parse(packed.config) == config
 
 
 def test_lists_of_another_length_than_the_lines_are_refused(runs: dict[str, Run]) -> None:

@@ -34,18 +34,14 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return made
 
 
-def characters(tokenizer: Tokenizer) -> list[str]:
-    """All characters of the pieces that are not white space, and others."""
-    known = "".join(piece.decode(errors="ignore") for piece in tokenizer.surfaces)
-    return sorted({c for c in known + ODD if c.strip() and ord(c) > 32})
-
-
 def around(c: str) -> list[str]:
     return [c, f"a{c}", f"{c}b", f"{c}{c}", f"a {c}", f"{c} b", f"a{c}b"]
 
 
 def phrases(tokenizer: Tokenizer) -> Iterator[str]:
-    for c in characters(tokenizer):
+    """Around all characters of the pieces that are not white space, and others."""
+    known = "".join(piece.decode(errors="ignore") for piece in tokenizer.surfaces)
+    for c in sorted({c for c in known + ODD if c.strip() and ord(c) > 32}):
         yield from around(c)
 
 

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import polib
@@ -11,11 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.data.words import split_words
-from foveate.documents.base import DocumentOptions
-from foveate.documents.formats import read_document
+from document_tools import aligned, answered, opened
 from foveate.documents.po import FORMATS, java_shown, java_written
-from foveate.documents.translate import Aligner, Pair, joined_all
 
 HEADER = (
     'msgid ""\nmsgstr ""\n"Project-Id-Version: x 1\\n"\n"Content-Type: text/plain; '
@@ -23,23 +19,9 @@ HEADER = (
 )
 
 
-def linked(step: int) -> Aligner:
-    """Word i to word i, or to the last but i."""
-
-    def align(pairs: Sequence[Pair]) -> list[list[tuple[int, int]]]:
-        counts = [(len(split_words(a)), len(split_words(b))) for a, b in pairs]
-        ends = ((min(m, n), n - 1) for m, n in counts)
-        return [[(i, i if step > 0 else z - i) for i in range(m)] if step else [] for m, z in ends]
-
-    return align
-
-
 def translated(text: str | bytes, answer: str = "", step: int = 1, **options: object) -> bytes:
     """A catalogue each of whose sentences is translated by an answer, else by capitals."""
-    data = text.encode() if isinstance(text, str) else text
-    document = read_document("po", data, DocumentOptions(**options))  # type: ignore[arg-type]
-    answers = [[answer or s.upper() for s in p.sentences] for p in document.passages]
-    return document.written(joined_all(document.passages, answers, linked(step)))
+    return answered(opened("po", text, **options), lambda s: answer or s.upper(), aligned(step))
 
 
 def message(text: str, flags: str = "", plural: str = "") -> str:
@@ -202,6 +184,8 @@ def test_lines_are_wrapped_where_those_of_the_file_are(width: int) -> None:
 def test_a_catalogue_without_work_is_the_same_bytes() -> None:
     done = MANY.replace('msgstr   ""', 'msgstr "x"').replace('] ""', '] "y"').removesuffix('"" ')
     assert translated(done + '"z"') == (done + '"z"').encode()
+    fait = HEADER % "1" + 'msgid "done"\nmsgstr "fait"\n'
+    assert polib.pofile(translated(fait, again=True).decode())[0].msgstr == "DONE"
 
 
 def test_the_format_of_java_quotes_and_unquotes() -> None:

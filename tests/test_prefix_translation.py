@@ -31,9 +31,7 @@ PAIRS = {
     "the red house is old": "la maison rouge est vieille",
     "yes": "oui bien sûr",
 }
-DECODER = TransformerDecoder.Config(
-    hidden_size=32, num_heads=2, num_layers=2, ffn_size=32, dropout=0.0
-)
+SIZES: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 2, "ffn_size": 32}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +47,8 @@ def learnt() -> tuple[PrefixTranslation, Any]:
     task: PrefixTranslation = config.build(TextData())
     task.prepare(folder, 1)
     torch.manual_seed(0)
-    model: Any = task.build(LanguageModel.Config(decoder=DECODER))
+    decoder = TransformerDecoder.Config(**SIZES, dropout=0.0)
+    model: Any = task.build(LanguageModel.Config(decoder=decoder))
     objective = CrossEntropy.Config(label_smoothing=0.0).build()
     fit(model, lambda _: task.loss(model, task.batch("train", range(len(PAIRS))), objective), 60)
     return task, model
@@ -90,9 +89,8 @@ def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None
     task, model = learnt
     record = forced(task, model, "a woman drinks").record()
     name = next(iter(record.maps))
-    rows, columns = record.axes(name)
     words = ["a", "woman", "drinks", "</s>", "une", "femme", "boit"]
-    assert (rows, columns) == ([*words, "</s>"], ["<s>", *words])
+    assert record.axes(name) == ([*words, "</s>"], ["<s>", *words])
     close(record.drawn(name).sum(axis=2), 1)
     assert not np.triu(record.drawn(name)[0], 1).any()
 

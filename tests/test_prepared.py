@@ -104,11 +104,9 @@ def test_what_is_there_is_not_made_again_and_a_changed_file_is(cache, files, mon
     with monkeypatch.context() as patch:
         patch.setattr(corpus_module, "_write_texts", None)
         patch.setattr(corpus_module, "_write_ids", None)
-        assert prepare_texts([reading(files)]).folder == first.folder
         prepare_ids(first.folder, {"source": tokenizer})
-        # limits of length choose among what is there
-        limited = reading(files, TextData(max_length=3))
-        assert prepare_texts([limited]).folder == first.folder
+        for config in (None, TextData(max_length=3)):  # which chooses among what is there
+            assert prepare_texts([reading(files, config)]).folder == first.folder
     other = prepare_texts([reading(files, TextData(drop_duplicates=True))])
     assert other.folder != first.folder
     file = files / "train.fr"
@@ -117,6 +115,9 @@ def test_what_is_there_is_not_made_again_and_a_changed_file_is(cache, files, mon
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # neither size nor time tells
     changed = prepare_texts([reading(files)])
     assert list(changed.targets) == file.read_text("utf-8").splitlines()
+    source = changed.folder / "source.uint8"
+    os.truncate(source, source.stat().st_size - 1)  # what is damaged is made again
+    assert list(prepare_texts([reading(files)]).sources) == list(first.sources)
 
 
 def test_a_file_divided_in_two_is_not_taken_for_one_divided_in_three(cache, files) -> None:
@@ -144,28 +145,19 @@ def test_stored_bytes_belong_to_their_format(cache: Path, files: Path) -> None:
     assert found == (1, "ca13c289567b5f87")
 
 
-def test_a_damaged_folder_is_made_again(cache: Path, files: Path) -> None:
-    first = prepare_texts([reading(files)])
-    whole = list(first.sources)
-    file = first.folder / "source.uint8"
-    os.truncate(file, file.stat().st_size - 1)
-    assert list(prepare_texts([reading(files)]).sources) == whole
-
-
-def test_an_error_leaves_nothing(cache: Path, files: Path) -> None:
-    (files / "train.en").write_bytes(b"\xff\n")
-    with pytest.raises(DataError, match="not UTF-8"):
-        prepare_texts([reading(files)])
-    assert [file.suffix for file in cache.iterdir()] == [".lock"]
-
-
-def test_a_full_disk_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_leaves_nothing(cache: Path, files: Path, monkeypatch) -> None:
     def full(folder: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(DataError, match="too little free space for prepared data: free some"):
         corpus_module.stored({"a": 1}, full)
-    assert not list(cache.glob("*.new"))
+    (files / "train.en").write_bytes(b"\xff\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        prepare_texts([reading(files)])
+    assert {file.suffix for file in cache.iterdir()} == {".lock"}
+    monkeypatch.setenv("FOVEATE_PREPARED", str(files / "train.en" / "cache"))  # cannot be written
+    write(files, {"train": 60})
+    assert len(prepare_texts([reading(files)])) == 60
 
 
 KILLED = """
@@ -185,11 +177,10 @@ corpus.prepare_texts([Reading(*sys.argv[1:], "train", TextData())])
 
 def test_killed_it_leaves_nothing_half(cache: Path, files: Path) -> None:
     sides = [str(files / f"{{split}}.{side}") for side in ("en", "fr")]
-    path = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-c", KILLED, *sides]
-    env = os.environ | {"PYTHONPATH": path}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with running(command, stdout=subprocess.PIPE, env=env) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"some\n"
+        assert process.stdout.readline() == b"some\n"
         assert list(cache.glob("*.new"))
         process.send_signal(signal.SIGKILL)
     corpus = prepare_texts([reading(files)])
@@ -197,20 +188,16 @@ def test_killed_it_leaves_nothing_half(cache: Path, files: Path) -> None:
     assert not list(cache.glob("*.new"))
 
 
-def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> None:
+def test_a_worker_leaves_when_left_alone_and_its_errors_are_raised_here(cache, files) -> None:
     folder = str(prepare_texts([reading(files)]).folder)
     values = {"texts": folder, "tokenizers": {}, "modules": [], "end": []}
     with closing(corpus_module.Worker(corpus_module.encoder, values)) as worker:
         assert worker((0, 1)) == {}
         process = worker._process
-        assert process.stdin is not None
         process.stdin.close()
         assert process.wait(30) == 0
         process.stdin = None
-
-
-def test_an_error_in_another_process_is_raised_here(cache: Path) -> None:
-    values = {"texts": "nowhere", "tokenizers": {"source": "none.json"}, "modules": [], "end": []}
+    values |= {"tokenizers": {"source": "none.json"}}
     match = r"another process: FileNotFoundError: .*none\.json"
     with pytest.raises(corpus_module.WorkerError, match=match):
         list(corpus_module.in_order(corpus_module.encoder, values, [(0, 1), (1, 2)], processes=2))
@@ -227,28 +214,25 @@ def test_what_nobody_used_for_long_goes(cache: Path, files: Path) -> None:
     assert saved.exists() and not old.exists() and not begun.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(files: Path, monkeypatch) -> None:
-    monkeypatch.setenv("FOVEATE_PREPARED", str(files / "train.en" / "cache"))
-    assert len(prepare_texts([reading(files)])) == 60
-
-
 def test_a_sample_is_by_the_seed_and_in_order() -> None:
-    assert list(sample(5, 9, 1)) == [0, 1, 2, 3, 4]
     some = sample(1000, 10, 1)
-    assert list(some) == sorted(set(some)) and len(some) == 10
-    assert list(some) == list(sample(1000, 10, 1)) != list(sample(1000, 10, 2))
+    assert list(sample(5, 9, 1)) == [0, 1, 2, 3, 4] and len(some) == 10
+    assert list(some) == sorted(set(some)) == list(sample(1000, 10, 1)) != list(sample(1000, 10, 2))
 
 
-def test_progress_has_rate_and_time_left_on_a_terminal_only() -> None:
-    shown = {}
+def test_progress_has_rate_and_time_left_on_a_terminal_only(cache: Path, monkeypatch) -> None:
     for terminal in (True, False):
-        console = Console(file=open(os.devnull, "w"), force_terminal=terminal, record=True)  # noqa: SIM115
+        text = io.StringIO()
+        console = Console(file=text, force_terminal=terminal, width=100)
         with Meter("reading", 10, "MB", console) as meter:
             meter.add(5)
             meter.refresh()
-        shown[terminal] = console.export_text()
-        console.file.close()
-    assert "reading" in shown[True] and "MB/s" in shown[True] and not shown[False]
+        monkeypatch.setattr(corpus_module, "Meter", lambda *given, to=console: Meter(*given, to))
+        size = 300 + terminal  # another tokenizer, which is not in the cache
+        words = [f"word {n}" for n in range(1500)]
+        learn_tokenizer(Unigram.Config(vocab_size=size), lambda words=words: words)
+        for shown in ("reading", "MB/s", "training the unigram tokenizer"):
+            assert (shown in text.getvalue()) == terminal
 
 
 @pytest.mark.parametrize("kind", [BPE, Unigram])
@@ -279,11 +263,3 @@ def test_a_damaged_tokenizer_is_trained_again(cache: Path, files: Path, capsys) 
     assert capsys.readouterr().err == ""
     assert learn_tokenizer(Byte.Config(), lambda: lines).vocab_size == 260
     assert len([*cache.glob("*/tokenizer.json")]) == 1, "nothing is kept of what is not learnt"
-
-
-def test_training_a_tokenizer_shows_a_bar(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = io.StringIO()
-    console = Console(file=text, force_terminal=True, width=100)
-    monkeypatch.setattr(corpus_module, "Meter", lambda *given: Meter(*given, console))
-    learn_tokenizer(Unigram.Config(vocab_size=300), lambda: [f"word {n}" for n in range(1500)])
-    assert "training the unigram tokenizer" in text.getvalue()

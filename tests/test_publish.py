@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -37,8 +38,7 @@ def changed(folder: Path, **fields: Any) -> Path:
 )
 def test_what_cannot_be_published_is_one_sentence(arguments, message, call, tmp_path) -> None:
     done = call("publish", *arguments)
-    assert done.code == 2
-    assert message in done.err
+    assert done.code == 2 and message in done.err
 
 
 def test_progress_is_told_from_the_first_second_to_the_last_byte(tmp_path, monkeypatch) -> None:
@@ -72,11 +72,15 @@ def test_parts_that_a_page_lacks_are_named(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "a.html").exists()
 
 
-def test_the_examples_of_a_page_are_those_that_its_model_translates_well() -> None:
+def test_the_examples_of_a_page_are_translated_well_by_its_model_which_is_loaded_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = PACKAGED / "en-fr"
+    monkeypatch.setattr(published, "load", loads := Mock(wraps=load))
     pairs = read_pairs("packaged/data/test.en", "packaged/data/test.fr", TextData())
     right = dict(zip(pairs.sources, pairs.targets, strict=True))
-    chosen = published.examples_of(run, run / "packed.safetensors")
+    chosen: Any = PublishedFile(run / "packed.safetensors", "x", run).described(0)["examples"]
+    assert loads.call_count == 1
     answers = load(run / "packed.safetensors").translate(chosen)
     assert [str(answer) for answer in answers] == [right[source] for source in chosen]
     assert chosen != [text for text in pairs.sources if len(text) in published.LENGTHS][:4]
@@ -90,7 +94,7 @@ def test_a_run_with_its_packed_file_needs_no_pytorch(call, tmp_path, monkeypatch
     assert load(own).precision == "int8" and header_of(own).licence == "ours"
     packed = load(run / "packed.safetensors", int8=True)
     assert load(own).classify(["Is it old"]) == packed.classify(["Is it old"])
-    assert len(published.examples_of(run, own)) == 4
+    assert len(published.examples_of(run, load(own))) == 4
     done = call("publish", PACKAGED / "lm", "--single", tmp_path / "a.html")
     assert done.code == 2
     assert "it has no packed.safetensors (foveate pack" in done.err and "[train]" in done.err

@@ -4,16 +4,16 @@ import random
 import re
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from rich.console import Console
-from typer.testing import CliRunner
 
-from foveate.cli import app
-from foveate.data.report import SplitReport, report, report_files
+from foveate.data.report import DataReport, SplitReport, report, report_files
 from foveate.data.text import Corpus, TextData, read_pairs
+from small_runs import invoked
 
 
 def corpus_of(*rows: tuple[str, str]) -> Corpus:
@@ -24,8 +24,18 @@ def findings(split: SplitReport) -> dict[str, int]:
     return {finding.name: finding.count for finding in split.findings}
 
 
+def of_train(*rows: tuple[str, str], **how: Any) -> SplitReport:
+    return report({"train": corpus_of(*rows)}, TextData(), **how).splits["train"]
+
+
 def counted(*rows: tuple[str, str]) -> dict[str, int]:
-    return findings(report({"train": corpus_of(*rows)}, TextData()).splits["train"])
+    return findings(of_train(*rows))
+
+
+def printed(made: DataReport) -> str:
+    out = io.StringIO()
+    Console(file=out, width=140).print(made.table())
+    return out.getvalue()
 
 
 def sentences(number: int, seed: int = 0) -> list[tuple[str, str]]:
@@ -35,17 +45,16 @@ def sentences(number: int, seed: int = 0) -> list[tuple[str, str]]:
     for n in range(number):
         words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 9))) for _ in range(2 + n % 11)]
         end = draw.choice([".", ".", ".", "?", "!"])
-        rows.append(
-            (" ".join(words) + f" {n}{end}", " ".join(w + "e" for w in words) + f" {n}{end}")
-        )
+        rows.append((f"{' '.join(words)} {n}{end}", f"{'e '.join(words)}e {n}{end}"))
     draw.shuffle(rows)
     return rows
 
 
-def test_good_text_has_nothing_odd() -> None:
+def test_good_text_has_nothing_odd_and_repeats_are_told_apart() -> None:
     odd = "À l’aube\u00a0: « ça va »\u202f?", "It’s fine – naïve, 20 °C, Ünal"
-    rows = [*sentences(1500), odd]
-    assert counted(*rows) == {}
+    assert counted(*sentences(1500), odd) == {}
+    rows = [("a", "1"), ("a", "1"), ("a", "1"), ("b", "2"), ("b", "3"), ("c", "4")]
+    assert counted(*rows) == {"duplicate of an earlier pair": 2, "source with several targets": 2}
 
 
 @pytest.mark.parametrize(
@@ -75,25 +84,21 @@ def test_text_read_in_the_wrong_charset_is_found(text: str, charset: str) -> Non
     assert counted(("fine", text)) == {}
 
 
-def test_duplicates_and_sources_with_several_targets_are_told_apart() -> None:
-    rows = [("a", "1"), ("a", "1"), ("a", "1"), ("b", "2"), ("b", "3"), ("c", "4")]
-    assert counted(*rows) == {"duplicate of an earlier pair": 2, "source with several targets": 2}
-
-
 def test_a_pair_of_unusual_lengths_is_an_example_with_its_line() -> None:
     rows = sentences(300)
     rows[41] = ("short and wrong", "x" * 200)
-    split = report({"train": corpus_of(*rows)}, TextData()).splits["train"]
+    split = of_train(*rows)
     assert findings(split) == {"unusual ratio of lengths": 1}
     assert split.findings[0].examples == [(42, "short and wrong", "x" * 120)]
+    rows[41] = ("word, 12? " * 50_000, "short")
+    assert counted(*rows) == {"unusual ratio of lengths": 1}
 
 
 def test_message_keys_in_place_of_texts_are_counted() -> None:
     rows = [("label_title", "Judul"), ("Save as", "Simpan"), ("a_b-c", "x"), ("help", "bantuan")]
     title = "key in place of a text, such as help_text"
     assert counted(*rows) == {title: 1}
-    labelled = report({"train": corpus_of(("text_one", "very_good"))}, TextData(), kind="labelled")
-    assert title not in findings(labelled.splits["train"])
+    assert title not in findings(of_train(("text_one", "very_good"), kind="labelled"))
 
 
 def test_an_example_in_a_folder_names_its_file(tmp_path: Path) -> None:
@@ -106,24 +111,19 @@ def test_an_example_in_a_folder_names_its_file(tmp_path: Path) -> None:
     assert split.findings[0].examples == [("verses.tsv:2", "help_one", "bantuan")]
 
 
+SHIFTED = "block of 500 pairs whose sides seem shifted"
+
+
 @pytest.mark.parametrize("shift", [-2, 1, 5])
 def test_a_shift_from_some_line_on_is_found_where_it_begins(shift: int) -> None:
-    rows = sentences(3000)
-    targets = [t for _, t in rows]
+    sources, targets = zip(*sentences(3000), strict=True)
     moved = targets[:1000] + targets[1000 + shift :] + targets[: 1000 + shift]
-    rows = [(s, t) for (s, _), t in zip(rows, moved, strict=False)]
-    split = report({"train": corpus_of(*rows)}, TextData()).splits["train"]
-    result = {finding.name: finding for finding in split.findings}
-    shifted = result["block of 500 pairs whose sides seem shifted"]
-    assert shifted.count == 4
-    assert shifted.examples[0][0] == 1001
-
-
-def test_sides_that_have_nothing_to_do_with_each_other_are_found() -> None:
-    rows = sentences(2000)
-    targets = [t for _, t in sentences(2000, seed=5)]
-    odd = counted(*((s, t) for (s, _), t in zip(rows, targets, strict=True)))
-    assert odd["block of 500 pairs whose sides seem shifted"] == 4
+    split = of_train(*zip(sources, moved, strict=False))
+    [shifted] = [each for each in split.findings if each.name == SHIFTED]
+    assert (shifted.count, shifted.examples[0][0]) == (4, 1001)
+    _, others = zip(*sentences(2000, seed=5), strict=True)
+    odd = counted(*zip(sources, others, strict=False))
+    assert odd[SHIFTED] == 4, "sides that have nothing to do with each other"
 
 
 def test_overlap_of_test_with_train_by_source_and_by_pair() -> None:
@@ -152,19 +152,13 @@ def test_what_training_drops_is_counted_by_tokens_where_they_can_be() -> None:
     assert [side.total for side in tokens.splits["train"].lengths["words"]] == [35, 5]
 
 
-def test_lengths_of_both_sides() -> None:
-    rows = [("w " * (1 + n % 20), "w") for n in range(100)]
-    split = report({"train": corpus_of(*rows)}, TextData()).splits["train"]
-    source, target = split.lengths["words"]
+def test_lengths_of_both_sides_and_of_an_empty_corpus() -> None:
+    source, target = of_train(*[("w " * (1 + n % 20), "w") for n in range(100)]).lengths["words"]
     assert (source.total, source.min, source.median, source.max) == (1050, 1, 10.5, 20)
     assert (target.mean, target.max) == (1.0, 1)
-
-
-def test_an_empty_corpus_has_a_report() -> None:
     item = report({"train": corpus_of(), "test": corpus_of()}, TextData())
     assert item.splits["train"].pairs == 0
-    assert item.lines()[0].startswith("train: 0 pairs")
-    Console(file=io.StringIO()).print(item.table())
+    assert item.lines()[0].startswith("train: 0 pairs") and printed(item)
 
 
 def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) -> None:
@@ -180,11 +174,9 @@ def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) ->
     assert f"2 lines skipped, the first: {train}:2: 1 columns" in short
     assert "duplicate of an earlier pair: 1 (line 3)" in short
     assert "test: odd: source also in train: 1 (line 1)" in short
-    out = io.StringIO()
-    Console(file=out, width=140).print(result.table())
-    assert "\x1b" not in out.getvalue()  # what is in the data cannot steer the terminal
-    assert "esc ·[31mred" in out.getvalue()
-    assert "[bold]rouge" in out.getvalue()
+    shown = printed(result)
+    assert "\x1b" not in shown  # what is in the data cannot steer the terminal
+    assert "esc ·[31mred" in shown and "[bold]rouge" in shown
     again = json.loads(json.dumps(asdict(result)))
     assert again["splits"]["train"]["pairs"] == 3
     assert again["splits"]["test"]["findings"][0]["examples"] == [[1, "one", "un"]]
@@ -242,19 +234,16 @@ def test_labelled_text_has_counts_and_is_not_shifted(tmp_path: Path) -> None:
     odd = {"text also in train": 1, "label that train does not have": 1}
     assert findings(result.splits["valid"]) == odd
     assert "train: labels 3, the most frequent 66.6%; good: 401, bad: 200, new: 1" in result.lines()
-    out = io.StringIO()
-    Console(file=out, width=140).print(result.table())
-    assert "602 labelled texts" in out.getvalue() and "66.6%" in out.getvalue()
+    shown = printed(result)
+    assert "602 labelled texts" in shown and "66.6%" in shown
 
 
 def test_labels_that_differ_in_blanks_or_case_are_named(tmp_path: Path) -> None:
     labels = ["good", "bad", " good", "Bad", "fine"] * 9
     rows = "".join(f"a house {n}\t{label}\n" for n, label in enumerate(labels))
     (tmp_path / "a.tsv").write_text(rows, encoding="utf-8")
-    report = report_files([tmp_path / "a.tsv"], TextData(), kind="labelled")
-    split = report.splits["train"]
-    (found,) = [f for f in split.findings if "blanks or case" in f.name]
-    assert found.count == 36
+    split = report_files([tmp_path / "a.tsv"], TextData(), kind="labelled").splits["train"]
+    assert [count for name, count in findings(split).items() if "blanks or case" in name] == [36]
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv"])
@@ -269,19 +258,12 @@ def test_swapped_columns_of_labelled_text_are_named(tmp_path: Path, ending: str)
     assert right.labels == {"good": 400, "bad": 200} and findings(right) == {}
 
 
-def test_one_huge_line_shifts_nothing() -> None:
-    rows = sentences(600)
-    rows[100] = ("word, 12? " * 50_000, "short")
-    assert counted(*rows) == {"unusual ratio of lengths": 1}
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [("two words", 2), ("日本語です。", 6), ("私は Tom です", 5), ("ok", 1), ("", 0), ("ça va", 2)],
 )
 def test_characters_are_words_in_scripts_without_blanks(text: str, words: int) -> None:
-    split = report({"train": corpus_of((text, "x"))}, TextData()).splits["train"]
-    assert split.lengths["words"][0].total == words
+    assert of_train((text, "x")).lengths["words"][0].total == words
 
 
 EN = ["The man is in the house and it was with you.", "Is that the dog of his?"] * 9
@@ -295,18 +277,15 @@ FR = ["Le chien est dans la maison et il est avec vous.", "Les hommes qui sont p
         (("a", "b"), (FR, EN), None),
         (("a.en", "a.de"), (EN, FR), "target reads as fr, not as de"),
         (("a.en", "a.fr"), (EN, EN), "target reads as en, not as fr"),
-        (
-            ("en.txt", "fr.txt"),
-            (FR, EN),
-            "sides seem swapped: named en and fr, they read as fr and en",
-        ),
+        (("en.txt", "fr.txt"), (FR, EN), "sides seem swapped: named en and fr, they read as fr "),
     ],
 )
 def test_swapped_languages_are_named(tmp_path, names, sides, finding) -> None:
     numbered = [[f"{line} {i}" for i, line in enumerate(side)] for side in sides]
     files = [put(tmp_path / name, *side) for name, side in zip(names, numbered, strict=True)]
     result = set(findings(report_files(files, TextData()).splits["train"]))
-    assert result - {"identical sides"} == ({finding} if finding else set())
+    odd = [name for name in result if name != "identical sides"]
+    assert len(odd) == bool(finding) and all(name.startswith(finding) for name in odd)
 
 
 def test_languages_mixed_in_one_side_are_named_with_the_way_to_part_them(tmp_path: Path) -> None:
@@ -325,11 +304,9 @@ def test_languages_mixed_in_one_side_are_named_with_the_way_to_part_them(tmp_pat
 def test_pairs_and_splits_the_other_way_round(tmp_path: Path) -> None:
     rows = [(f"{e} {i}", f"{f} {i}") for i, (e, f) in enumerate(zip(EN, FR, strict=True))]
     turned = [(target, source) for source, target in rows]
-    files = {
-        name: put(tmp_path / f"{name}.tsv", *(f"{s}\t{t}" for s, t in pairs))
-        for name, pairs in {"a": [*rows, (FR[0], EN[0])], "b": turned}.items()
-    }
-    splits = report_files([files["a"]], TextData(), {"valid": [files["b"]]}).splits
+    train = put(tmp_path / "a.tsv", *map("\t".join, [*rows, (FR[0], EN[0])]))
+    valid = put(tmp_path / "b.tsv", *map("\t".join, turned))
+    splits = report_files([train], TextData(), {"valid": [valid]}).splits
     assert splits["train"].languages == ["en", "fr"]
     assert findings(splits["train"]) == {"pair the other way round, fr → en": 1}
     assert findings(splits["valid"]) == {"sides seem swapped: in train en → fr": 18}
@@ -357,22 +334,19 @@ def test_a_series_is_reported(tmp_path: Path) -> None:
     assert [gap.split(": ")[1] for gap in item.gaps] == [
         "rows are missing between 2020-01-08 and 2020-01-10; the usual step is 1 day"
     ]
-    out = io.StringIO()
-    Console(file=out, width=140).print(result.table())
-    assert "rows are missing between" in out.getvalue() and "b: 1" in out.getvalue()
+    shown = printed(result)
+    assert "rows are missing between" in shown and "b: 1" in shown
     assert report_files([path], TextData(columns=(2, 3)), kind="pairs").splits["train"].pairs == 27
 
 
 def test_the_command_reads_what_a_config_says(tmp_path: Path) -> None:
-    path = put(
-        tmp_path / "a.csv", "n;when;a", *(f"x;2020-01-0{day};{day},5" for day in range(1, 9))
-    )
+    path = put(tmp_path / "a.csv", "n;when;a", *(f"x;2020-01-0{n};{n},5" for n in range(1, 9)))
     config = tmp_path / "run.toml"
     config.write_text(
         "[task]\nkind = 'forecasting'\n[task.series]\npath = 'a.csv'\ndate = 'when'\n"
         "values = ['a']\n[model]\nkind = 'linear_forecaster'\n"
     )
-    ran = CliRunner().invoke(app, ["data", "report", str(path), "--config", str(config), "--json"])
-    assert json.loads(ran.output)["series"]["train"]["channels"] == ["a"]
-    text = CliRunner().invoke(app, ["data", "report", str(path), "--kind", "text", "--json"])
-    assert json.loads(text.output)["splits"]["train"]["kind"] == "text"
+    tree = json.loads(invoked("data", "report", path, "--config", config, "--json").output)
+    assert tree["series"]["train"]["channels"] == ["a"]
+    tree = json.loads(invoked("data", "report", path, "--kind", "text", "--json").output)
+    assert tree["splits"]["train"]["kind"] == "text"

@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from foveate.data.notation import forms_of, parse_date
 from foveate.data.series import (
     Scaling,
     SeriesData,
+    SeriesTable,
     Windows,
     calendar,
     date_column,
@@ -35,74 +37,69 @@ def written(folder: Path, *lines: str) -> SeriesData:
     return SeriesData(path=str(path))
 
 
+def table_of(folder: Path, *lines: str, **options: Any) -> SeriesTable:
+    return read_table(written(folder, *lines).model_copy(update=options))
+
+
+def refused(match: str, folder: Path, *lines: str, **options: Any) -> None:
+    with pytest.raises(DataError, match=match):
+        table_of(folder, *lines, **options)
+
+
 def dates(*texts: str) -> np.ndarray:
     return np.array(texts, dtype="M8[s]")
 
 
 def test_a_table_by_hand(tmp_path: Path) -> None:
-    table = read_table(written(tmp_path, HEADER, *ROWS))
-    assert table.names == ("a", "b")
+    table = table_of(tmp_path, HEADER, *ROWS)
+    assert table.names == ("a", "b") and table.filled == {}
     np.testing.assert_array_equal(table.values, [[1, 10], [2, 20], [3, 30], [4, 40]])
-    assert labels(table.dates) == ["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]
-    assert table.filled == {}
-
-
-def test_quotes_marks_blank_lines_and_gzip(tmp_path: Path) -> None:
-    path = tmp_path / "quoted.csv.gz"
+    assert labels(table.dates) == [f"2020-01-0{n}" for n in (1, 2, 3, 4)]
+    path = tmp_path / "quoted.csv.gz"  # with quotes, a mark of bytes, blank lines
     path.write_bytes(gzip.compress(b'\xef\xbb\xbf"Month","x, y"\n"1949-01",112\n\n"1949-02",118\n'))
     table = read_table(SeriesData(path=str(tmp_path / "quoted.csv")))
-    assert table.names == ("x, y",)
-    assert labels(table.dates) == ["1949-01", "1949-02"]
+    assert table.names == ("x, y",) and labels(table.dates) == ["1949-01", "1949-02"]
 
 
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
-    data = written(tmp_path, "a,when,b", "1,2020-01-01,10", "2,2020-01-02,20")
-    table = read_table(data.model_copy(update={"date": "when", "values": ("b",)}))
+    lines = ["a,when,b", "1,2020-01-01,10", "2,2020-01-02,20"]
+    table = table_of(tmp_path, *lines, date="when", values=("b",))
     np.testing.assert_array_equal(table.values, [[10], [20]])
-    with pytest.raises(
-        DataError, match=r"series.csv:1: no column 'c'; the columns are: a, when, b"
-    ):
-        read_table(data.model_copy(update={"date": "when", "values": ("c",)}))
+    message = r"csv:1: no column 'c'; the columns are: a, when, b"
+    refused(message, tmp_path, *lines, date="when", values=("c",))
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("2020-01-03,x,1", r"series.csv:3: column 'a': 'x' is not a number"),
-        ("2020-01-03,1,inf", r"series.csv:3: column 'b': 'inf' is not a number"),
-        ("2020-13-03,1,1", r"series.csv:3: '2020-13-03' is not a date; write 2016-07-31"),
-        (",1,1", r"series.csv:3: '' is not a date"),
-        ("2019-01-03,1,1", r"series.csv:3: 2019-01-03 is not after the row before it; sort"),
-        ("2020-01-03,1", r"series.csv:3: 2 cells; the header has 3"),
-    ],
-)
-def test_a_bad_row_is_named(tmp_path: Path, row: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read_table(written(tmp_path, HEADER, ROWS[0], row))
+BAD_ROWS = {
+    "2020-01-03,x,1": r"series.csv:3: column 'a': 'x' is not a number",
+    "2020-01-03,1,inf": r"series.csv:3: column 'b': 'inf' is not a number",
+    "2020-13-03,1,1": r"series.csv:3: '2020-13-03' is not a date; write 2016-07-31",
+    ",1,1": r"series.csv:3: '' is not a date",
+    "2019-01-03,1,1": r"series.csv:3: 2019-01-03 is not after the row before it; sort",
+    "2020-01-03,1": r"series.csv:3: 2 cells; the header has 3",
+}
 
 
-def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has a header but no rows"):
-        read_table(written(tmp_path, HEADER))
-    with pytest.raises(DataError, match="no column of values"):
-        read_table(written(tmp_path, "date", "2020-01-01"))
+def test_what_is_wrong_in_a_table_is_named(tmp_path: Path) -> None:
+    for row, message in BAD_ROWS.items():
+        refused(message, tmp_path, HEADER, ROWS[0], row)
+    refused("has a header but no rows", tmp_path, HEADER)
+    refused("no column of values", tmp_path, "date", "2020-01-01")
+    refused(r"csv:1: the header has 'load' twice", tmp_path, "date,load,load", "2020-01-01,1,2")
+    refused("csv:1: the header contains the date 2020-01-01", tmp_path, "2020-01-01,5", ROWS[0])
+    (tmp_path / "damaged.csv.gz").write_bytes(gzip.compress(b"date,a\n" * 99)[:20])
     with pytest.raises(DataError, match="cannot be read after line 1: Compressed file ended"):
-        (tmp_path / "damaged.csv.gz").write_bytes(gzip.compress(b"date,a\n" * 99)[:20])
         read_table(SeriesData(path=str(tmp_path / "damaged.csv.gz")))
 
 
 def test_missing_values(tmp_path: Path) -> None:
-    rows = ["2020-01-01,0,", "2020-01-02,,5", "2020-01-03,NA,6", "2020-01-04,3,nan"]
-    data = written(tmp_path, HEADER, *rows)
-    with pytest.raises(DataError, match=r"column 'b' has no value in row 1 .*4 are missing in all"):
-        read_table(data)
-    linear = read_table(data.model_copy(update={"missing": "interpolate"}))
+    lines = [HEADER, "2020-01-01,0,", "2020-01-02,,5", "2020-01-03,NA,6", "2020-01-04,3,nan"]
+    refused(r"column 'b' has no value in row 1 .*4 are missing in all", tmp_path, *lines)
+    linear = table_of(tmp_path, *lines, missing="interpolate")
     close(linear.values, [[0, 5], [1, 5], [2, 6], [3, 6]])
     assert linear.filled == {"a": 2, "b": 2}
-    with pytest.raises(DataError, match="column 'b' has nothing to fill row 1 with"):
-        read_table(data.model_copy(update={"missing": "previous"}))
-    only = data.model_copy(update={"missing": "previous", "values": ("a",)})
-    close(read_table(only).values, [[0], [0], [0], [3]])
+    refused("column 'b' has nothing to fill row 1 with", tmp_path, *lines, missing="previous")
+    only = table_of(tmp_path, *lines, missing="previous", values=("a",))
+    close(only.values, [[0], [0], [0], [3]])
 
 
 @pytest.mark.parametrize(
@@ -115,17 +112,16 @@ def test_missing_values(tmp_path: Path) -> None:
     ],
 )
 def test_delimiter_and_decimal_comma(tmp_path, lines: list[str], named: dict[str, str]) -> None:
-    table = read_table(written(tmp_path, *lines).model_copy(update=named))
-    whole = [[1.5, -2], [2.25, 300]]
-    np.testing.assert_array_equal(table.values, whole if len(lines) > 2 else [[1.5]])
+    whole = [[1.5, -2], [2.25, 300]] if len(lines) > 2 else [[1.5]]
+    np.testing.assert_array_equal(table_of(tmp_path, *lines, **named).values, whole)
 
 
 def test_a_decimal_mark_is_that_of_all_cells_however_late(tmp_path: Path) -> None:
-    many = [f"{2000 + year};{year}" for year in range(150)]
-    data = written(tmp_path, "year;a", *many, "2150;1,5", "2151;1.234,5")
-    assert read_table(data).values[-2:, 0].tolist() == [1.5, 1234.5]
-    with pytest.raises(DataError, match=r"series.csv:152: .*'1,5'.* task.series.decimal = \",\""):
-        read_table(data.model_copy(update={"decimal": "."}))
+    many = (f"{2000 + year};{year}" for year in range(150))
+    lines = ["year;a", *many, "2150;1,5", "2151;1.234,5"]
+    assert table_of(tmp_path, *lines).values[-2:, 0].tolist() == [1.5, 1234.5]
+    message = r"series.csv:152: .*'1,5'.* task.series.decimal = \",\""
+    refused(message, tmp_path, *lines, decimal=".")
 
 
 # one number as tables write it, alone in a column of other numbers of that writing
@@ -149,12 +145,11 @@ NO_NUMBERS += ["1e999", "$5", "12 %", "٣٫٥"]
 @pytest.mark.parametrize("cells", [*WRITTEN, *TWO_MEANINGS, *NO_NUMBERS])
 def test_a_number_has_one_meaning_or_is_refused_with_both(tmp_path, cells, delimiter) -> None:
     rows = [f'2020-01-0{n}{delimiter}"{cell}"' for n, cell in enumerate(cells.split(";"), 1)]
-    data = written(tmp_path, f"date{delimiter}a", *rows)
+    lines = [f"date{delimiter}a", *rows]
     if cells in WRITTEN:
-        assert read_table(data).values[0, 0] == WRITTEN[cells]
+        assert table_of(tmp_path, *lines).values[0, 0] == WRITTEN[cells]
     else:
-        with pytest.raises(DataError, match=TWO_MEANINGS.get(cells, "is not a number; write it")):
-            read_table(data)
+        refused(TWO_MEANINGS.get(cells, "is not a number; write it"), tmp_path, *lines)
 
 
 DATES_WRITTEN = {
@@ -167,18 +162,17 @@ DATES_WRITTEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", DATES_WRITTEN)
-def test_the_form_of_dates_is_found_and_read(tmp_path: Path, text: str) -> None:
-    assert forms_of([text], "date") == [DATES_WRITTEN[text]]
-    assert str(parse_date(text, DATES_WRITTEN[text])).startswith("2020-03-")
+NO_DATES = ["now", "today", "20200304", "1583298367", "NaT", "-5", "2020-3-4"]  # to NumPy they are
 
 
-@pytest.mark.parametrize(
-    "text", ["now", "today", "20200304", "1583298367", "NaT", "-5", "2020-3-4"]
-)
-def test_what_numpy_alone_would_read_is_not_a_date(text: str) -> None:
-    with pytest.raises(DataError, match="is not a date"):
-        parse_date(text)
+@pytest.mark.parametrize("text", [*DATES_WRITTEN, *NO_DATES])
+def test_the_form_of_dates_is_found_and_read(text: str) -> None:
+    if text in DATES_WRITTEN:
+        assert forms_of([text], "date") == [DATES_WRITTEN[text]]
+        assert str(parse_date(text, DATES_WRITTEN[text])).startswith("2020-03-")
+    if text in NO_DATES:
+        with pytest.raises(DataError, match="is not a date"):
+            parse_date(text)
 
 
 TABLES = {  # of `foveate new auto`: what is found, or what is said that the dates lack
@@ -199,13 +193,6 @@ TABLES = {  # of `foveate new auto`: what is found, or what is said that the dat
 }
 
 
-def test_a_table_without_a_header_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"csv:1: the header contains the date 2020-01-01: add a row"
-    ):
-        read_table(written(tmp_path, "2020-01-01,5", "2020-01-02,6"))
-
-
 @pytest.mark.parametrize("text", TABLES)
 def test_the_column_of_dates_is_found_or_what_it_lacks_is_said(tmp_path: Path, text: str) -> None:
     path, expected = tmp_path / "a.csv", TABLES[text]
@@ -219,24 +206,22 @@ def test_the_column_of_dates_is_found_or_what_it_lacks_is_said(tmp_path: Path, t
 
 def test_a_doubled_hour_is_named_and_read_as_is_said(tmp_path: Path) -> None:
     times = ("00:00", "01:30", "02:00", "01:30", "02:00", "03:00")
-    data = written(tmp_path, "date,a", *(f"2023-10-29 {t},{n}" for n, t in enumerate(times)))
-    with pytest.raises(DataError, match=r"csv:5: 2023-10-29 01:30 is already in line 3.*repeated"):
-        read_table(data)
+    lines = ["date,a", *(f"2023-10-29 {t},{n}" for n, t in enumerate(times))]
+    refused(r"csv:5: 2023-10-29 01:30 is already in line 3.*repeated", tmp_path, *lines)
     for how, values in {"first": [0, 1, 2, 5], "last": [0, 3, 4, 5], "mean": [0, 2, 3, 5]}.items():
-        update = {"repeated": how, "gaps": "ignore"}
-        assert read_table(data.model_copy(update=update)).values[:, 0].tolist() == values
-    unsorted = written(tmp_path, "date,a", "2023-10-29,1", "2023-10-28,1", "2023-10-28,1")
-    with pytest.raises(DataError, match=r"csv:3: 2023-10-28 is not after"):
-        read_table(unsorted.model_copy(update={"repeated": "mean"}))
+        table = table_of(tmp_path, *lines, repeated=how, gaps="ignore")
+        assert table.values[:, 0].tolist() == values
+    unsorted = ["date,a", "2023-10-29,1", "2023-10-28,1", "2023-10-28,1"]
+    refused(r"csv:3: 2023-10-28 is not after", tmp_path, *unsorted, repeated="mean")
 
 
 def test_offsets_become_utc_and_are_said(tmp_path: Path) -> None:
     rows = [f"2023-10-29 02:00{offset},1" for offset in ("+02:00", "+01:00", "Z")]
-    table = read_table(written(tmp_path, "date,a", *rows))
+    table = table_of(tmp_path, "date,a", *rows)
     assert labels(table.dates) == [f"2023-10-29 0{n}:00" for n in range(3)]
     assert table.utc
-    with pytest.raises(DataError, match=r"csv:5: .*one has an offset of UTC, the other has none"):
-        read_table(written(tmp_path, "date,a", *rows, "2023-10-29 03:00,1"))
+    message = r"csv:5: .*one has an offset of UTC, the other has none"
+    refused(message, tmp_path, "date,a", *rows, "2023-10-29 03:00,1")
 
 
 def every(first: str, last: str, step: str = "D") -> np.ndarray:
@@ -270,14 +255,10 @@ REGULAR = {
 }
 
 
-@pytest.mark.parametrize("name", REGULAR)
-def test_a_calendar_is_no_gap(name: str) -> None:
-    assert gaps_of(REGULAR[name]).tolist() == []
-
-
 @pytest.mark.parametrize(
     ("name", "first", "last"),
     [
+        *((name, None, None) for name in REGULAR),  # a calendar is no gap
         ("hours", "2020-02-03T05", "2020-02-05T17"),
         ("hours", "2020-02-03T05", "2020-02-03T06"),
         ("days", "1990-02-01", "1990-02-03"),
@@ -290,28 +271,28 @@ def test_a_calendar_is_no_gap(name: str) -> None:
         ("clock that jitters", "2020-02-03T05", "2020-02-05T17"),
     ],
 )
-def test_missing_rows_are_a_gap(name: str, first: str, last: str) -> None:
-    saved = without(REGULAR[name], first, last)
-    assert gaps_of(saved).tolist() == [int(np.searchsorted(saved, np.datetime64(last)))]
+def test_missing_rows_are_a_gap(name: str, first: str | None, last: str | None) -> None:
+    saved = without(REGULAR[name], first, last) if first and last else REGULAR[name]
+    gaps = [int(np.searchsorted(saved, np.datetime64(last)))] if last else []
+    assert gaps_of(saved).tolist() == gaps
 
 
 def test_a_gap_is_refused_by_name_or_kept(tmp_path: Path) -> None:
     days = [f"2020-01-{day:02},{day},0" for day in range(1, 32) if day not in (9, 10)]
-    data = written(tmp_path, HEADER, *days)
-    message = (
-        r"series.csv:10: rows are missing between 2020-01-08 and 2020-01-11; the usual step is "
-        r"1 day \(gaps in all: 1\); add .* task.series.gaps = \"split\""
-    )
-    with pytest.raises(DataError, match=message):
-        read_table(data)
-    assert read_table(data.model_copy(update={"gaps": "split"})).gaps.tolist() == [8]
-    assert read_table(data.model_copy(update={"gaps": "ignore"})).gaps.tolist() == []
+    message = r"csv:10: rows are missing between 2020-01-08 and 2020-01-11; .* 1 day "
+    message += r"\(gaps in all: 1\); add .* task.series.gaps = \"split\""
+    refused(message, tmp_path, HEADER, *days)
+    for how, gaps in {"split": [8], "ignore": []}.items():
+        assert table_of(tmp_path, HEADER, *days, gaps=how).gaps.tolist() == gaps
 
 
 def test_no_window_spans_a_gap() -> None:
     assert starts((0, 10), 2, 1, np.array([4])).tolist() == [0, 1, 4, 5, 6, 7]
     assert starts((6, 10), 2, 1, np.array([4, 5])).tolist() == [5, 6, 7]
     assert starts((0, 3), 2, 1, np.array([3])).tolist() == [0]
+    assert len(starts((0, 8640), 336, 96)) == 8209, "those of ETTh1 in the papers"
+    assert len(starts((11520, 14400), 336, 96)) == 2785
+    assert len(starts((0, 10), 8, 3)) == 0
 
 
 @pytest.mark.parametrize(
@@ -335,28 +316,19 @@ def test_division_in_the_order_of_time() -> None:
 
 
 def test_the_dates_that_follow() -> None:
-    months = following(dates("1960-10", "1960-11", "1960-12"), 3)
-    assert labels(months) == ["1961-01", "1961-02", "1961-03"]
-    hours = following(dates("2018-06-26T18", "2018-06-26T19"), 2)
-    assert labels(hours) == ["2018-06-26 20:00", "2018-06-26 21:00"]
-    gap = following(dates("1988-02-27", "1988-02-28", "1988-03-01", "1988-03-02"), 1)
-    assert labels(gap) == ["1988-03-03"]
-    ends = following(dates("2019-10-31", "2019-11-30", "2019-12-31"), 3)
-    assert labels(ends) == ["2020-01-31", "2020-02-29", "2020-03-31"]
-    quarters = following(dates("2019-03-31", "2019-06-30", "2019-09-30"), 2)
-    assert labels(quarters) == ["2019-12-31", "2020-03-31"]
+    for rows, after in (
+        ("1960-10 1960-11 1960-12", ["1961-01", "1961-02", "1961-03"]),
+        ("2018-06-26T18 2018-06-26T19", ["2018-06-26 20:00", "2018-06-26 21:00"]),
+        ("1988-02-27 1988-02-28 1988-03-01 1988-03-02", ["1988-03-03"]),
+        ("2019-10-31 2019-11-30 2019-12-31", ["2020-01-31", "2020-02-29", "2020-03-31"]),
+        ("2019-03-31 2019-06-30 2019-09-30", ["2019-12-31", "2020-03-31"]),
+    ):
+        assert labels(following(dates(*rows.split()), len(after))) == after
     working = np.busday_offset("2024-01-01", np.arange(15)).astype("M8[s]")  # to Friday the 19th
     assert labels(following(working, 2)) == ["2024-01-22", "2024-01-23"]
     assert labels(following(working[:4], 2)) == ["2024-01-05", "2024-01-06"]  # too few to tell
     with pytest.raises(ValueError, match="at least two rows"):
         following(dates("2020-01-01"), 1)
-
-
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("date,load,load\n2020-01-01,1,2\n2020-01-02,3,4\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"a.csv:1: the header has 'load' twice"):
-        read_table(SeriesData(path=str(path)))
 
 
 def test_calendar_features() -> None:
@@ -378,7 +350,7 @@ def test_scaling_is_undone(config: Scaling.Config) -> None:
 
 
 def test_a_window_reads_what_comes_before_what_it_is_asked_for(tmp_path: Path) -> None:
-    table = read_table(written(tmp_path, HEADER, *ROWS))
+    table = table_of(tmp_path, HEADER, *ROWS)
     scaled = table.values.astype(np.float32)
     windows = Windows(table, scaled, np.zeros((4, 0), np.float32), starts((2, 4), 2, 1), 2, 1)
     read, features, expected = windows.take([0, 1])
@@ -387,9 +359,3 @@ def test_a_window_reads_what_comes_before_what_it_is_asked_for(tmp_path: Path) -
     np.testing.assert_array_equal(expected, windows.targets())
     assert features.shape == (2, 3, 0)
     assert labels(windows.first_dates()) == ["2020-01-03", "2020-01-04"]
-
-
-def test_etth1_has_the_windows_of_the_papers() -> None:
-    assert len(starts((0, 8640), 336, 96)) == 8209
-    assert len(starts((11520, 14400), 336, 96)) == 2785
-    assert len(starts((0, 10), 8, 3)) == 0

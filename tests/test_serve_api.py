@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,16 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from foveate.config import ConfigError
+from foveate.documents.alternatives import formality
 from foveate.run import Run
+from foveate.serve.runs import RunPool
 from serve_tools import get, post, sent, served
 from small_runs import SUBJECTS, VERBS
 
 # ---- The service answers as LibreTranslate does, and as the run itself does
 WORDS = [*{w for s in SUBJECTS for w in s.split()}, *VERBS]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)
-
-
-@pytest.fixture(scope="module")
-def app(run: Run) -> FastAPI:
-    return served(run.path)
 
 
 def ask(q: Any, **more: Any) -> dict[str, Any]:
@@ -49,19 +48,16 @@ def test_every_encoding_gives_the_same(app: FastAPI, run: Run) -> None:
     ]  # fmt: skip
     for body in bodies:
         assert post(app, **body).json() == expected, body
-    both = {"q": ["the dog runs", "a cat sleeps"], "source": "en", "target": "fr"}
+    both = ask(["the dog runs", "a cat sleeps"])
     listed = post(app, data=both).json()["translatedText"]
     assert listed == post(app, json=both).json()["translatedText"] and len(listed) == 2
 
 
 def test_what_a_form_does_not_escape_is_utf_8_as_curl_sends_it(app: FastAPI) -> None:
     text = "彼は été"
-    body = f"q={text}&source=en&target=fr".encode()
+    body = f"q={text}&source=en&target=en".encode()
     form = {"content-type": "application/x-www-form-urlencoded"}
-    expected = post(app, json=ask(text, target="en")).json()
-    assert expected == {"translatedText": text}
-    same = body.replace(b"target=fr", b"target=en")
-    assert post(app, content=same, headers=form).json() == expected
+    assert post(app, content=body, headers=form).json() == {"translatedText": text}
     wrong = post(app, content="q=été".encode("latin-1"), headers=form)
     assert wrong.status_code == 400 and "not UTF-8" in wrong.json()["error"]
 
@@ -71,7 +67,6 @@ def test_lines_stay_where_they_were(app: FastAPI, run: Run) -> None:
     text = "\n  the dog runs\t\r\n\r\n the dog runs \n"
     result = post(app, json=ask(text)).json()["translatedText"]
     assert result == f"\n  {item}\t\r\n\r\n {item} \n"
-    empty: Any
     for empty in ("", " \n ", []):
         assert post(app, json=ask(empty)).json()["translatedText"] == empty
 
@@ -82,6 +77,37 @@ def test_alternatives_are_others_and_the_best_stays_first(app: FastAPI, run: Run
     assert [result["translatedText"], *result["alternatives"]] == list(dict.fromkeys(own))
     several = post(app, json=ask(["the dog runs", ""], alternatives="3")).json()
     assert several["alternatives"] == [result["alternatives"], []]
+
+
+def test_alternatives_say_how_they_differ(app: FastAPI, run: Run) -> None:
+    text = "the dog runs\nthe cat sleeps"
+    result = post(app, json=ask(text, alternatives=3, quality=True)).json()
+    own = [run.translate([part], num_hypotheses=4)[0] for part in text.splitlines()]
+    best = sum(each.outputs[0].log_probability for each in own)
+    for other, one in zip(result["alternatives"], result["differences"], strict=True):
+        assert one["share"] == pytest.approx(exp(one["logProbability"] - best), rel=1e-4)
+        assert one["changes"] and one["formality"] == ""
+        for words, instead in one["changes"]:
+            assert words in result["translatedText"] and instead in other and words != instead
+    assert "differences" not in post(app, json=ask(text, alternatives=3)).json()
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "expected"),
+    [
+        ("Comment vas-tu ? Je t’écoute.", "fr", "informal"),
+        ("Comment allez-vous ?", "fra", ""),
+        ("Comment allez-vous ?", "fr-CA", "formal"),
+        ("A-t-il faim ?", "fr", ""),
+        ("Tu viens avec vous ?", "fr", ""),
+        ("Haben Sie Zeit?", "de", "formal"),
+        ("Sie geht. Sie schläft.", "de", ""),
+        ("Lei è qui.", "it", ""),
+        ("Come sta Lei?", "it", "formal"),
+    ],
+)
+def test_words_of_address_tell_the_formality(text: str, language: str, expected: str) -> None:
+    assert formality(text, language) == expected
 
 
 def test_auto_tells_the_language(app: FastAPI) -> None:
@@ -103,7 +129,6 @@ def test_auto_tells_the_language(app: FastAPI) -> None:
         ({"q": "a", "target": "fr"}, "source is missing"),
         ({"q": 3, "source": "en", "target": "fr"}, "q"),
         ({"q": ["a", None], "source": "en", "target": "fr"}, "q.1"),
-        ({"q": "\ud800", "source": "auto", "target": "fr"}, "half a character"),
         (ask("a", format="pdf"), "format"),
         (ask("a", alternatives=-1), "alternatives"),
         (ask("a", alternatives=11), "alternatives: at most 10"),
@@ -123,19 +148,17 @@ def test_what_is_wrong_is_named(app: FastAPI, body: Any, message: str) -> None:
 )
 def test_what_is_there_twice_is_refused(app: FastAPI, more: str) -> None:
     body = f'{{"q": "a", "source": "en", "target": "fr", {more}}}'
-    answer = post(app, content=body.encode())
-    assert answer.status_code == 400 and "twice" in answer.json()["error"]
-    doubled = ask("a", memory='{"a": "b", "a": "c"}')
-    assert "twice" in post(app, json=doubled).json()["error"], "in a field of a form"
+    doubled = ask("a", memory='{"a": "b", "a": "c"}')  # in a field of a form
+    for answer in (post(app, content=body.encode()), post(app, json=doubled)):
+        assert answer.status_code == 400 and "twice" in answer.json()["error"]
 
 
 def test_null_is_a_field_that_is_absent(app: FastAPI) -> None:
     absent = dict.fromkeys(("api_key", "format", "alternatives", "glossary", "fuzzy", "ban"))
     assert post(app, json=ask("a") | absent).json() == post(app, json=ask("a")).json()
     assert post(app, json=ask(None)).json() == {"error": "invalid request: q is missing"}
-    text = {"text": ["a"], "target_lang": "FR"}
-    nulls = dict.fromkeys(("source_lang", "glossary_id", "formality", "tag_handling"))
-    both = [post(app, "/v2/translate", json=fields) for fields in (text | nulls, text)]
+    text, nulls = {"text": ["a"], "target_lang": "FR"}, ("source_lang", "glossary_id", "formality")
+    both = [post(app, "/v2/translate", json=text | dict.fromkeys(each)) for each in (nulls, ())]
     assert both[0].status_code == 200 and both[0].json() == both[1].json()
 
 
@@ -168,8 +191,6 @@ def test_other_pages(app: FastAPI) -> None:
 
 
 def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -> None:
-    from foveate.config import ConfigError
-    from foveate.serve.runs import RunPool
 
     with pytest.raises(ConfigError, match=r"set them with --as transformer=en:fr"):
         RunPool([run.path])
@@ -191,31 +212,22 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import schemathesis
     from schemathesis.specs.openapi.checks import positive_data_acceptance
-POSTS = ("/translate", "/detect", "/translate_file")
-ROUTES = [("POST", path) for path in POSTS]
-ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
-ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
-
-
-# those of DeepL (tests/test_serve_deepl.py)
-OF_DEEPL = [("POST", path) for path in ("/v2/translate", "/v2/glossaries")]
-OF_DEEPL += [
-    ("GET", path)
-    for path in (
-        "/v2/languages", "/v2/usage", "/v2/glossary-language-pairs", "/v2/glossaries",
-        "/v2/glossaries/{id}", "/v2/glossaries/{id}/entries",
-    )
-]  # fmt: skip
-OF_DEEPL += [("DELETE", "/v2/glossaries/{id}")]
-OF_OPENAI = [("POST", "/v1/chat/completions")]  # tests/test_serve_chats.py
+ROUTES = [("POST", f"/{name}") for name in ("translate", "detect", "translate_file")]
+PAGES = ("languages", "frontend/settings", "health", "ready", "download_file/{name}", "metrics")
+ROUTES += [("GET", f"/{name}") for name in PAGES]
+OTHERS = [("POST", "/v1/chat/completions")]  # tests/test_serve_chats.py and test_serve_deepl.py
+OTHERS += [("POST", f"/v2/{name}") for name in ("translate", "glossaries")]
+OF_DEEPL = ("languages", "usage", "glossary-language-pairs", "glossaries", "glossaries/{id}")
+OTHERS += [("GET", f"/v2/{name}") for name in (*OF_DEEPL, "glossaries/{id}/entries")]
+OTHERS += [("DELETE", "/v2/glossaries/{id}")]
 
 
 def test_every_route_is_in_the_document(run: Run) -> None:
     tree = served(run.path).openapi()
     listed = [(m.upper(), path) for path, methods in tree["paths"].items() for m in methods]
-    assert sorted(listed) == sorted([*ROUTES, *OF_DEEPL, *OF_OPENAI])
+    assert sorted(listed) == sorted([*ROUTES, *OTHERS])
     page = (Path(__file__).parent.parent / "docs" / "guide" / "serving.md").read_text("utf-8")
-    named = ((path, f"`{path.partition('{')[0]}") for _, path in [*ROUTES, *OF_DEEPL, *OF_OPENAI])
+    named = ((path, f"`{path.partition('{')[0]}") for _, path in [*ROUTES, *OTHERS])
     assert [path for path, name in named if name not in page] == []
 
 
@@ -223,17 +235,10 @@ def test_every_route_is_in_the_document(run: Run) -> None:
 def test_generated_requests_get_the_answers_that_are_described(run, route) -> None:
     app = served(run.path, hosts=None)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
-    operation = schema[route[1]][route[0]]
 
     @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-    @schemathesis_given(operation)  # type: ignore[untyped-decorator]
+    @given(schema[route[1]][route[0]].as_strategy())
     def check(case: Any) -> None:
         case.call_and_validate(excluded_checks=[positive_data_acceptance])
 
     check()
-
-
-def schemathesis_given(operation: Any) -> Any:
-    from hypothesis import given
-
-    return given(case=operation.as_strategy())

@@ -97,18 +97,12 @@ def occupied(**bounds: Any) -> tuple[Book, Batcher[Book]]:
     return book, queue
 
 
+ITEMS = st.lists(st.text("abc", max_size=9))
+REQUESTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "!"]), ITEMS), max_size=12)
+
+
 @settings(max_examples=25)
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 3), st.sampled_from(["", "!"]), st.lists(st.text("abc", max_size=9))
-        ),
-        max_size=12,
-    ),
-    st.integers(1, 20),
-    st.integers(1, 30),
-    st.integers(1, 3),
-)
+@given(REQUESTS, st.integers(1, 20), st.integers(1, 30), st.integers(1, 3))
 def test_every_item_is_answered_as_it_would_be_alone(requests, tokens, window, workers) -> None:
     queue = batcher(Book(), max_delay=0.0, tokens=tokens, window=window, workers=workers)
     result = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in requests]
@@ -150,50 +144,32 @@ def test_other_kinds_have_their_turn() -> None:
     assert book.batches.index(["bbbb"]) <= 3
 
 
-def test_a_refused_request_is_told_when_to_retry() -> None:
-    book, queue = closed(queue=20)
-    held = queue.submit("a", Upper(), ["x" * 100])
-    with pytest.raises(RequestError) as refused:
-        queue.submit("b", Upper(), ["y"])
-    assert refused.value.status == 429
-    assert (refused.value.retry_after or 0) >= 1
-    book.gate.set()
-    assert held.future.result(10) == ["X" * 100]
-    until(lambda: queue.characters == 0)
-    assert queue.submit("b", Upper(), ["y"]).future.result(10) == ["Y"]
-
-
-def test_the_queue_holds_as_many_characters_as_it_may() -> None:
+def test_a_full_queue_refuses_and_says_when_to_retry() -> None:
     book, queue = closed(queue=20)  # an item of n characters takes n + 1 of them
-    queue.submit("a", Upper(), ["x" * 9])
-    queue.submit("a", Upper(), ["y" * 9])
-    with pytest.raises(RequestError):
-        queue.submit("a", Upper(), [""])
+    held = [queue.submit("a", Upper(), [letter * 9]) for letter in "xy"]
+    with pytest.raises(RequestError) as refused:
+        queue.submit("b", Upper(), [""])
+    assert refused.value.status == 429 and (refused.value.retry_after or 0) >= 1
     book.gate.set()
-    assert queue.close(10)
-
-
-def test_a_cancelled_request_is_not_computed() -> None:
-    book, queue = occupied()
-    dropped = queue.submit("a", Upper(), ["dropped"] * 5)
-    saved = queue.submit("a", Upper(), ["kept"])
-    assert dropped.future.cancel()
-    book.gate.set()
-    assert saved.future.result(10) == ["KEPT"]
-    assert book.batches == [["x"], ["kept"]]
-    with pytest.raises(CancelledError):
-        dropped.future.result(1)
+    assert [each.future.result(10) for each in held] == [["X" * 9], ["Y" * 9]]
     until(lambda: queue.characters == 0)
+    assert queue.submit("b", Upper(), ["y" * 100]).future.result(10) == ["Y" * 100], "what is alone"
 
 
-def test_one_bad_item_harms_no_other() -> None:
+def test_an_item_that_is_bad_or_too_long_harms_no_other() -> None:
     queue = batcher(Book(), max_delay=0.05)
-    good, bad = (queue.submit("a", Upper(), [text]) for text in ("good", "bad"))
+    texts = ["good"], ["bad"], ["x" * 301], ["ok", "y" * 300]
+    good, bad, long, rest = (queue.submit("a", Upper(), each) for each in texts)
     several = queue.submit("a", Upper(), ["good", "bad", "fine"], instead="-")
     assert good.future.result(10) == ["GOOD"]
     assert several.future.result(10) == ["GOOD", "-", "FINE"]
     with pytest.raises(ValueError, match="bad"):
         bad.future.result(10)
+    with pytest.raises(RequestError, match="301 tokens; at most 300") as refused:
+        long.future.result(10)
+    assert refused.value.status == 413
+    assert rest.future.result(10) == ["OK", "Y" * 300]
+    until(lambda: queue.characters == 0)
 
 
 @pytest.mark.parametrize("text", ["panic", "panicking lengths"])
@@ -205,16 +181,6 @@ def test_a_panic_ends_neither_the_thread_nor_the_account(text: str) -> None:
     until(lambda: queue.characters == 0)
     assert queue.alive and queue.submit("b", Upper(), ["ok"]).future.result(10) == ["OK"]
     assert queue.close(10) and not queue.alive
-
-
-def test_an_item_that_is_too_long_is_refused_and_harms_no_other() -> None:
-    queue = batcher(Book(), max_delay=0.05)
-    long, rest = (queue.submit("a", Upper(), some) for some in (["x" * 301], ["ok", "y" * 300]))
-    with pytest.raises(RequestError, match="301 tokens; at most 300") as refused:
-        long.future.result(10)
-    assert refused.value.status == 413
-    assert rest.future.result(10) == ["OK", "Y" * 300]
-    until(lambda: queue.characters == 0)
 
 
 class Simulated:
@@ -312,7 +278,6 @@ def test_what_an_answer_still_needs_is_before_what_is_new(size: int, clients: in
         model.run(model.now + 0.1)
     assert model.refused and model.queue.wait("new") > 3
     began, links = model.now, model.send("0", ["y" * 99] * (size // 100 + 1), admitted=True)
-    assert links is not None
     while not links.values:
         model.run(model.now + 0.1)
         model.send("1", ["x" * 99])
@@ -334,18 +299,29 @@ def test_a_rate_that_falls_is_noticed_before_a_batch_is_done() -> None:
     assert model.send("b", ["y"]) is None
 
 
-def test_a_cancelled_batch_is_stopped_at_once_and_counted_no_more() -> None:
+def test_what_is_cancelled_is_stopped_or_not_begun_and_counted_no_more() -> None:
     book, queue = closed()
     begun, waiting = (queue.submit("a", Upper(mark), ["x" * 100]) for mark in "?!")
     until(lambda: book.at_work == 1)
+    saved = queue.submit("a", Upper(), ["kept"])
     assert begun.future.cancel() and waiting.future.cancel()
-    until(lambda: queue.characters == 0, 2)
+    with pytest.raises(CancelledError):
+        waiting.future.result(1)
+    until(lambda: queue.characters <= 5, 2)
     book.gate.set()
-    assert queue.submit("a", Upper(), ["x"]).future.result(10) == ["X"]
-    assert book.batches == [["x"]]
+    assert saved.future.result(10) == ["KEPT"]
+    until(lambda: queue.characters == 0)
+    assert book.batches == [["kept"]]
 
 
-def test_the_end_stops_what_takes_too_long() -> None:
+def test_the_end_answers_what_was_accepted_and_stops_what_takes_too_long() -> None:
+    book, queue = closed()
+    answers = queue.submit("a", Upper(), ["x", "y", "z"])
+    threading.Timer(0.1, book.gate.set).start()
+    assert queue.close(10) and answers.future.result(0) == ["X", "Y", "Z"]
+    with pytest.raises(RequestError) as refused:
+        queue.submit("a", Upper(), ["late"])
+    assert refused.value.status == 503
     _, queue = closed()
     held = [queue.submit("a", Upper(mark), ["x"]) for mark in "?!"]
     assert not queue.close(0.1)
@@ -363,13 +339,12 @@ def test_a_sample_tells_the_first_rate() -> None:
 
 
 def test_the_lonely_wait_for_company_but_not_long() -> None:
-    book = Book()
+    book, began = Book(), time.monotonic()
     queue = batcher(book, max_delay=0.2)
-    began = time.monotonic()
-    item = queue.submit("a", Upper(), ["one"])
+    one = queue.submit("a", Upper(), ["one"])
     time.sleep(0.05)
     two = queue.submit("b", Upper(), ["two"])
-    assert item.future.result(10) and two.future.result(10)
+    assert one.future.result(10) and two.future.result(10)
     assert 0.15 < time.monotonic() - began < 2
     assert book.batches == [["one", "two"]]
 
@@ -386,21 +361,10 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
 
 
 def test_exclusive_batches_run_alone() -> None:
-    book = Book()
-    queue = batcher(book, workers=3, max_delay=0.0, window=4)
-    kinds = (Upper(exclusive=n % 3 == 0) for n in range(9))
+    book, queue = closed(workers=3, window=4)
+    kinds = (Upper(exclusive=n % 3 == 2) for n in range(9))
     requested = [queue.submit(str(n), k, ["aaaa", "bbbb", "cccc"]) for n, k in enumerate(kinds)]
+    until(lambda: book.most > 1)
+    book.gate.set()
     assert all(text.isupper() for answers in requested for text in answers.future.result(10))
-    assert book.most > 1
     assert queue.close(10)
-
-
-def test_closing_answers_what_was_accepted_and_takes_nothing_more() -> None:
-    book, queue = closed()
-    answers = queue.submit("a", Upper(), ["x", "y", "z"])
-    threading.Timer(0.1, book.gate.set).start()
-    assert queue.close(10)
-    assert answers.future.result(0) == ["X", "Y", "Z"]
-    with pytest.raises(RequestError) as refused:
-        queue.submit("a", Upper(), ["late"])
-    assert refused.value.status == 503

@@ -2,8 +2,6 @@
 
 import asyncio
 import io
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,14 +20,11 @@ from foveate.serve.keys import KeyFile
 from foveate.serve.translation_schemas import Limits
 from serve_tools import client_of, program, running, sent, served
 from test_odt import odt
+from test_packed import no_torch
 
 TEXT = "the dog runs"
 BODY = {"source": "en", "target": "fr"}
-
-
-@pytest.fixture(scope="module")
-def app(run: Run) -> FastAPI:
-    return served(run.path, Limits(characters=500, entries=10, glossaries=8))
+LIMITS = Limits(characters=500, entries=10, glossaries=8)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +34,7 @@ def url(app: FastAPI) -> Iterator[str]:
 
 
 def send(app: FastAPI, method: str, path: str, **body: Any) -> httpx.Response:
-    [answer] = sent(app, {"method": method, "url": path} | body)
+    [answer] = sent(app, {"method": method, "url": f"/v2/{path}"} | body)
     return answer
 
 
@@ -95,26 +90,26 @@ SOURCE = {"source_lang": "en"}
 LONG = "\n".join(f"{n}\tx" for n in range(11))
 ENTRIES = {"name": "a", "source_lang": "en", "target_lang": "fr", "entries": "a\tb"}
 BAD_DEEPL: list[tuple[str, dict[str, Any], int, str]] = [
-    ("/v2/translate", {"target_lang": "FR"}, 400, "text is missing"),
-    ("/v2/translate", DEEPL | {"style_id": "x"}, 400, "style_id is not a field"),
-    ("/v2/translate", DEEPL | {"target_lang": "DE"}, 400, "target_lang: DE is not supported"),
-    ("/v2/translate", DEEPL | {"source_lang": "DE"}, 400, "source_lang: DE is not supported"),
-    ("/v2/translate", DEEPL | {"text": ["", " "]}, 400, "text: no text to translate"),
-    ("/v2/translate", DEEPL | {"text": ["a" * 501]}, 413, "501 characters at once; at most 500"),
-    ("/v2/translate", DEEPL | {"formality": "more"}, 400, "formality"),
-    ("/v2/translate", DEEPL | {"tag_handling": "xml"}, 400, "tag_handling"),
-    ("/v2/translate", DEEPL | {"glossary_id": "x"}, 400, "source_lang is required with a glossary"),
-    ("/v2/translate", DEEPL | SOURCE | {"glossary_id": "x"}, 404, "no glossary has this id"),
-    ("/v2/languages", {"type": "all"}, 400, "type: all is neither source nor target"),
-    ("/v2/glossaries", ENTRIES | {"entries": ""}, 400, "entries is empty"),
-    ("/v2/glossaries", ENTRIES | {"entries": "a\tb\nc"}, 400, "entries:2 has no translation"),
-    ("/v2/glossaries", ENTRIES | {"entries": "a\t "}, 400, "entries:1 is not an entry"),
-    ("/v2/glossaries", ENTRIES | {"entries": "a\tb\n\nA\tc"}, 400, "entries:3 and entries:1"),
-    ("/v2/glossaries", ENTRIES | {"entries": LONG}, 413, "at most 10"),
-    ("/v2/glossaries", ENTRIES | {"target_lang": "de"}, 400, "no model translates en to de"),
-    ("/v2/glossaries", ENTRIES | {"name": ""}, 400, "name"),
-    ("/v3/nothing", {}, 404, "page not found"),
-]  # fmt: skip
+    ("translate", {"target_lang": "FR"}, 400, "text is missing"),
+    ("translate", DEEPL | {"style_id": "x"}, 400, "style_id is not a field"),
+    ("translate", DEEPL | {"target_lang": "DE"}, 400, "target_lang: DE is not supported"),
+    ("translate", DEEPL | {"source_lang": "DE"}, 400, "source_lang: DE is not supported"),
+    ("translate", DEEPL | {"text": ["", " "]}, 400, "text: no text to translate"),
+    ("translate", DEEPL | {"text": ["a" * 501]}, 413, "501 characters at once; at most 500"),
+    ("translate", DEEPL | {"formality": "more"}, 400, "formality"),
+    ("translate", DEEPL | {"tag_handling": "xml"}, 400, "tag_handling"),
+    ("translate", DEEPL | {"glossary_id": "x"}, 400, "source_lang is required with a glossary"),
+    ("translate", DEEPL | SOURCE | {"glossary_id": "x"}, 404, "no glossary has this id"),
+    ("languages", {"type": "all"}, 400, "type: all is neither source nor target"),
+    ("glossaries", ENTRIES | {"entries": ""}, 400, "entries is empty"),
+    ("glossaries", ENTRIES | {"entries": "a\tb\nc"}, 400, "entries:2 has no translation"),
+    ("glossaries", ENTRIES | {"entries": "a\t "}, 400, "entries:1 is not an entry"),
+    ("glossaries", ENTRIES | {"entries": "a\tb\n\nA\tc"}, 400, "entries:3 and entries:1"),
+    ("glossaries", ENTRIES | {"entries": LONG}, 413, "at most 10"),
+    ("glossaries", ENTRIES | {"target_lang": "de"}, 400, "no model translates en to de"),
+    ("glossaries", ENTRIES | {"name": ""}, 400, "name"),
+    ("../v3/nothing", {}, 404, "page not found"),
+]
 
 
 @pytest.mark.parametrize(("path", "body", "status", "message"), BAD_DEEPL)
@@ -129,23 +124,16 @@ def test_keys_have_characters_and_glossaries_of_their_own(run: Run, tmp_path: Pa
     secrets = [keys.add(name) for name in ("ann", "bob")]
     app = served(run.path, keys=keys)
     ann, bob = ({"Authorization": f"DeepL-Auth-Key {secret}"} for secret in secrets)
-    assert send(app, "POST", "/v2/translate", json=DEEPL, headers=ann).status_code == 200
-    id = send(app, "POST", "/v2/glossaries", json=ENTRIES, headers=ann).json()["glossary_id"]
-    answers = [send(app, "GET", "/v2/usage", headers=own).json() for own in (ann, bob)]
-    used = [answer["character_count"] for answer in answers]
-    assert used == [12, 0]
-    status = [
-        send(app, "GET", f"/v2/glossaries/{id}", headers=own).status_code for own in (ann, bob)
-    ]
-    assert status == [200, 404]
+    assert send(app, "POST", "translate", json=DEEPL, headers=ann).status_code == 200
+    id = send(app, "POST", "glossaries", json=ENTRIES, headers=ann).json()["glossary_id"]
+    for own, used, status in ((ann, 12, 200), (bob, 0, 404)):
+        assert send(app, "GET", "usage", headers=own).json()["character_count"] == used
+        assert send(app, "GET", f"glossaries/{id}", headers=own).status_code == status
     wrong = {"Authorization": "DeepL-Auth-Key x"}
-    refused = [
-        send(app, "POST", "/v2/translate", json=DEEPL, headers=wrong),
-        send(app, "GET", "/v2/usage?auth_key=x"),
-    ]
-    assert [answer.status_code for answer in refused] == [403] * 2
-    assert refused[0].json() == {"message": "this key is not valid"}
-    assert send(app, "GET", f"/v2/usage?auth_key={secrets[0]}").status_code == 200
+    refused = send(app, "POST", "translate", json=DEEPL, headers=wrong)
+    assert (refused.status_code, refused.json()) == (403, {"message": "this key is not valid"})
+    for key, status in (("x", 403), (secrets[0], 200)):
+        assert send(app, "GET", f"usage?auth_key={key}").status_code == status
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -186,16 +174,14 @@ def test_a_page_may_use_the_server_where_its_origin_is_named(run: Run) -> None:
     origin = "chrome-extension://abcdefgh"
     for origins, status, allowed in (([], 403, None), ([origin], 200, origin)):
         app = served(run.path, origins=origins)
-        answer = send(app, "POST", "/v2/translate", json=DEEPL, headers={"origin": origin})
+        answer = send(app, "POST", "translate", json=DEEPL, headers={"origin": origin})
         assert answer.status_code == status
         assert answer.headers.get("access-control-allow-origin") == allowed
 
 
 def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
     file = pack(run, tmp_path / "m.safetensors")
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    with program(file, "--as", "en:fr", environment={"PYTHONPATH": path}) as server:
+    with program(file, "--as", "en:fr", environment=no_torch(tmp_path)) as server:
         client = deepl.DeepLClient("none", server_url=server.url)
         glossary = client.create_glossary("a", "EN", "FR", {"dog": "chat"})
         both = {"source_lang": "EN", "target_lang": "FR"}
@@ -211,4 +197,6 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         refused = httpx.post(f"{server.url}/translate_file", data=BODY, files=wrong)
         error = "the file is not an ODT file: it is a PDF file; give it its own ending"
         assert refused.json() == {"error": error}
+        assert httpx.get(server.url, timeout=30).status_code == 200
+        assert server.end() == 0
     assert not any("torch" in line for line in server.other)

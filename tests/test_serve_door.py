@@ -18,7 +18,6 @@ from foveate.serve.keys import KeyFile, TokenBuckets
 from foveate.serve.translation_schemas import Limits
 from serve_tools import sent, served
 
-# ------------------------------ Keys, rates and sizes: who is let in, how often, with how much
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
 
 
@@ -47,11 +46,13 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
         {"method": "GET", "url": "/metrics"},
         {"url": "/detect", "json": {"q": "a"}},
     ]
-    result = sent(app, *bad)
-    assert [item.status_code for item in result] == [403] * 5
-    assert all(list(item.json()) == ["error"] for item in result)
+    for answer in sent(app, *bad):
+        assert answer.status_code == 403 and list(answer.json()) == ["error"]
     file.remove("ann")
     assert sent(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
+    file.path.write_text("torn")
+    [result] = sent(app, good[0])
+    assert result.status_code == 503 and str(tmp_path) not in result.text
 
 
 def test_a_wrong_key_is_refused_before_the_body_is_read(run, tmp_path) -> None:
@@ -73,33 +74,6 @@ def test_a_wrong_key_is_refused_before_the_body_is_read(run, tmp_path) -> None:
     assert sent(app, {"json": BODY})[0].status_code == 403, "what was refused is counted no more"
 
 
-@pytest.mark.parametrize("field", ["q", "source", "api_key"])
-def test_half_a_character_is_refused_in_every_field(run: Run, field: str) -> None:
-    for half in ('"\\ud800"', b'"\xed\xa0\x80"'):
-        body = json.dumps(BODY | {field: "HALF"}).encode()
-        raw = half if isinstance(half, bytes) else half.encode()
-        headers = {"content-type": "application/json"}
-        content = body.replace(b'"HALF"', raw)
-        [answer] = sent(served(run.path), {"content": content, "headers": headers})
-        assert answer.status_code == 400 and "half a character" in answer.json()["error"]
-
-
-def test_keys_that_cannot_be_read_let_nobody_in(run: Run, tmp_path: Path) -> None:
-    file = KeyFile(tmp_path / "keys")
-    key = file.add("ann")
-    app = served(run.path, keys=file)
-    file.path.write_text("torn")
-    [result] = sent(app, {"json": BODY | {"api_key": key}})
-    assert result.status_code == 503 and str(tmp_path) not in result.text
-
-
-def test_figures_do_not_grow_with_what_clients_invent(run: Run) -> None:
-    app = served(run.path)
-    sent(app, *({"method": f"X{n}", "url": f"/{n}", "json": None} for n in range(20)))
-    text = app.state.service.metrics.text().decode()
-    assert text.count("foveate_requests_total{") == 1
-
-
 def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "keys")
     key = file.add("ann", rate=3)
@@ -110,6 +84,18 @@ def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
         file.add("ann")
     with pytest.raises(ConfigError, match="no key bob; there are: ann"):
         file.remove("bob")
+    tree = json.loads(text)
+    for odd in (
+        tree | {"ratee": 3},
+        tree | {"rate": "many"},
+        tree | {"sha256": "x"},
+        {},
+        [tree],
+        1,
+    ):
+        file.path.write_text(f"{text}{json.dumps(odd)}\n")
+        with pytest.raises(ConfigError, match=r"keys:2 is not a key"):
+            KeyFile(file.path)
     file.path.write_text("nonsense\n")
     with pytest.raises(ConfigError, match=r"keys:1 is not a key"):
         KeyFile(file.path)
@@ -126,19 +112,28 @@ def test_requests_above_the_rate_are_told_when_to_retry(run: Run, tmp_path: Path
     assert codes == [200, 429, 200, 200, 200, 403], "each by its own rate"
 
 
-def test_too_much_at_once_is_refused(run: Run) -> None:
+@pytest.mark.parametrize("field", ["q", "source", "api_key"])
+def test_half_a_character_is_refused_in_every_field(run: Run, field: str) -> None:
+    for half in (b'"\\ud800"', b'"\xed\xa0\x80"'):
+        content = json.dumps(BODY | {field: "HALF"}).encode().replace(b'"HALF"', half)
+        headers = {"content-type": "application/json"}
+        [answer] = sent(served(run.path), {"content": content, "headers": headers})
+        assert answer.status_code == 400 and "half a character" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("q", "status"), [(["a"] * 3, 200), (["a"] * 4, 413), ("a" * 50, 200), ("a" * 51, 413),
+                      ("a" * 3000, 413)],
+)  # fmt: skip
+def test_too_much_at_once_is_refused(run: Run, q: Any, status: int) -> None:
     app = served(run.path, Limits(characters=50, items=3, body=2000), queue=60)
-    expected: list[tuple[Any, int]] = [
-        (["a"] * 3, 200), (["a"] * 4, 413), ("a" * 50, 200), ("a" * 51, 413), ("a" * 3000, 413),
-    ]  # fmt: skip
-    result = sent(app, *({"json": BODY | {"q": q}} for q, _ in expected))
-    assert [item.status_code for item in result] == [status for _, status in expected]
-    assert all(list(item.json()) == ["error"] for item in result if item.status_code == 413)
+    [answer] = sent(app, {"json": BODY | {"q": q}})
+    assert answer.status_code == status
+    assert (list(answer.json()) == ["error"]) == (status == 413)
 
 
 def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
     app = served(run.path, queue=200)
-
     many = {"json": BODY | {"q": ["the dog runs"] * 10}}
     result = sent(app, *[many] * 12, at_once=True)
     assert {item.status_code for item in result} == {200, 429}
@@ -147,10 +142,6 @@ def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
             assert len(item.json()["translatedText"]) == 10
         else:
             assert int(item.headers["retry-after"]) >= 1 and "full" in item.json()["error"]
-
-
-def test_a_request_of_many_texts_is_taken_whole_or_not_at_all(run: Run) -> None:
-    app = served(run.path, queue=60)
     alone = sent(app, {"json": BODY | {"q": ["the dog runs"] * 30}})
     assert alone[0].status_code == 200, "what is alone has the queue to itself"
 
@@ -168,15 +159,10 @@ def test_a_bucket_never_gives_more_than_its_rate(gaps: list[float], rate: float)
     inputs: list[float] = []
     for gap in gaps:
         now[0] += gap
-        wait = buckets.take("a", rate)
-        if wait == 0:
-            inputs.append(now[0])
-        else:
-            then = now[0]
+        if wait := buckets.take("a", rate):
             now[0] += wait + 1e-6
-            assert buckets.take("a", rate) == 0, "who waits as told gets in"
-            inputs.append(now[0])
-            assert now[0] > then
+            assert wait > 0 and buckets.take("a", rate) == 0, "who waits as told gets in"
+        inputs.append(now[0])
     for first, start in enumerate(inputs):
         for last, end in enumerate(inputs[first:], 1):
             assert last <= rate + rate / 60 * (end - start) + 1e-3
@@ -199,18 +185,19 @@ def test_a_language_stays_itself_only_where_it_is_served(run: Run) -> None:
     assert answer.json()["error"] == "target: de is not supported; there are: fr"
 
 
-def test_the_printed_address_says_what_runs_there(run: Run) -> None:
-    [page] = sent(served(run.path), {"method": "GET", "url": "/"})
-    assert page.status_code == 200 and page.json()["info"]["title"] == "foveate serve"
-    source = page.json()["components"]["schemas"]["TranslateBody"]["properties"]["source"]
-    assert source["enum"] == ["auto", "en"]
-
-
-def test_the_host_is_checked(run: Run) -> None:
+def test_the_host_is_checked_and_figures_do_not_grow_with_what_clients_invent(run: Run) -> None:
     app = served(run.path)
     result = sent(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
     assert [item.status_code for item in result] == [403, 403, 200]
     assert json.loads(result[0].text)["error"].startswith("this server")
+    before = app.state.service.metrics.text().decode().count("foveate_requests_total{")
+    sent(app, *({"method": f"X{n}", "url": f"/{n}", "json": None} for n in range(20)))
+    text = app.state.service.metrics.text().decode()
+    assert text.count("foveate_requests_total{") == before + 1
+    [page] = sent(app, {"method": "GET", "url": "/"})
+    assert page.status_code == 200 and page.json()["info"]["title"] == "foveate serve"
+    source = page.json()["components"]["schemas"]["TranslateBody"]["properties"]["source"]
+    assert source["enum"] == ["auto", "en"]
 
 
 # ------------------------------ Where a program can be reached

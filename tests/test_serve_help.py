@@ -13,16 +13,10 @@ from foveate.documents.spans import Rules
 from foveate.run import Run
 from foveate.serve.runs import RunPool, equip
 from serve_tools import get, post, program, served, upload
-from small_runs import made
 
 TMX = """<tmx version="1.4"><header srclang="en"/><body><tu>
 <tuv xml:lang="en"><seg>a cat sleeps</seg></tuv><tuv xml:lang="fr"><seg>il dort</seg></tuv></tu>
 </body></tmx>"""
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    return made(tmp_path_factory.mktemp("help"), ["transformer", "rnn"], steps=40)
 
 
 @pytest.fixture(scope="module")
@@ -35,38 +29,28 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def app(runs: dict[str, Run], files: Path) -> FastAPI:
+def app(longer_run: Run, files: Path) -> FastAPI:
     own = {"glossary": [str(files / "terms.tsv")], "memory": [str(files / "memory.tsv")]}
     output = own | {"ban": ["chien"]}
-    return served(runs["transformer"].path, options=output, rules=Rules((r"ORD-\w+",)))
+    return served(longer_run.path, options=output, rules=Rules((r"ORD-\w+",)))
 
 
 TEXT = "the dog runs ORD-x1\na cat sleeps\n"
 
 
-def expected(run: Run, files: Path) -> str:
-    terms = Glossary.read(files / "terms.tsv")
-    [first] = AssistedRun(run, Assistance(terms, banned=["chien"])).translate(["the dog runs"])
+def ask(app: FastAPI, **fields: Any) -> dict[str, Any]:
+    return post(app, json={"source": "en", "target": "fr"} | fields).json()
+
+
+def test_all_routes_have_the_same_help(app: FastAPI, longer_run: Run, files: Path) -> None:
+    own = Assistance(Glossary.read(files / "terms.tsv"), banned=["chien"])
+    [first] = AssistedRun(longer_run, own).translate(["the dog runs"])
     assert holds(str(first), ("chat", "fille"))
-    return f"{first} ORD-x1\ndepuis la mémoire\n"
-
-
-def ask(app: FastAPI, path: str, **fields: Any) -> httpx.Response:
-    return post(app, path, json={"source": "en", "target": "fr"} | fields)
-
-
-def test_all_routes_have_the_same_help(app: FastAPI, runs: dict[str, Run], files: Path) -> None:
-    reference = expected(runs["transformer"], files)
-    assert ask(app, "/translate", q=TEXT).json()["translatedText"] == reference
-    html = ask(app, "/translate", q=f"<p>{TEXT}", format="html").json()["translatedText"]
+    reference = f"{first} ORD-x1\ndepuis la mémoire\n"
+    assert ask(app, q=TEXT)["translatedText"] == reference
+    html = ask(app, q=f"<p>{TEXT}", format="html")["translatedText"]
     assert "ORD-x1" in html and html.startswith("<p>")
-
     assert upload(app, "a.txt", TEXT.encode())[1].decode() == reference
-
-
-def test_what_helped_is_counted(app: FastAPI) -> None:
-    ask(app, "/translate", q=TEXT)
-
     lines = get(app, "/metrics")[0].text.splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
     values = {name: float(value) for name, value in pairs}
@@ -76,24 +60,22 @@ def test_what_helped_is_counted(app: FastAPI) -> None:
 
 
 def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
-    best = ask(app, "/translate", q="the dog runs").json()["translatedText"]
-    result = ask(app, "/translate", q="the dog runs", alternatives=3).json()
+    best = ask(app, q="the dog runs")["translatedText"]
+    result = ask(app, q="the dog runs", alternatives=3)
     assert result["alternatives"]
     for text in (best, result["translatedText"], *result["alternatives"]):
         assert holds(text, ("chat", "fille")) and not holds(text, ("chien",))
-    known = ask(app, "/translate", q="a cat sleeps", alternatives=3).json()
+    known = ask(app, q="a cat sleeps", alternatives=3)
     assert known == {"translatedText": "depuis la mémoire", "alternatives": []}
 
 
-def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
-    fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
+def test_each_direction_has_its_own(fleet: RunPool, files: Path) -> None:
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
     output = equip(fleet, [f"en:fr={terms}"], [str(tmx)], fuzzy=80)
     assert output[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in output[0]
     assert output[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in output[1]
     [helped] = fleet.runs["rnn"].assistance.values()
-    assert helped.assistance.memory is not None
     assert helped.assistance.memory.find("il dort") == ("a cat sleeps", 100.0)
     assert equip(fleet) == []
 
@@ -102,32 +84,25 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     ("message", "words"),
     [
         ({"glossary": ["terms.tsv"]}, r"write --glossary en:fr=terms.tsv"),
-        (
-            {"glossary": ["de:fr=terms.tsv"]},
-            "de:fr is not a direction or run; there are: en:fr, transformer, fr:en, rnn",
-        ),
+        ({"glossary": ["de:fr=terms.tsv"]}, "de:fr is not a direction or run; there are: en:fr"),
         ({"glossary": ["en:fr=terms.tsv", "transformer=terms.tsv"]}, "are both for en:fr"),
         ({"glossary": ["en:fr=wrong.tsv"]}, "wrong.tsv:2 is not an entry"),
         ({"memory": ["rnn=wrong.tsv"]}, "wrong.tsv:2 has no tab"),
         ({"memory": ["other.tmx"]}, "other.tmx has no pair from en to fr"),
-        ({"glossary": ["en:fr=nowhere.tsv"]}, "nowhere.tsv: file not found"),
         ({"memory": ["500"]}, "for a limit of MiB say --weights"),
     ],
 )
-def test_what_is_wrong_is_named(runs, files, message, words, monkeypatch) -> None:
+def test_what_is_wrong_is_named(fleet, files, message, words, monkeypatch) -> None:
     monkeypatch.chdir(files)
     Path("wrong.tsv").write_text("dog\tchien\ncat\n", "utf-8")
     Path("other.tmx").write_text(TMX.replace('"fr"', '"de"'), "utf-8")
-    fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     with pytest.raises(ConfigError, match=words):
         equip(fleet, **message)
 
 
-def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:
+def test_the_program_says_what_helps(run: Run, files: Path) -> None:
     memory: list[str | Path] = ["--memory", files / "memory.tsv", "--protect", r"ORD-\w+"]
-    run = runs["transformer"].path
-    with program(run, "--as", "en:fr", "--no-studio", *memory) as server:
-        assert server.process.stdout is not None
+    with program(run.path, "--as", "en:fr", "--no-studio", *memory) as server:
         output = [server.process.stdout.readline() for _ in range(2)]
         assert output[0].startswith("en:fr (transformer): memory") and "pairs: 1" in output[0]
         assert output[1] == "protected: ORD-\\w+\n"

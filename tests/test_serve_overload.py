@@ -111,7 +111,7 @@ def test_what_requests_leave_is_collected_young(run: Run) -> None:
 
     before = gc.get_threshold()
     try:
-        assert Counter(asyncio.run(posts())) == {200: many, 400: many}
+        assert Counter(own_loop.run(posts())) == {200: many, 400: many}
         gc.collect(1)
         assert gc.collect() < 4 * many, "next to nothing of 400 requests"
     finally:

@@ -11,13 +11,9 @@ import foveate
 from foveate.align.shortlist import learn, partners, reach
 from foveate.config import ConfigError
 from foveate.look.views.watching import Watched
-from foveate.models.encoder_decoder import DecoderSteps
-from foveate.nn.embedding import rows_of
 from foveate.run import Run
-from foveate.run.training import train
 from foveate.tasks.shortlist import FILE, Shortlist
-from small_runs import TRAIN, TRANSLATOR
-from tolerances import close
+from small_runs import trained, translator_text
 
 WORDS = {"dog": "chien", "cat": "chat", "runs": "court", "sleeps": "dort", "the": "le"}
 WHICH = itertools.product(("dog", "cat"), ("runs", "sleeps"))
@@ -31,9 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         rows = (f"{source}\t{target}\n" for source, target in PAIRS * 8)
         (folder / f"pairs.{split}.tsv").write_text("".join(rows), encoding="utf-8")
     sizes = 'kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1, ffn_size = 32'
-    text = TRANSLATOR.format(folder=folder, encoder=sizes, decoder=sizes)
-    (folder / "run.toml").write_text(text + TRAIN.format(steps=40, half=40), encoding="utf-8")
-    return train(folder / "run.toml", [], folder / "run")
+    return trained(folder, translator_text(sizes, sizes), steps=40)
 
 
 def test_partners_are_the_words_that_translate() -> None:
@@ -99,24 +93,6 @@ def test_it_lies_in_the_run(run: Run) -> None:
         (run.path / FILE).write_bytes(damaged)
         with pytest.raises(ConfigError, match="damaged"):
             Shortlist.load(run.path)
-
-
-@torch.inference_mode()
-def test_some_rows_give_the_logits_of_these() -> None:
-    output = torch.nn.Linear(8, 50)
-    tokens, x = torch.tensor([0, 3, 7, 49]), torch.randn(5, 8)
-    close(rows_of(output, tokens)(x), output(x)[:, tokens])
-
-
-@torch.inference_mode()
-def test_steps_count_the_tokens_of_the_list(run: Run) -> None:
-    model, tokens = run.model, torch.tensor([0, 1, 2, 3, 5, 6])
-    memory = model.encode(torch.tensor([[4, 5, 3]]))
-    few = DecoderSteps(model, memory, tokens)
-    every = DecoderSteps(model, memory)
-    for i in (2, 4, 5):
-        expected = every.step(tokens[torch.tensor([i])])[:, tokens]
-        close(few.step(torch.tensor([i])), expected)
 
 
 def empty(run: Run) -> torch.Tensor:

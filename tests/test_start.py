@@ -31,20 +31,14 @@ def test_the_named_parts_are_taken_and_no_others() -> None:
     for name, tensor in own.state_dict().items():
         expected = inputs.state_dict() if name.startswith("encoder.") else before
         assert torch.equal(tensor, expected[name]), name
-    assert "runs/a" in output
-    assert f"{6 * 3 + 3 * 4 + 4} weights" in output
-    item = copy_parts(Start(run="r", parts=("output.bias",)), own.state_dict(), model(labels=5))
-    assert ", 5 weights" in item
+    assert "runs/a" in output and f"{6 * 3 + 3 * 4 + 4} weights" in output
     own.tied = own.output  # the same weights under two names
-    item = copy_parts(Start(run="r", parts=("output", "tied")), own.state_dict(), own)
-    assert ", 25 weights" in item
-
-
-def test_without_parts_everything_is_taken() -> None:
-    inputs, own = model(), model()
-    copy_parts(Start(run="runs/a"), inputs.state_dict(), own)
-    for name, tensor in own.state_dict().items():
-        assert torch.equal(tensor, inputs.state_dict()[name])
+    for parts, count in ((("output.bias",), 5), (("output", "tied"), 25)):
+        said = copy_parts(Start(run="r", parts=parts), own.state_dict(), own)
+        assert f", {count} weights" in said
+    whole = model()
+    copy_parts(Start(run="runs/a"), inputs.state_dict(), whole)  # without parts everything
+    assert all(map(torch.equal, whole.state_dict().values(), inputs.state_dict().values()))
 
 
 @pytest.mark.parametrize(
@@ -64,10 +58,10 @@ def test_what_does_not_fit_is_refused_whole(own, parts, message) -> None:
     assert all(torch.equal(t, before[n]) for n, t in own.state_dict().items())
 
 
-def test_another_vocabulary_is_refused_with_a_remedy() -> None:
-    start = Start(run="runs/a", vocabulary="extend")
-    with pytest.raises(ConfigError, match='write "same"'):
-        copy_parts(start, model().state_dict(), model())
+def test_a_vocabulary_that_cannot_be_another_is_refused_with_a_remedy() -> None:
+    tokenizer = Unigram.Config(vocab_size=300).build()
+    with pytest.raises(ValueError, match=r"unigram cannot be extended.*replace"):
+        tokenizer.extend([], tokenizer.config)
 
 
 LINES = {"old": ["the dog runs", "the cat sleeps"], "new": ["the zebra runs", "a quick zebra"]}
@@ -112,10 +106,12 @@ def test_tokens_of_both_keep_their_vectors(old: Run, tmp_path: Path, vocabulary:
         assert set(SPECIALS) < both < ours.keys()
         for piece in both:
             close(ours[piece], theirs[piece], terms=ROW)
-    same = "encoder.stack"
     for name, tensor in old.model.state_dict().items():
-        if name.startswith(same):
+        if name.startswith("encoder.stack"):
             close(run.model.state_dict()[name], tensor, terms=ROW)
+
+
+RELATIVE = {"like": {"<2cs>": "<2sk>"}}
 
 
 def test_a_mismatch_names_both_sizes_and_the_remedy(old: Run, tmp_path: Path) -> None:
@@ -126,6 +122,9 @@ def test_a_mismatch_names_both_sizes_and_the_remedy(old: Run, tmp_path: Path) ->
     config = tree(tmp_path, "new", {"kind": "bpe", "vocab_size": 265}, start)
     with pytest.raises(ValueError, match=r"has 265 bpe pieces already.*replace"):
         train(config, folder=tmp_path / "more")
+    config = tree(tmp_path, "new", {"kind": "bpe", "vocab_size": 270}, start | RELATIVE)
+    with pytest.raises(ConfigError, match=r"start.like: .* has no token '<2sk>'"):
+        train(config, folder=tmp_path / "run")
 
 
 @pytest.mark.parametrize("config", [BPE.Config(vocab_size=300), Character.Config(), Byte.Config()])
@@ -146,21 +145,6 @@ def test_extending_keeps_ids_and_learns_more(config: Any, tmp_path: Path) -> Non
     assert again.encode_ids(LINES["new"]) == tokenizer.encode_ids(LINES["new"])
 
 
-def test_what_cannot_be_extended_says_so() -> None:
-    tokenizer = Unigram.Config(vocab_size=300).build()
-    with pytest.raises(ValueError, match=r"unigram cannot be extended.*replace"):
-        tokenizer.extend([], tokenizer.config)
-
-
-def test_rows_go_by_the_names_of_tokens() -> None:
-    inputs = {"encoder.stem.embedding.weight": torch.tensor([[1.0], [2.0], [3.0]])}
-    own = {"encoder.stem.embedding.weight": torch.tensor([[-1.0], [-2.0], [-3.0]])}
-    pieces = {"encoder": ["a", "b", "c"]}, {"encoder": ["c", "new", "a"]}
-    result = by_pieces(inputs, own, *pieces)["encoder.stem.embedding.weight"]
-    assert result.flatten().tolist() == [3.0, -2.0, 1.0]
-    assert own["encoder.stem.embedding.weight"][0] == -1.0
-
-
 WIDE = {"kind": "transformer", "hidden_size": 16, "num_heads": 2, "num_layers": 1, "ffn_size": 20}
 
 
@@ -177,20 +161,15 @@ def sided(folder: Path, task: str = "translation", **changed: Any) -> dict[str, 
     return plain
 
 
+OTHER = "belongs to another model"
 MISMATCHES: dict[str, tuple[dict[str, Any], str]] = {
     "width": ({"hidden_size": 8}, r"\(265, 16\) in .* and \(265, 8\) here|is \(16,\) in"),
     "layers": ({"num_layers": 2}, r"belongs to another model: it lacks \['decoder\.layers\.1"),
     "ffn": ({"ffn_size": 24}, r"\(20, 16\) in .* and \(24, 16\) here|is \(20,\) in"),
     "heads": ({"num_heads": 4}, r"num_heads is 2 in .* and 4 here: set the value of that run"),
-    "kind": (
-        {"kind": "recurrent", "num_heads": None, "ffn_size": None},
-        "belongs to another model",
-    ),
-    "task": ({"task": "classification"}, "belongs to another model|classification cannot extend"),
-    "masked": (
-        {"task": "masked_language"},
-        "belongs to another model|neither another vocabulary|cannot extend",
-    ),
+    "kind": ({}, OTHER),
+    "task": ({"task": "classification"}, f"{OTHER}|classification cannot extend"),
+    "masked": ({"task": "masked_language"}, f"{OTHER}|neither another vocabulary|cannot extend"),
 }
 
 
@@ -219,18 +198,12 @@ def test_settings_without_weights_that_differ_are_said(tmp_path: Path, capsys: A
     assert f"kind is relu in {old} and gelu here" in capsys.readouterr().err
 
 
-def test_new_tokens_begin_like_known_ones() -> None:
+def test_rows_go_by_the_names_of_tokens_and_new_ones_begin_like_known_ones() -> None:
     table = "encoder.stem.embedding.weight"
     inputs = {table: torch.tensor([[1.0], [2.0], [4.0], [8.0]])}
-    own = {table: torch.full((5, 1), -1.0)}
+    own = {table: torch.full((6, 1), -1.0)}
     theirs = {"encoder": ["a", "ab", "c", "<2de>"]}
-    ours = {"encoder": ["abc", "cab", "<2cs>", "<2sk>", "ad"]}
+    ours = {"encoder": ["abc", "cab", "<2cs>", "<2sk>", "ad", "c"]}
     result = by_pieces(inputs, own, theirs, ours, {"<2cs>": "<2de>"})[table]
-    assert result.flatten().tolist() == [3.0, 3.0, 8.0, -1.0, -1.0]
-
-
-def test_a_relative_that_is_unknown_is_refused(old: Run, tmp_path: Path) -> None:
-    start = {"run": str(old.path), "vocabulary": "extend", "like": {"<2cs>": "<2sk>"}}
-    config = tree(tmp_path, "new", {"kind": "bpe", "vocab_size": 270}, start)
-    with pytest.raises(ConfigError, match=r"start.like: .* has no token '<2sk>'"):
-        train(config, folder=tmp_path / "run")
+    assert result.flatten().tolist() == [3.0, 3.0, 8.0, -1.0, -1.0, 4.0]
+    assert own[table].flatten().tolist() == [-1.0] * 6

@@ -14,19 +14,21 @@ from pathlib import Path
 
 import httpx
 import pytest
-import uvicorn
+from typer.testing import CliRunner
 
+from foveate.cli import app
+from foveate.config import ConfigError
 from foveate.run import Run
+from foveate.serve.launch import studio_document
 from foveate.studio.api import studio_application
 from foveate.studio.state import POLL, StudioState
+from serve_tools import running as served
 from serve_tools import until
 from small_runs import made, running
 
 EVENTS = {"accept": "text/event-stream"}
 PATH = "/runs/language/answer"
 LONG = {"text": "the", "search": {"kind": "greedy", "maxExtra": 2000}}
-
-
 SHORT = {"text": "the", "search": {"maxExtra": 2}}
 
 
@@ -55,24 +57,18 @@ def begun(target: Callable[[], object]) -> threading.Thread:
 @pytest.fixture
 def server(language: Run) -> Iterator[tuple[httpx.Client, StudioState]]:
     app = studio_application([language.path], waiting=1)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=60) as client:
+    with (
+        served(app) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=60) as client,
+    ):
         yield client, app.state.studio
-    server.should_exit = True
-    thread.join(20)
-    assert not thread.is_alive()
 
 
 def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, StudioState]) -> None:
     client, studio = server
     steps: list[int] = []
-    run = studio.runs.run("language")
-    handle = run.model.decoder.register_forward_hook(lambda *_: steps.append(1))
+    decoder = studio.runs.run("language").model.decoder
+    handle = decoder.register_forward_hook(lambda *_: steps.append(1))
     with client.stream("POST", "/runs/language/answer", json=LONG, headers=EVENTS) as answer:
         lines = answer.iter_lines()
         while not next(lines).startswith("event: token"):
@@ -82,8 +78,7 @@ def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, St
     seen = len(steps)
     time.sleep(0.2)
     assert seen == len(steps) < 2000
-    result = client.post("/runs/language/answer", json=LONG | {"search": {"maxExtra": 3}})
-    assert result.status_code == 200, "the next has its turn"
+    assert client.post(PATH, json=SHORT).status_code == 200, "the next has its turn"
     handle.remove()
 
 
@@ -141,15 +136,11 @@ def test_a_running_training_is_told_as_it_goes_on(server, language) -> None:
                         break
         return result
 
-    begun = read("", 1)
-    assert begun[0] == ("0.0", 0)
-    writing = threading.Timer(0.3, write, [step + 1])
-    writing.start()
+    assert read("", 1) == [("0.0", 0)]
+    threading.Timer(0.3, write, [step + 1]).start()
     assert read(f"{step}", 1) == [(f"{step + 1}.0", step + 1)]
-    write(step + 2)
-    assert read(f"{step + 1}.0", 1) == [(f"{step + 2}.0", step + 2)], (
-        "nothing is lost, nothing twice"
-    )
+    write(step + 2)  # nothing is lost, nothing twice
+    assert read(f"{step + 1}.0", 1) == [(f"{step + 2}.0", step + 2)]
 
 
 @pytest.mark.slow
@@ -158,7 +149,6 @@ def test_the_program_serves_and_ends(language: Run) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with running([*words, "--port", "0"], text=True, env=environment, **pipes) as program:
-        assert program.stdout is not None and program.stderr is not None
         output = program.stdout.readline()
         result = re.search(r"http://127\.0\.0\.1:\d+/", output)
         assert result, output
@@ -172,21 +162,13 @@ def test_the_program_serves_and_ends(language: Run) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from foveate.cli import app
-    from foveate.config import ConfigError
-
-    (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="is not a run and contains none"):
-        CliRunner().invoke(app, ["studio", str(tmp_path / "empty")], catch_exceptions=False)
+        CliRunner().invoke(app, ["studio", str(tmp_path)], catch_exceptions=False)
 
 
 def test_the_document_is_the_same_every_time() -> None:
-    from foveate.serve.launch import studio_document as document
-
-    first = document()
-    assert first == document()
+    first = studio_document()
+    assert first == studio_document()
     schemas = json.loads(first)["components"]["schemas"]
     kinds = {ref["$ref"].rpartition("/")[2] for ref in schemas["AnswerEvent"]["oneOf"]}
     events = {"AnswerStart", "Token", "BeamStep", "TextDone", "Failed", "Ping"}

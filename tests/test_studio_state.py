@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,27 +13,37 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.requests import ClientDisconnect
+from pydantic import create_model
 
+from foveate.config import Config
 from foveate.look.draw.charts import line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.sheets import sheet
 from foveate.look.draw.texts import TableDrawing
-from foveate.look.views.demos import DEMOS
+from foveate.look.views.demos import DEMOS, DemoEntry
 from foveate.measure.comparison import Comparison
 from foveate.serve.common import RequestError
 from foveate.studio.answers import Send
 from foveate.studio.api import studio_application
-from foveate.studio.state import ReaderLeft, StudioState
+from foveate.studio.state import StudioState
 from foveate.studio.trainings import LogTail, event, keys, samples, series, thinned, training
 from foveate.train.journal import Journal
 from own_loop import run
 
 
 # ---- One computation at a time: a bounded queue, events as they are said, a stop that stops
+def at_work(act: Callable[[StudioState], Coroutine[Any, Any, Any]], waiting: int = 2) -> Any:
+    async def main() -> Any:
+        jobs = StudioState([], waiting=waiting)
+        result = await act(jobs)
+        jobs.queue.close(0)
+        return result
+
+    return run(main())
+
+
 def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
-    async def main() -> list[Any]:
-        jobs = StudioState([])
+    async def main(jobs: StudioState) -> list[Any]:
         gate = threading.Event()
 
         def work(send: Send) -> str:
@@ -47,10 +57,9 @@ def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
             result.append(each)
             if each == "ping":
                 gate.set()
-        jobs.queue.close(0)
         return result
 
-    result = run(main())
+    result = at_work(main)
     assert [event for event in result if event != "ping"] == [1, 2, "done"]
     assert "ping" in result[1:-2]
 
@@ -76,42 +85,8 @@ def test_runs_are_listed_while_one_is_loaded(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_a_job_stops_when_its_reader_leaves() -> None:
-    output: list[int] = []
-    over = threading.Event()
-
-    def endless(send: Send) -> None:
-        try:
-            for number in range(10**9):
-                output.append(number)
-                send(number)
-        except ReaderLeft:
-            over.set()
-            raise
-
-    async def main() -> int:
-        jobs = StudioState([])
-        events = jobs.start(endless).events(1, None)
-        async for each in events:
-            if each == 3:
-                break
-        await events.aclose()  # type: ignore[attr-defined]
-        assert await asyncio.to_thread(over.wait, 10)
-        assert await jobs.compute(lambda: 5) == 5, "the next has its turn"
-        while jobs.queue.characters:
-            await asyncio.sleep(0.001)
-        held = jobs.queue.characters
-        jobs.queue.close(0)
-        return held
-
-    assert run(main()) == 0
-    assert len(output) < 10**8
-
-
 def test_one_at_a_time_and_no_more_than_may_wait() -> None:
-    together: list[int] = []
-    most: list[int] = []
-    gate = threading.Event()
+    together, most, gate = list[int](), list[int](), threading.Event()
 
     def work() -> None:
         together.append(1)
@@ -119,8 +94,7 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
         gate.wait(10)
         together.pop()
 
-    async def main() -> None:
-        jobs = StudioState([], waiting=2)
+    async def main(jobs: StudioState) -> None:
         waiting = [asyncio.ensure_future(jobs.compute(work)) for _ in range(3)]
         await asyncio.sleep(0.05)
         with pytest.raises(RequestError, match="the queue is full") as refused:
@@ -129,55 +103,23 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
         gate.set()
         await asyncio.gather(*waiting)
         await jobs.compute(work)
-        jobs.queue.close(0)
 
-    run(main())
+    at_work(main)
     assert most == [1] * 4
 
 
-def test_a_client_that_left_gives_up_its_place() -> None:
-    gate = threading.Event()
-
-    async def left() -> bool:
-        return True
-
-    async def main() -> tuple[int, int]:
-        jobs = StudioState([], waiting=2)
-        running = asyncio.ensure_future(jobs.compute(lambda: gate.wait(10)))
-        await asyncio.sleep(0.05)
-        for _ in range(8):  # more than have a place
-            with pytest.raises(ClientDisconnect):
-                await jobs.compute(lambda: 1, left)
-        waiting = [asyncio.ensure_future(jobs.compute(lambda: 2)) for _ in range(2)]
-        await asyncio.sleep(0.05)
-        held = jobs.queue.characters
-        gate.set()
-        await running
-        assert await asyncio.gather(*waiting) == [2, 2]
-        for _ in range(100):  # an answer is there a moment before its place is free
-            if jobs.queue.characters:
-                await asyncio.sleep(0.05)
-        jobs.queue.close(0)
-        return held, jobs.queue.characters
-
-    assert run(main()) == (3, 0)
-
-
 def test_an_error_reaches_the_one_who_asked() -> None:
-    async def main() -> None:
-        jobs = StudioState([])
+    def work(send: Send) -> None:
+        send("before")
+        raise ValueError("no")
 
-        def work(send: Send) -> None:
-            send("before")
-            raise ValueError("no")
-
+    async def main(jobs: StudioState) -> None:
         with pytest.raises(ValueError, match="no"):
             async for _ in jobs.start(work).events(1, None):
                 pass
         assert await jobs.compute(lambda: 1) == 1
-        jobs.queue.close(0)
 
-    run(main())
+    at_work(main)
 
 
 # ---- Screens of the studio that need no run: demos with options, comparisons as on their pages
@@ -207,24 +149,30 @@ def test_demos_are_listed_with_the_options_of_their_functions(client: TestClient
     assert list(demos) == list(DEMOS)
     fields = {field["name"]: field for field in demos["lookup"]["fields"]}
     assert list(fields) == list(DEMOS["lookup"].options.model_fields)
-    assert fields["blend"]["form"]["maximum"] == 1 and fields["key"]["description"]
-    assert "file" not in {field["name"] for field in demos["beam"]["fields"]}
+    assert fields["blend"]["form"]["maximum"] == 1 and fields["blend"]["description"]
 
 
-def test_a_demo_is_drawn_with_the_options_that_are_given(client: TestClient) -> None:
+class FileDemo(DemoEntry):
+    """A demo of one's own that reads a file."""
+
+    options = create_model("FileOptions", __base__=Config, file=(Path | None, None))
+
+
+def test_a_demo_is_drawn_with_the_options_that_are_given(client, monkeypatch) -> None:
+    monkeypatch.setitem(DEMOS, "own", FileDemo("own", "", ""))
+
     def drawn(name: str, **options: object) -> Answer:
         return cast(Answer, client.post(f"{API}/demos/{name}", json=options).json())
 
     assert "beam of 3: A end" in drawn("beam", beam_size=3)["drawings"][0]["title"]
-    whole = drawn("lookup", values=[1, 2, 3], temperature=[0.5])["drawings"]
-    expected = DEMOS["lookup"].draw({"values": [1, 2, 3], "temperature": [0.5]}).drawings()
+    whole = drawn("lookup", blend=0.1, temperature=[0.5])["drawings"]
+    expected = DEMOS["lookup"].draw({"blend": 0.1, "temperature": [0.5]}).drawings()
     assert [each["title"] for each in whole] == [each.title for each in expected]
     for name, options, message in (
-        ("beam", {"file": "/etc/passwd"}, "a page cannot name files"),
+        ("own", {"file": "/etc/passwd"}, "a page cannot name files"),
         ("beam", {"beam_size": 0}, "greater than or equal to 1"),
         ("beam", {"beams": 2}, "beams"),
-        ("lookup", {"key": 9}, "key 9 does not exist, only 4"),
-        ("beams", {}, "no demo 'beams'"),
+        ("beams", {}, "demo 'beams' not found"),
     ):
         assert message in str(drawn(name, **options)["error"])
 
@@ -287,31 +235,30 @@ def test_a_thinned_curve_has_its_ends_and_no_point_of_its_own(values, most) -> N
 
 
 def test_a_peak_is_kept() -> None:
-    y = np.zeros(10_000)
+    y, x = np.zeros(10_000), np.arange(10_000.0)
     y[6_543] = 50
-    assert 6_543 in thinned(np.arange(10_000.0), y, 100)
-    wave = np.sin(np.arange(1000.0) / 20)
-    saved = thinned(np.arange(1000.0), wave, 60)
-    assert np.abs(np.interp(np.arange(1000.0), saved, wave[saved]) - wave).max() < 0.1
+    assert 6_543 in thinned(x, y, 100)
+    wave = np.sin(x[:1000] / 20)
+    saved = thinned(x[:1000], wave, 60)
+    assert np.abs(np.interp(x[:1000], saved, wave[saved]) - wave).max() < 0.1
 
 
 def test_curves_of_a_log(tmp_path: Path) -> None:
     write(tmp_path / "run", range(1, 101))
     lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
-    log: list[Any] = [json.loads(line) for line in lines]
+    log: list[Any] = [*map(json.loads, lines)]
     assert keys(log) == ["train.loss", "train.lr", "valid.loss"]
-    result = series(log, ["train.loss", "valid.loss"], 50, 20)
-    assert result.last == 100 and result.points == {"train.loss": 50, "valid.loss": 5}
-    assert result.curves[0].steps[0] == 51 and result.curves[0].steps[-1] == 100
+    result = series(log, 20)
+    assert result.last == 100 and [curve.key for curve in result.curves] == keys(log)
+    assert result.curves[0].steps[0] == 1 and result.curves[0].steps[-1] == 100
     assert len(result.curves[0].steps) == 20
-    assert result.curves[0].values[-1] == 0.1 and result.curves[0].seconds[-1] == 100
-    assert result.curves[1].steps == [60, 70, 80, 90, 100]
+    assert (result.curves[0].values[-1], result.curves[0].seconds[-1]) == (0.1, 100)
+    assert result.curves[2].steps == list(range(10, 101, 10))
     assert [item.output for item in samples(log).samples] == [f"{n}" for n in range(10, 101, 10)]
-    assert series(log, ["train.none"], 0, 20).curves[0].steps == []
     messages = event(log[10])
     assert (messages.event, messages.step, messages.values) == ("valid", 10, {"loss": 1.0})
     where = training("r", tmp_path / "run", 100, log)
-    assert where.step == 100 and not where.running and where.has_samples
+    assert where.step == 100 and not where.running
     assert training("r", tmp_path / "run", 200, log).running
     ended: Any = {"event": "end", "step": 100, "reason": "max_minutes"}
     assert not training("r", tmp_path / "run", 200, [*log, ended]).running
@@ -333,19 +280,11 @@ def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
     assert places(tail) == ["11.0"]
 
 
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [
-        ("", ["9.0", "10.0", "10.1", "11.0"]),
-        ("10.0", ["10.1", "11.0"]),
-        ("10", ["11.0"]),
-        ("10.1", ["11.0"]),
-        ("11.0", []),
-    ],
-)
-def test_a_reader_goes_on_where_it_was(tmp_path: Path, after: str, expected: list[str]) -> None:
+def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
     write(tmp_path / "run", range(9, 12))
-    assert places(LogTail(tmp_path / "run" / "log.jsonl", after)) == expected
+    whole = ["9.0", "10.0", "10.1", "11.0"]
+    for after, told in {"": 0, "10.0": 2, "10": 3, "10.1": 3, "11.0": 4}.items():
+        assert places(LogTail(tmp_path / "run" / "log.jsonl", after)) == whole[told:]
     with pytest.raises(ValueError, match="not a position"):
         LogTail(tmp_path, "ten")
 

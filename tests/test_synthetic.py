@@ -62,42 +62,18 @@ def test_write(tmp_path: Path) -> None:
     assert links == [*(pair.alignment for pair in made), ()]
 
 
-SUMS = {  # sha256 of the shipped files; `make corpus` writes them anew and prints these
-    "everyday/test.en.bz2": "9142d2adce6e8c6689f480a085c4d2512902f0289c5b3e39a552dda10f911e8b",
-    "everyday/test.fr.bz2": "07fbfe5f81ae24072274de6e8c32b4271fb90d68fba415b4bb5ee665ee813f86",
-    "everyday/train.en.bz2": "e4b967b5992ac6de84ff86eb5513b7f4355288e62849cf31e46d6e684cea2626",
-    "everyday/train.fr.bz2": "6327f6cfb54661f35aa6f2661d8430ef3fac566997f7fb587477a6a486b41b40",
-    "everyday/valid.en.bz2": "528379af41a2ceaa203023b29a9c27d3688b0f47fe52769c5b436dfae56e5627",
-    "everyday/valid.fr.bz2": "13e577996015120be1bd12cd1d9514f8916fd48f59da4aca44752c7d3a32b23d",
-    "long/test.align.bz2": "2dc0e715d0277a83e4001dfab69afcb8680753b1345d923e8e817ae16a27dbb0",
-    "long/test.en.bz2": "1d6e546318a2aac3d422d22b4ac2d0171e02607a1f640f3c10f82d19f337be85",
-    "long/test.fr.bz2": "36a9694b61ecdf3ce5239f9ce0530c01c12d77aec31f82d67d2e596291d89153",
-    "long/train.align.bz2": "ef36edc583e5cd13d5a3025f5cfe80ea025e84a1b9435ff3be1ac4afa30499cf",
-    "long/train.en.bz2": "f6ad1b238376e993f678f5725cf87dcef472ed866f9ab21649bb000e990be86e",
-    "long/train.fr.bz2": "58da2f926cbea4e261bb2198b80bb50a5d63a35e7ec245103d52281c4b9f5342",
-    "long/valid.align.bz2": "554349f9f7d6b555da5bfbb2cb8b1d690344bd4afeb1c0c873a04cd6e1ad3b1e",
-    "long/valid.en.bz2": "b98d9712541da25a1b6bbcc070d60ebd27bcc73aa59934b4fbabbf0fcacd3ef5",
-    "long/valid.fr.bz2": "1b9341543a13cd149da2ed71a0c241aee46c1ddf24320b036500b39f7ee9af2a",
-    "short/test.align.bz2": "100a47f0aebb4ad9e90d36b7bbef5c7fe6e9db3b2a5e07735bad9dd2133a5619",
-    "short/test.en.bz2": "ccc52acff5c62a4c39df6d4d5c6c5943ab46bffa69a9923ffd047b35c23c2bbd",
-    "short/test.fr.bz2": "522e1d99ddd64b42800dc494c71d79f522ed52b9f2b0a7213d4c2eddd690a5d4",
-    "short/train.align.bz2": "9abdfed933374a708a4b9a9f5d603d845d90e5141abba19bddffb6f73e431bab",
-    "short/train.en.bz2": "2bc5fea134378735d23afa6579bfb4097294097e2d7933be813fa466b006b1e5",
-    "short/train.fr.bz2": "c044cb92900864a33603a98252fc82754cd7c23d2a5cf64fa50cd66d7c08c7a1",
-    "short/valid.align.bz2": "4bb2d933a64d518827810a2916e98501f99b92b52118941745cb7ffe16b90455",
-    "short/valid.en.bz2": "60fd4d5a209334e60c51a4d27dc385a211cc3a77cfefa41cc13b3e3cdea5e327",
-    "short/valid.fr.bz2": "7358d22874b844d2c309413688aa10e523ccbb9889a5a85f423902ad83584604",
-}
+# of the sums of the shipped files, which `make corpus` writes anew
+SUM = "78972bc2f2a228fa801aa5924982744500d06e5056d2eb59d469e55a4da066b3"
 
 
 def test_shipped_files_are_those_of_the_tool() -> None:
     for corpora, most in (("everyday/*.bz2", 1_000_000), ("[ls]*/*.bz2", 1_500_000)):
         assert 0 < sum(path.stat().st_size for path in EMBEDDED.glob(corpora)) < most
-    sums = {
-        path.relative_to(EMBEDDED).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in EMBEDDED.rglob("*.bz2")
-    }
-    assert sums == SUMS
+    sums = hashlib.sha256()
+    for path in sorted(EMBEDDED.rglob("*.bz2")):
+        own = hashlib.sha256(path.read_bytes()).hexdigest()
+        sums.update(f"{own}  {path.relative_to(EMBEDDED).as_posix()}\n".encode())
+    assert sums.hexdigest() == SUM
 
 
 def test_everyday_sentences_name_their_source_and_none_is_in_two_splits() -> None:
@@ -161,12 +137,7 @@ def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None
 @pytest.mark.parametrize(
     ("split", "count", "corpus", "message"),
     [
-        (
-            "dev",
-            1,
-            "short",
-            "everyday, short, long, with train, valid, test; short dev does not exist",
-        ),
+        ("dev", 1, "short", "short, long, with train, valid, test; short dev does not exist"),
         ("test", 1, "huge", "huge test does not exist"),
         ("test", 1001, "short", "has 1,000 short pairs in test, not 1,001"),
     ],
@@ -174,8 +145,3 @@ def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None
 def test_what_is_not_shipped_says_what_is(split, count, corpus, message) -> None:
     with pytest.raises(ValueError, match=message):
         embedded.pairs(split, count, corpus)
-
-
-def test_a_lexicon_that_names_an_unknown_noun_says_so() -> None:
-    with pytest.raises(ValueError, match="no group or noun named unicorn"):
-        LEXICON.nouns("kin unicorn")

@@ -1,7 +1,6 @@
 """Text: rows of files, pairs of a split, formats, and columns in mapped files."""
 
 import gzip
-import io
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -15,24 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError, parse_tree
+from foveate.data import text as text_files
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import portions
-from foveate.data.text import (
-    BadLine,
-    CMUdict,
-    ColumnWriter,
-    Corpus,
-    Inflection,
-    MappedTexts,
-    TextData,
-    TokenIds,
-    at,
-    cleaned,
-    keep,
-    read_lines,
-    read_pairs,
-    taken,
-)
+from foveate.data.text import Corpus, TextData, read_pairs
 from foveate.data.tokenizer import Character, Symbol
 from foveate.run.evaluation import read_examples
 from foveate.tasks.translation import Translation
@@ -73,44 +58,40 @@ def test_every_format_gives_the_same_pairs(rows, end, ending, tmp_path_factory) 
         assert corpus.skipped == []
 
 
-def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
-    source = write(tmp_path / "a.en", [f"one {ODD_BREAKS} more", "two\rstill two"])
-    target = write(tmp_path / "a.fr", ["un", "deux"])
-    corpus = read_pairs(source, target, TextData())
-    assert corpus.sources == [f"one {ODD_BREAKS} more", "two\rstill two"]
-
-
-def test_a_last_line_without_an_end_counts_and_an_empty_line_is_a_line(tmp_path: Path) -> None:
-    source = write(tmp_path / "a.en", ["one", "", "three"], last=False)
-    target = write(tmp_path / "a.fr", ["un", "deux", "trois"])
-    assert read_pairs(source, target, TextData()).sources == ["one", "", "three"]
-
-
-def test_a_byte_order_mark_is_passed_over_at_the_start_only(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_bytes("\ufeffone\tun\n\ufefftwo\tdeux\n".encode())
-    assert read_pairs(path, None, TextData()).sources == ["one", "\ufefftwo"]
+@pytest.mark.parametrize(
+    ("data", "sources"),
+    [
+        (f"one {ODD_BREAKS} more\tun\ntwo\rtoo\tdeux\n", [f"one {ODD_BREAKS} more", "two\rtoo"]),
+        ("one\tun\n\tdeux\nthree\ttrois", ["one", "", "three"]),  # the last has no end
+        ("\ufeffone\tun\n\ufefftwo\tdeux\n", ["one", "\ufefftwo"]),  # a mark, and no mark
+    ],
+)
+def test_only_line_feeds_end_a_line(data: str, sources: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(data.encode())
+    assert read_pairs(tmp_path / "a.tsv", None, TextData()).sources == sources
 
 
 def test_columns_and_keys_can_be_named(tmp_path: Path) -> None:
     tsv = write(tmp_path / "a.tsv", ["7\tun\tone", "8\tdeux\ttwo"])
-    corpus = read_pairs(tsv, None, TextData(columns=(3, 2)))
-    assert sides(corpus) == [("one", "un"), ("two", "deux")]
+    columns = TextData(columns=(3, 2))
+    assert sides(read_pairs(tsv, None, columns)) == [("one", "un"), ("two", "deux")]
     jsonl = write(tmp_path / "a.jsonl", ['{"en": "one", "fr": "un", "id": 3}'])
     assert sides(read_pairs(jsonl, None, TextData(keys=("en", "fr")))) == [("one", "un")]
+    assert TextData.parse(columns.tree()) == columns
     with pytest.raises(ConfigError, match="columns"):
         parse_tree(TextData, {"columns": [0, 1]})
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     text = write(tmp_path / "a.en", ["one"])
-    with pytest.raises(DataError, match="target"):
-        read_pairs(text, None, TextData())
     tsv = write(tmp_path / "a.tsv", ["one\tun"])
-    with pytest.raises(DataError, match="both sides"):
-        read_pairs(tsv, text, TextData())
-    with pytest.raises(DataError, match=r"no file .*missing\.en"):
-        read_pairs(tmp_path / "missing.en", text, TextData())
+    for files, message in (
+        ((text, None), "target"),
+        ((tsv, text), "both sides"),
+        ((tmp_path / "missing.en", text), r"no file .*missing\.en"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_pairs(*files, TextData())
 
 
 def bad(path: Path, number: int, reason: str) -> None:
@@ -124,14 +105,19 @@ def bad(path: Path, number: int, reason: str) -> None:
     assert list(corpus.lines) == [1, 3]
 
 
-def test_bad_lines_of_tsv(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"])
-    bad(path, 2, "1 columns between tabs; 2 are needed")
-    path = write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"])
-    bad(path, 2, "3 columns between tabs; earlier lines have 2")
-    path = tmp_path / "c.tsv.gz"
-    path.write_bytes(gzip.compress(b"one\tun\ntw\xe9\tdeux\nthree\ttrois\n"))
-    bad(path, 2, "0xe9 at position 3")
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"two deux", "1 columns between tabs; 2 are needed"),
+        (b"two\td\teux", "3 columns between tabs; earlier lines have 2"),
+        (b"tw\xe9\tdeux", "0xe9 at position 3"),
+    ],
+)
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_bad_lines_of_tsv(line: bytes, reason: str, packed: Any, tmp_path: Path) -> None:
+    path = tmp_path / ("a.tsv" if packed is bytes else "a.tsv.gz")
+    path.write_bytes(packed(b"one\tun\n" + line + b"\nthree\ttrois\n"))
+    bad(path, 2, reason)
 
 
 @pytest.mark.parametrize(
@@ -164,17 +150,15 @@ def test_a_bad_line_takes_its_partner_with_it(tmp_path: Path) -> None:
         read_pairs(source, target, TextData())
 
 
-@pytest.mark.parametrize("longer", ["en", "fr"])
-def test_unequal_line_counts_name_both_files_and_counts(longer: str, tmp_path: Path) -> None:
-    counts = {"en": 2, "fr": 2} | {longer: 5}
-    paths = [write(tmp_path / f"a.{side}", ["x"] * n) for side, n in counts.items()]
-    shorter = {"en": "fr", "fr": "en"}[longer]
+@pytest.mark.parametrize(("longer", "shorter"), [("en", "fr"), ("fr", "en")])
+def test_unequal_line_counts_name_both_files_and_counts(longer, shorter, tmp_path: Path) -> None:
+    paths = {longer: write(tmp_path / f"a.{longer}", ["x"] * 5)}
+    paths |= {shorter: write(tmp_path / f"a.{shorter}", ["x"] * 2)}
     output = rf"a\.{longer}:3: .*a\.{longer} has 5 lines, .*a\.{shorter} has 2.*on_bad_line"
     with pytest.raises(DataError, match=output):
-        read_pairs(*paths, TextData())
-    corpus = read_pairs(*paths, SKIP)
-    assert len(corpus) == 2
-    assert [b.line for b in corpus.skipped] == [3, 4, 5]
+        read_pairs(paths["en"], paths["fr"], TextData())
+    corpus = read_pairs(paths["en"], paths["fr"], SKIP)
+    assert (len(corpus), [b.line for b in corpus.skipped]) == (2, [3, 4, 5])
 
 
 def test_another_charset_and_a_damaged_gzip_file_are_named(tmp_path: Path) -> None:
@@ -182,50 +166,37 @@ def test_another_charset_and_a_damaged_gzip_file_are_named(tmp_path: Path) -> No
     path.write_bytes("one\tun\n".encode("utf-16"))
     with pytest.raises(DataError, match="iconv -f UTF-16"):
         read_pairs(path, None, TextData())
+    whole = gzip.compress(b"".join(b"%d\tun\n" % n for n in range(50_000)))
     packed = tmp_path / "b.tsv.gz"
-    packed.write_bytes(gzip.compress(b"".join(b"%d\tun\n" % n for n in range(50_000)))[:-2000])
-    with pytest.raises(DataError, match=r"b\.tsv\.gz: cannot be read after line \d{3}"):
-        read_pairs(packed, None, SKIP)
-    packed.write_bytes(b"one\tun\n")
-    with pytest.raises(DataError, match=r"b\.tsv\.gz: cannot be read after line 0"):
-        read_pairs(packed, None, SKIP)
-
-
-@given(st.binary(max_size=60))
-def test_a_stream_yields_as_many_lines_as_it_holds(data: bytes) -> None:
-    damaged: list[int] = []
-    lines = list(read_lines(io.BytesIO(data), damaged))
-    assert len(lines) == data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
-    assert all("\n" not in text for text in lines)
-    assert damaged == sorted(set(damaged))
-    assert all("\ufffd" in lines[number - 1] for number in damaged)
-
-
-@given(st.lists(line.filter(lambda text: not text.startswith("\ufeff")), min_size=1, max_size=6))
-def test_a_stream_of_good_text_comes_out_unchanged(lines: list[str]) -> None:
-    damaged: list[int] = []
-    data = "".join(text + "\r\n" for text in lines).encode()
-    assert list(read_lines(io.BytesIO(data), damaged)) == lines
-    assert damaged == []
+    for data, line in ((whole[:-2000], r"\d{3}"), (b"one\tun\n", "0")):
+        packed.write_bytes(data)
+        with pytest.raises(DataError, match=rf"b\.tsv\.gz: cannot be read after line {line}"):
+            read_pairs(packed, None, SKIP)
 
 
 def test_a_split_finds_its_file_by_pattern_and_names(tmp_path: Path) -> None:
     for name in ("train.en", "val.en.gz"):
         write(tmp_path / name, ["one"])
     pattern = str(tmp_path / "{split}.en")
-    assert at(pattern, "train") == tmp_path / "train.en"
-    assert at(pattern, "valid", {"valid": "val"}) == tmp_path / "val.en.gz"
+    assert text_files.at(pattern, "train") == tmp_path / "train.en"
+    assert text_files.at(pattern, "valid", {"valid": "val"}) == tmp_path / "val.en.gz"
     with pytest.raises(DataError, match=r"train\.en, val\.en\.gz.*splits"):
-        at(pattern, "valid")
+        text_files.at(pattern, "valid")
 
 
 def test_one_file_without_splits_is_never_both_train_and_test(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", ["one\tun"])
     assert len(read_split(path, None, "train", TextData())) == 1
-    with pytest.raises(DataError, match=r"\{split\}.*holdout"):
-        read_split(path, None, "test", TextData())
-    with pytest.raises(DataError, match="train, valid and test"):
-        read_split(path, None, "dev", TextData(holdout=0.1))
+    for split, data, message in (
+        ("test", TextData(), r"\{split\}.*holdout"),
+        ("dev", TextData(holdout=0.1), "train, valid and test"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_split(path, None, split, data)
+
+
+def divide(path: Path, config: TextData) -> dict[str, Corpus]:
+    return {split: read_split(path, None, split, config) for split in ("train", "valid", "test")}
 
 
 def test_valid_is_held_out_of_train_where_test_has_a_file(tmp_path: Path) -> None:
@@ -235,10 +206,6 @@ def test_valid_is_held_out_of_train_where_test_has_a_file(tmp_path: Path) -> Non
     train, valid, test = (parts[split].sources for split in ("train", "valid", "test"))
     assert sorted([*train, *valid], key=int) == [str(n) for n in range(99)]
     assert 15 < len(valid) < 45 and list(test) == ["one"]
-
-
-def divide(path: Path, config: TextData) -> dict[str, Corpus]:
-    return {split: read_split(path, None, split, config) for split in ("train", "valid", "test")}
 
 
 def test_holdout_divides_by_source_sentence(tmp_path: Path) -> None:
@@ -256,98 +223,52 @@ def test_holdout_divides_by_source_sentence(tmp_path: Path) -> None:
     assert list(other["test"].lines) != list(parts["test"].lines)
 
 
-def test_holdout_of_real_sentences_leaks_no_source(data_folder: Path) -> None:
-    parts = divide(data_folder / "tatoeba-en-fr/pairs.tsv", TextData(holdout=0.01))
-    assert sum(map(len, parts.values())) == 165_130
-    held = set(parts["valid"].sources) | set(parts["test"].sources)
-    assert held.isdisjoint(parts["train"].sources)
-    assert set(parts["valid"].sources).isdisjoint(parts["test"].sources)
-    for split in ("valid", "test"):
-        assert 0.008 < len(set(parts[split].sources)) / 115_402 < 0.012
-
-
-def test_real_files_are_found_below_the_data_folder(data_folder: Path, monkeypatch) -> None:
-    monkeypatch.setenv("FOVEATE_DATA", str(data_folder))
-    config = TextData(splits={"valid": "val", "test": "test_2016_flickr"})
-    files = "multi30k/{split}.en", "multi30k/{split}.fr"
-    assert len(read_split(*files, "valid", config)) == 1014
-    assert len(read_split(*files, "test", config)) == 1000
-
-
-def test_cleaning_counts_what_it_leaves_out() -> None:
+def test_the_training_split_is_cleaned_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
     pairs = [(1, "a", "b"), (2, "c", " c"), (3, "a", "b"), (4, "a", "d"), (5, "c", "c")]
     dropped = Counter[str]()
-    assert list(cleaned([*pairs, *pairs], TextData(), dropped)) == [*pairs, *pairs]
+    assert list(text_files.cleaned([*pairs, *pairs], TextData(), dropped)) == [*pairs, *pairs]
     both = TextData(drop_duplicates=True, drop_identical=True)
-    assert list(cleaned(pairs, both, dropped)) == [(1, "a", "b"), (4, "a", "d")]
+    assert list(text_files.cleaned(pairs, both, dropped)) == [(1, "a", "b"), (4, "a", "d")]
     assert dropped == {"identical sides": 2, "duplicate pair": 1}
-
-
-def test_only_the_training_split_is_cleaned(tmp_path: Path) -> None:
-    for split in ("train", "test"):
+    for split, number in (("train", 1), ("test", 2)):
         write(tmp_path / f"{split}.tsv", ["a\tb", "a\tb"])
-    config = TextData(drop_duplicates=True)
-    assert len(read_split(tmp_path / "{split}.tsv", None, "train", config)) == 1
-    assert len(read_split(tmp_path / "{split}.tsv", None, "test", config)) == 2
+        assert len(read_split(tmp_path / "{split}.tsv", None, split, both)) == number
 
 
-def test_keep_drops_by_length_and_counts_each_pair_once() -> None:
+def test_a_pair_is_kept_or_counted_once_by_its_lengths() -> None:
     lengths = np.array([[3, 4], [0, 900], [11, 5], [10, 5], [8, 1], [256, 256], [257, 256]])
-    saved, dropped = keep(lengths, TextData(max_length=256, max_length_ratio=2.0))
+    saved, dropped = text_files.keep(lengths, TextData(max_length=256, max_length_ratio=2.0))
     assert saved.tolist() == [0, 3, 4, 5]
     assert list(dropped.values()) == [1, 1, 1]
     assert ["empty" in r or "max_length " in r or "ratio" in r for r in dropped] == [True] * 3
-    everything, nothing = keep(lengths[[0, 2, 3, 4, 5]], TextData())
-    assert everything.tolist() == [0, 1, 2, 3, 4]
-    assert nothing == {}
-    assert keep(np.zeros((0, 2), dtype=np.int32), TextData())[0].tolist() == []
+    everything, nothing = text_files.keep(lengths[[0, 2, 3, 4, 5]], TextData())
+    assert (everything.tolist(), nothing) == ([0, 1, 2, 3, 4], {})
+    assert text_files.keep(np.zeros((0, 2), dtype=np.int32), TextData())[0].tolist() == []
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=20))
-def test_every_pair_is_kept_or_counted(rows: list[tuple[int, int]]) -> None:
-    lengths = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    saved, dropped = keep(lengths, TextData(max_length=30, max_length_ratio=1.5))
-    assert len(saved) + sum(dropped.values()) == len(rows)
-
-
-def test_a_bad_line_says_where_it_stands() -> None:
-    assert str(BadLine("a.en", 3, "not UTF-8")) == "a.en:3: not UTF-8"
-
-
-def test_the_config_survives_toml() -> None:
-    config = TextData(splits={"valid": "val"}, columns=(2, 1), max_length_ratio=3.0)
-    assert TextData.parse(config.tree()) == config
-
-
-DICTIONARY = TextData(format=CMUdict.Config())
-LINES = ["'em AH0 M", "read R EH1 D", "read(2) R IY1 D  # verb"]
-LINES.append("aalen AE1 L AH0 N # place, german")
+DICTIONARY = TextData(format=text_files.CMUdict.Config())
+LINES = ["'em AH0 M", "read R EH1 D", "read(2) R IY1 D  # verb", "aalen AE1 L AH0 N # place"]
 
 
 @pytest.fixture
 def dictionary(tmp_path: Path) -> Path:
-    path = tmp_path / "words.dict"
-    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    return path
+    return write(tmp_path / "words.dict", LINES)
 
 
-def test_a_pronouncing_dictionary(dictionary: Path) -> None:
+def test_a_pronouncing_dictionary_may_leave_out_the_stress(dictionary: Path) -> None:
     corpus = read_pairs(dictionary, None, DICTIONARY)
     assert corpus.sources == ["'em", "read", "read", "aalen"]
     assert corpus.targets == ["AH0 M", "R EH1 D", "R IY1 D", "AE1 L AH0 N"]
-
-
-def test_stress_can_be_left_out(dictionary: Path) -> None:
-    plain = TextData(format=CMUdict.Config(stress=False))
+    plain = TextData(format=text_files.CMUdict.Config(stress=False))
     assert read_pairs(dictionary, None, plain).targets == ["AH M", "R EH D", "R IY D", "AE L AH N"]
+    with pytest.raises(DataError, match="holds both sides"):
+        read_pairs(dictionary, dictionary, DICTIONARY)
 
 
 def test_all_pronunciations_of_a_word_are_trained_and_any_is_right(tmp_path: Path) -> None:
-    path = tmp_path / "many.dict"
     words = [f"w{i}" for i in range(200)]
-    path.write_text("".join(f"{w} A {w}\n{w}(2) B {w}\n" for w in words), encoding="utf-8")
-    config = DICTIONARY.model_copy(update={"holdout": 0.1})
-    splits = {s: read_split(path, None, s, config) for s in ("train", "valid", "test")}
+    path = write(tmp_path / "many.dict", [f"{w} A {w}\n{w}(2) B {w}" for w in words])
+    splits = divide(path, DICTIONARY.model_copy(update={"holdout": 0.1}))
     train = splits["train"]
     assert train.alternatives is None and len(train) == 2 * len(set(train.sources))
     for split in ("valid", "test"):
@@ -360,14 +281,13 @@ def test_all_pronunciations_of_a_word_are_trained_and_any_is_right(tmp_path: Pat
 
 @pytest.mark.parametrize("line", ["word", "", "word   # nothing"])
 def test_a_line_without_phones_is_named(tmp_path: Path, line: str) -> None:
-    (tmp_path / "bad.dict").write_text(f"a AH0\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"bad.dict:2: needs a word"):
-        read_pairs(tmp_path / "bad.dict", None, DICTIONARY)
+        read_pairs(write(tmp_path / "bad.dict", ["a AH0", line]), None, DICTIONARY)
 
 
 def test_inflection_and_its_symbols(tmp_path: Path) -> None:
-    (tmp_path / "forms.tsv").write_text("an<kommen\tkommt an\tV;IND;3;SG\n", encoding="utf-8")
-    corpus = read_pairs(tmp_path / "forms.tsv", None, TextData(format=Inflection.Config()))
+    path = write(tmp_path / "forms.tsv", ["an<kommen\tkommt an\tV;IND;3;SG"])
+    corpus = read_pairs(path, None, TextData(format=text_files.Inflection.Config()))
     assert (corpus.sources, corpus.targets) == (["an<kommen<V><IND><3><SG>"], ["kommt an"])
     tokenizer = Character.Config(symbols="<[^<>]+>").build()
     tokenizer.train(corpus.sources + corpus.targets)
@@ -379,10 +299,10 @@ def test_inflection_and_its_symbols(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"])
 def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path, line: str) -> None:
-    (tmp_path / "forms.tsv").write_text("Hahn\tHahnes\tN;GEN;SG\n", encoding="utf-8")
-    forms = Character.Config(symbols="<[^<>]+>")
-    config = Translation.Config(source=str(tmp_path / "forms.tsv"), tokenizer=forms)
-    task = config.build(TextData(format=Inflection.Config()))
+    path, forms = tmp_path / "forms.tsv", Character.Config(symbols="<[^<>]+>")
+    write(path, ["Hahn\tHahnes\tN;GEN;SG"])
+    config = Translation.Config(source=str(path), tokenizer=forms)
+    task = config.build(TextData(format=text_files.Inflection.Config()))
     task.prepare(tmp_path, seed=1)
     assert task.sides.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
     for wrong in ("Hahn", "Hahn N;GEN;SG", "Hahn\tHahnes", "\tN;SG", "a\tb\tc\tN;SG", "Hahn\t"):
@@ -390,33 +310,13 @@ def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path,
             task.sides.addressed([wrong])
 
 
-def test_a_format_wants_one_file(dictionary: Path) -> None:
-    with pytest.raises(DataError, match="holds both sides"):
-        read_pairs(dictionary, dictionary, DICTIONARY)
-
-
-def test_symbols_stand_between_blanks() -> None:
-    tokenizer = Symbol.Config().build()
-    tokenizer.train(["HH AH0 L OW1"])
-    ids = tokenizer.encode_ids([" HH  L AH0 "])[0]
-    assert tokenizer.decode(ids) == "HH L AH0"
-    assert [tokenizer.decode(ids)[a:b].strip() for a, b in tokenizer.spans(ids)] == [
-        "HH", "L", "AH0"
-    ]  # fmt: skip
-
-
 def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) -> None:
-    config = Translation.Config(
-        source=str(dictionary),
-        tokenizer=Character.Config(),
-        target_tokenizer=Symbol.Config(),
-        joint=False,
-        metrics=("wer", "per"),
-    )
+    kinds = {"tokenizer": Character.Config(), "target_tokenizer": Symbol.Config()}
+    config = Translation.Config(source=str(dictionary), **kinds, joint=False, metrics=("wer",))
     task = config.build(DICTIONARY)
     task.prepare(tmp_path, seed=1)
-    kinds = task.source_tokenizer.config.kind, task.target_tokenizer.config.kind
-    assert kinds == ("character", "symbol")
+    tokenizers = task.source_tokenizer, task.target_tokenizer
+    assert [each.config.kind for each in tokenizers] == ["character", "symbol"]
     [ids] = task.target_tokenizer.encode_ids(["AH0 M"])
     assert task.batch("train", [0]).targets.tolist() == [[*ids, 3]]
     read = read_examples(task, dictionary)  # the user's own dictionary is read as the run's
@@ -441,7 +341,7 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
 def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) -> None:
     (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
     corpus = read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))
-    assert (list(corpus.sources), list(corpus.targets)) == (["a, b", "d"], ["c", "e"])
+    assert sides(corpus) == [("a, b", "c"), ("d", "e")]
     assert corpus.lines[1] == text.rstrip().replace("\r", "").count("\n") + 1
 
 
@@ -450,11 +350,7 @@ def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) ->
     [
         ("en,fr\na,b,c\n", {}, "pairs.csv:2: 3 cells; the first row has 2; fix it"),
         ("A dog runs.,Un chien court.\n", {}, "pairs.csv:1: .*'A dog runs.' looks like data"),
-        (
-            "en,fr\na,b\n",
-            {"columns": ("en", "de")},
-            "pairs.csv:1: no column 'de'; the columns are: en, fr",
-        ),
+        ("en,fr\na,b\n", {"columns": ("en", "de")}, "csv:1: no column 'de'; the columns are: en"),
         ("en\na\n", {}, "pairs.csv:1: 1 columns, but column 2 is needed; set data.columns"),
         ('en,fr\n"a,b\nc,d\n', {}, "pairs.csv:2: a quoted cell is never closed"),
         ('en,fr\n"a"x"",b\n', {}, "pairs.csv:2: not a row of a CSV"),
@@ -469,12 +365,12 @@ def test_a_bad_csv_is_named(tmp_path, text: str, fields: dict[str, Any], message
 
 def test_a_quote_opens_a_cell_of_a_csv_at_its_start_only(tmp_path: Path) -> None:
     """Elsewhere it is an inch mark, and the lines up to the next one are rows of their own."""
-    rows = [[f"a house {i}", f"une maison {i}"] for i in range(60)]
-    rows[5], rows[25], rows[30] = ['a 5" disk', "un"], ['a 3" disk', "un"], ['he said,"no', 'x"']
+    rows = [(f"a house {i}", f"une maison {i}") for i in range(60)]
+    rows[5], rows[25], rows[30] = ('a 5" disk', "un"), ('a 3" disk', "un"), ('he said,"no', 'x"')
     path = tmp_path / "inches.csv"
     path.write_text("en;fr\n" + "".join(f"{s};{t}\n" for s, t in rows), encoding="utf-8")
     corpus = read_pairs(path, None, TextData())
-    assert [list(pair) for pair in zip(corpus.sources, corpus.targets, strict=True)] == rows
+    assert sides(corpus) == rows
     assert list(corpus.lines) == list(range(2, 62))
 
 
@@ -482,7 +378,7 @@ def test_a_quote_opens_a_cell_of_a_csv_at_its_start_only(tmp_path: Path) -> None
 def test_every_line_of_a_bad_row_of_a_csv_is_skipped(tmp_path: Path, bad: bytes) -> None:
     path = tmp_path / "bad.csv"
     path.write_bytes(b'en,fr\n"good\nrow",x\n' + bad + b"\na,b\n")
-    corpus = read_pairs(path, None, TextData(on_bad_line="skip"))
+    corpus = read_pairs(path, None, SKIP)
     assert list(zip(corpus.lines, corpus.sources, strict=True)) == [(2, "good row"), (7, "a")]
     assert [line.line for line in corpus.skipped] == [4, 5, 6]
     assert all("the row spans lines 4 to 6" in line.reason for line in corpus.skipped)
@@ -490,14 +386,21 @@ def test_every_line_of_a_bad_row_of_a_csv_is_skipped(tmp_path: Path, bad: bytes)
         read_pairs(path, None, TextData())
 
 
+def test_a_fault_in_quotes_ends_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text('en,fr\n"a"x,"b\nc,d\n', encoding="utf-8")
+    corpus = read_pairs(path, None, SKIP)
+    assert sides(corpus) == [("c", "d")] and [line.line for line in corpus.skipped] == [2]
+
+
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=12)
 
 
-def written(folder: Path, texts: Sequence[str], size: int) -> MappedTexts:
-    with ColumnWriter(folder, "side") as writer:
+def written(folder: Path, texts: Sequence[str], size: int) -> text_files.MappedTexts:
+    with text_files.ColumnWriter(folder, "side") as writer:
         for some in portions(texts, size):
             writer.add_texts(some)
-    return MappedTexts.open(folder, "side")
+    return text_files.MappedTexts.open(folder, "side")
 
 
 @given(TEXTS, st.integers(1, 5), st.data())
@@ -505,14 +408,16 @@ def test_texts_come_back_whatever_they_hold(texts, size, data) -> None:
     texts = [*texts, "", "😀 l'été\n\x00", "x" * 5000]
     with TemporaryDirectory() as folder:
         column = written(Path(folder), texts, size)
-        assert list(column) == texts == column[:] and column == texts
-        assert texts == column and column != texts[1:] and column != [*texts[1:], ""]
+        assert list(column) == texts == column[:]
         assert column[1:-1] == texts[1:-1] and column[-1] == texts[-1]
         assert column.lengths().tolist() == [len(text.encode()) for text in texts]
         rows = data.draw(st.lists(st.integers(0, len(texts) - 1)))
         chosen = column.take(rows)
-        assert list(chosen) == taken(texts, rows)
+        assert list(chosen) == text_files.taken(texts, rows)
         assert chosen.lengths().tolist() == [len(texts[i].encode()) for i in rows]
+        for beyond in (lambda: column[len(texts)], lambda: column.take([])[0]):
+            with pytest.raises(IndexError):
+                beyond()
         again = chosen.take(range(len(rows))[::-1])
         assert list(again) == list(chosen)[::-1]
 
@@ -521,18 +426,10 @@ def test_texts_come_back_whatever_they_hold(texts, size, data) -> None:
 def test_ids_are_kept_in_the_smallest_integers(ids: list[list[int]]) -> None:
     largest = max((i for row in ids for i in row), default=0)
     with TemporaryDirectory() as folder:
-        with ColumnWriter(Path(folder), "ids", np.min_scalar_type(largest)) as writer:
+        with text_files.ColumnWriter(Path(folder), "ids", np.min_scalar_type(largest)) as writer:
             for row in ids:
                 writer.add(np.array(row, dtype=np.int64), np.array([len(row)]))
-        column = TokenIds.open(Path(folder), "ids")
+        column = text_files.TokenIds.open(Path(folder), "ids")
         assert list(column) == ids
         assert all(type(i) is int for row in column for i in row)
         assert column.flat.itemsize == (1 if largest < 256 else 2 if largest < 65_536 else 4)
-
-
-def test_a_row_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    column = written(tmp_path, ["a"], 1)
-    with pytest.raises(IndexError):
-        column[1]
-    with pytest.raises(IndexError):
-        column.take([])[0]

@@ -33,11 +33,7 @@ LINES = [
     "dog dogs snow grass man men",
 ] * 3
 SIZES = {"bpe": {"vocab_size": 400}, "unigram": {"vocab_size": 320}, "word": {"min_frequency": 1}}
-PUBLISHED = {
-    "sentencepiece",
-    "sentencepiece_bpe",
-    "published",
-}  # never trained: tests/test_exchange_*.py have laws
+PUBLISHED = {"sentencepiece", "sentencepiece_bpe", "published"}  # test_exchange_*.py have laws
 KINDS = sorted(kinds("tokenizer")["tokenizer"].keys() - PUBLISHED)
 LOSSLESS = ("bpe", "byte", "unigram")
 HOSTILE = [
@@ -81,9 +77,11 @@ def test_a_batch_is_its_texts_and_ids_have_spans_in_order(kind: str, text: str) 
     assert len(encoded.ids) == len(encoded.offsets)
     assert encoded.offsets == sorted(encoded.offsets)
     assert all(0 <= start <= end <= len(text) for start, end in encoded.offsets)
-    assert not text.strip() or {i for a, b in encoded.offsets for i in range(a, b)} >= {
-        i for i, character in enumerate(text) if not character.isspace()
-    }
+    covered = {i for a, b in encoded.offsets for i in range(a, b)}
+    assert covered >= {i for i, character in enumerate(text) if not character.isspace()}
+    if kind in LOSSLESS:
+        assert tokenizer.decode(encoded.ids) == text
+        assert tokenizer.spans(encoded.ids) == encoded.offsets
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,11 +122,9 @@ def test_a_saved_tokenizer_is_the_same(kind: str, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert os.listdir(tmp_path) == ["tokenizer.json"]
-    assert type(loaded) is type(tokenizer) and loaded.config == tokenizer.config
+    assert loaded.config == tokenizer.config
     assert loaded.pieces == tokenizer.pieces
     assert loaded.encode_batch(HOSTILE) == tokenizer.encode_batch(HOSTILE)
-    ids = tokenizer.encode(LINES[2]).ids
-    assert loaded.decode(ids) == tokenizer.decode(ids)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,26 +141,13 @@ def test_training_twice_gives_the_same_file(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_a_character_is_an_error_that_says_so(kind: str) -> None:
+def test_half_a_character_is_an_error_and_training_on_nothing_still_encodes(kind: str) -> None:
     with pytest.raises(ValueError, match="text 2, character 4: a lone surrogate"):
         trained(kind).encode_ids(["dog", "dog\ud83d"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_on_nothing_still_encodes(kind: str) -> None:
     tokenizer = Tokenizer.Config.parse({"kind": kind}).build()
     tokenizer.train([])
     ids = tokenizer.encode("dog").ids
     assert tokenizer.decode(ids) == ("dog" if kind in LOSSLESS else "<unk>" * len(ids))
-
-
-@pytest.mark.parametrize("kind", LOSSLESS)
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_comes_back(kind: str, text: str) -> None:
-    tokenizer = trained(kind)
-    encoded = tokenizer.encode(text)
-    assert tokenizer.decode(encoded.ids) == text
-    assert tokenizer.spans(encoded.ids) == encoded.offsets
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)
@@ -179,29 +162,23 @@ def test_any_text_comes_back(kind: str, text: str) -> None:
     assert {i for a, b in encoded.offsets for i in range(a, b)} == set(range(len(text)))
 
 
-@given(st.lists(st.integers(0, 259), max_size=12))
+@pytest.mark.parametrize("kind", ["byte", "bpe"])
+@given(ids=st.lists(st.integers(0, 259), max_size=12))
 @settings(max_examples=100, deadline=None)
-def test_whatever_a_model_says_decodes_and_spans_stay_inside(ids: list[int]) -> None:
-    for kind in ("byte", "bpe"):
-        tokenizer = trained(kind)
-        spans = tokenizer.spans(ids)
-        starts = [start for start, _ in spans]  # a special id inside a character is empty there
-        assert starts == sorted(starts)
-        assert all(0 <= start <= end <= len(tokenizer.decode(ids)) for start, end in spans)
+def test_whatever_a_model_says_decodes_and_spans_stay_inside(kind: str, ids: list[int]) -> None:
+    spans = trained(kind).spans(ids)
+    starts = [start for start, _ in spans]  # a special id inside a character is empty there
+    assert starts == sorted(starts)
+    assert all(0 <= start <= end <= len(trained(kind).decode(ids)) for start, end in spans)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_word_has_the_same_pieces_at_the_start_and_inside(kind: str) -> None:
+def test_words_have_the_same_pieces_anywhere_and_pieces_stay_in_words(kind: str) -> None:
     tokenizer = trained(kind)
-    alone, inside = tokenizer.encode("dog").ids, tokenizer.encode("man dog").ids
+    alone, inside = tokenizer.encode_ids(["dog", "man dog"])
     assert inside[-len(alone) :] == alone
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_frequent_words_are_one_piece_and_pieces_stay_in_words(kind: str) -> None:
-    tokenizer = trained(kind, vocab_size=400)
     text = "dog l'homme dog's dogs."
-    words = [text[start:end] for start, end in tokenizer.encode(text).offsets]
+    words = [text[a:b] for a, b in trained(kind, vocab_size=400).encode(text).offsets]
     assert words == ["dog", " l'", "homme", " dog", "'s", " dogs", "."]
 
 
@@ -217,42 +194,38 @@ def test_lowercase_offsets_are_those_of_the_original() -> None:
         encoded = tokenizer.encode(text)
         assert tokenizer.decode(encoded.ids) == text.lower()
         assert encoded.offsets[-1] == (6, 10)
-    lower = trained("word", lowercase=True)
-    assert lower.decode(lower.encode("DOG dog").ids) == "dog dog"
 
 
-def test_characters_come_back_but_for_unknown_ones() -> None:
-    tokenizer = trained("character")
-    assert tokenizer.decode(tokenizer.encode("  Un été. ").ids) == "  Un été. "
-    assert tokenizer.encode("d漢g").ids[1] == UNK
-    assert tokenizer.decode(tokenizer.encode("d漢g").ids) == "d<unk>g"
-
-
-def test_words_are_joined_as_print_has_them() -> None:
-    tokenizer = trained("word")
-    for text in ("Un homme n'a pas vu l'homme.", "Two dogs don't run, do they?"):
-        assert tokenizer.decode(tokenizer.encode(text).ids) == text
-    assert tokenizer.decode(tokenizer.encode("zebra  zebra runs").ids) == "<unk> <unk> runs"
+@pytest.mark.parametrize(
+    ("kind", "fields", "text", "decoded"),
+    [
+        ("character", {}, "  Un été. ", "  Un été. "),
+        ("character", {}, "d漢g", "d<unk>g"),
+        ("word", {}, "Un homme n'a pas vu l'homme.", "Un homme n'a pas vu l'homme."),
+        ("word", {}, "Two dogs don't run, do they?", "Two dogs don't run, do they?"),
+        ("word", {}, "zebra  zebra runs", "<unk> <unk> runs"),
+        ("word", {"lowercase": True}, "DOG dog", "dog dog"),
+    ],
+)
+def test_words_and_characters_are_joined_as_print_has_them(kind, fields, text, decoded) -> None:
+    tokenizer = trained(kind, **fields)
+    assert tokenizer.decode(tokenizer.encode(text).ids) == decoded
 
 
 def test_frequent_words_are_kept_and_ties_fall_by_code_point() -> None:
-    tokenizer = Tokenizer.Config.parse({"kind": "word", "vocab_size": 6, "min_frequency": 1})
-    built = tokenizer.build()
+    built = Tokenizer.Config.parse({"kind": "word", "vocab_size": 6, "min_frequency": 1}).build()
     built.train(["d c b b a"])
     assert built.pieces == [*SPECIALS, "b", "a"]
 
 
-def test_untrained_tokenizers_say_what_to_do() -> None:
+def test_what_cannot_be_is_said() -> None:
     with pytest.raises(RuntimeError, match="bpe tokenizer has no pieces; train it first"):
         Tokenizer.Config.parse("bpe").build().encode("dog")
-
-
-def test_damaged_files_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "tokenizer.json"
-    for content in ("", "{}", '{"config": {"kind": "bpe"}, "vocabulary": {}}'):
-        path.write_text(content)
-        with pytest.raises(ValueError, match=r"tokenizer\.json: the tokenizer cannot be read"):
-            Tokenizer.load(path)
+    with pytest.raises(ConfigError, match="vocab_size"):  # smaller than the bytes
+        Tokenizer.Config.parse({"kind": "bpe", "vocab_size": 259})
+    for tree in ({"kind": "translation"}, {"kind": "translation", "source": "a", "corpora": ["b"]}):
+        with pytest.raises((ConfigError, ValueError)):
+            Translation.Config.parse(tree)
 
 
 @pytest.mark.skipif(
@@ -272,11 +245,6 @@ def test_reading_a_tokenizer_again_and_again_takes_no_memory(tmp_path: Path) -> 
     assert sizes[-1] - sizes[9] < 2**20  # half of one each where words are remembered anew
 
 
-def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
-    with pytest.raises(ConfigError, match="vocab_size"):
-        Tokenizer.Config.parse({"kind": "bpe", "vocab_size": 259})
-
-
 def test_blanks_alone_divide_words_and_unknown_is_a_word_of_the_text() -> None:
     tokenizer = Symbol.Config().build()
     tokenizer.train([" mr. <unk> 's n.v. ", "a <unk> a"])
@@ -287,55 +255,41 @@ def test_blanks_alone_divide_words_and_unknown_is_a_word_of_the_text() -> None:
     assert tokenizer.decode(encoded.ids) == "mr. <unk> 's <unk>"
 
 
-@cache
-def dropping(dropout: float) -> Tokenizer:
-    tokenizer: Tokenizer = BPE.Config(vocab_size=420, dropout=dropout).build()
-    tokenizer.train(LINES)
-    return tokenizer
-
-
 @given(text=texts())
 @settings(max_examples=60, deadline=None)
 def test_without_dropout_the_split_is_the_plain_one(text: str) -> None:
+    plain = trained("bpe", dropout=0.0)
     for item in (text, *LINES, *HOSTILE):
-        assert dropping(0.0).encode_noisy([item], [(1,)]) == dropping(0.0).encode_ids([item])
+        assert plain.encode_noisy([item], [(1,)]) == plain.encode_ids([item])
 
 
 @given(text=texts(), seed=st.integers(0, 2**62))
 @settings(max_examples=60, deadline=None)
 def test_any_split_decodes_to_the_text(text: str, seed: int) -> None:
-    tokenizer = dropping(0.5)
+    tokenizer = trained("bpe", dropout=0.5)
     ids = tokenizer.encode_noisy([text], [(seed, 1)])
     assert tokenizer.decode(ids[0]) == text
     assert ids == tokenizer.encode_noisy([text], [(seed, 1)])
 
 
-def test_how_much_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer: Tokenizer = BPE.Config(vocab_size=420, dropout=0.3).build()
+def test_other_seeds_give_other_longer_splits_however_much_is_remembered(monkeypatch) -> None:
+    tokenizer: Any = BPE.Config(vocab_size=420, dropout=0.3).build()
     tokenizer.train(LINES)
-    seeds = [(i,) for i in range(len(LINES))]
-    plenty = tokenizer.encode_noisy(LINES, seeds)
+    seeds = [(i,) for i in range(20)]
+    splits = tokenizer.encode_noisy(LINES[:1] * 20, seeds)
+    assert len({tuple(ids) for ids in splits}) > 15
+    assert sum(map(len, splits)) / 20 > len(tokenizer.encode_ids(LINES[:1])[0])
     monkeypatch.setattr("foveate.data.tokenizer.REMEMBERED", 2)
     tokenizer._restore(tokenizer._vocabulary())
-    assert tokenizer.encode_noisy(LINES, seeds) == plenty
-    assert len(tokenizer._chunks) <= 2  # type: ignore[attr-defined]
-
-
-def test_other_seeds_give_other_splits_that_are_longer() -> None:
-    tokenizer = dropping(0.3)
-    splits = [tokenizer.encode_noisy([LINES[0]], [(seed,)])[0] for seed in range(20)]
-    plain = tokenizer.encode_ids([LINES[0]])[0]
-    assert len({tuple(ids) for ids in splits}) > 15
-    assert sum(map(len, splits)) / 20 > len(plain)
+    assert tokenizer.encode_noisy(LINES[:1] * 20, seeds) == splits
+    assert len(tokenizer._chunks) <= 2
 
 
 def test_training_sees_it_and_nothing_else_does(tmp_path: Path) -> None:
-    (tmp_path / "all.tsv").write_text("".join(f"{a}\t{a}\n" for a in LINES), encoding="utf-8")
+    (tmp_path / "train.tsv").write_text("".join(f"{a}\t{a}\n" for a in LINES), encoding="utf-8")
     (tmp_path / "valid.tsv").write_text(f"{LINES[0]}\t{LINES[1]}\n", encoding="utf-8")
-    (tmp_path / "train.tsv").write_text((tmp_path / "all.tsv").read_text("utf-8"), "utf-8")
-    config = Translation.Config(
-        source=str(tmp_path / "{split}.tsv"), tokenizer=BPE.Config(vocab_size=420, dropout=0.3)
-    )
+    bpe = BPE.Config(vocab_size=420, dropout=0.3)
+    config = Translation.Config(source=str(tmp_path / "{split}.tsv"), tokenizer=bpe)
     task = config.build(TextData())
     task.prepare(tmp_path, seed=1)
     item, same, other = (task.batch("train", [0, 1, 2], noise=n).inputs.tolist() for n in (5, 5, 6))
@@ -354,13 +308,12 @@ TAGS = ["<2fr>", "<2de>"]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> dict[str, Any]:
-    corpora = []
     for language, pairs in PAIRS.items():
+        rows = "".join(f"{s}\t{t}\n" for s, t in pairs)
         for split in ("train", "valid", "test"):
-            rows = "".join(f"{s}\t{t}\n" for s, t in pairs)
             (tmp_path / f"{split}.{language}.tsv").write_text(rows, encoding="utf-8")
-        source = str(tmp_path / f"{{split}}.{language}.tsv")
-        corpora.append({"source": source, "tag": f"<2{language}>"})
+    source = str(tmp_path / "{split}")
+    corpora = [{"source": f"{source}.{each}.tsv", "tag": f"<2{each}>"} for each in PAIRS]
     return {"kind": "translation", "corpora": corpora, "tokenizer": "character"}
 
 
@@ -396,8 +349,8 @@ def test_corpora_are_joined_behind_their_tags(tree: dict[str, Any], tmp_path: Pa
     assert not {"<", ">", "2"} & set(built.source_tokenizer.pieces)
     batch = built.batch("train", [0, 2])
     assert batch.source[:, 0].tolist() == [built.source_tokenizer.tags[tag] for tag in TAGS]
-    tree["corpora"][1]["weight"] = 4.0
-    tree["corpora"][0]["weight"] = 2.0
+    for corpus, weight in zip(tree["corpora"], (2.0, 4.0), strict=True):
+        corpus["weight"] = weight
     weighted = task(tree, tmp_path)
     plan = weighted.plan(weighted.lengths("train"), 100, 1)
     assert sorted(np.concatenate(plan.epoch(0)).tolist()) in ([0, 2, 2], [1, 2, 2])
@@ -419,16 +372,12 @@ def test_a_corpus_of_one_file_beside_divided_ones_is_for_training_alone(
 
 def test_a_run_translates_to_the_language_that_is_asked_for(tree: dict[str, Any], tmp_path) -> None:
     part = {"kind": "recurrent", "embedding_size": 32, "hidden_size": 32, "dropout": 0.0}
+    adam = {"optimizer": {"kind": "adam", "lr": 0.02}, "schedule": "constant"}
     config = {
         "task": tree,
         "model": {"kind": "encoder_decoder", "encoder": part, "decoder": part},
         "objective": {"label_smoothing": 0.0},
-        "train": {
-            "max_steps": 120,
-            "precision": "fp32",
-            "optimizer": {"kind": "adam", "lr": 0.02},
-            "schedule": "constant",
-        },
+        "train": adam | {"max_steps": 120, "precision": "fp32"},
     }
     run = train(parse_tree(RunConfig, config), folder=tmp_path / "run")
     output = {to: [str(t) for t in run.translate(["a dog", ""], to=to)] for to in PAIRS}
@@ -468,22 +417,13 @@ def test_links_count_the_words_behind_the_tag(tree: dict[str, Any], tmp_path: Pa
     assert plan.answer(pairs, lambda: False) == links
 
 
-def test_corpora_of_many_lines_have_a_report(tree: dict[str, Any], tmp_path: Path) -> None:
+def test_tokenizers_of_corpora_are_learnt_from_a_sample(tree: dict[str, Any], tmp_path) -> None:
     for language in PAIRS:
         rows = [f"{i} dogs\t{i} chiens\n" for i in range(90)]
         (tmp_path / f"train.{language}.tsv").write_text("".join(rows), encoding="utf-8")
-    output = task(tree, tmp_path).describe_data()
-    assert output[0].startswith("train: 180 pairs")
-
-
-def test_tokenizers_are_learnt_from_a_sample_of_stated_size(tree: dict[str, Any], tmp_path) -> None:
     built: Translation = Translation.Config.parse(tree).build(TextData(tokenizer_sample=1))
     built.prepare(tmp_path, seed=1)
-    assert built.describe_data()[-1].endswith("learnt from 1 of 3 pairs")
+    report = built.describe_data()
+    assert report[0].startswith("train: 180 pairs")
+    assert report[-1].endswith("learnt from 1 of 180 pairs")
     assert len(built.source_tokenizer.pieces) < len(task(tree, tmp_path).source_tokenizer.pieces)
-
-
-def test_either_a_source_or_corpora() -> None:
-    for tree in ({"kind": "translation"}, {"kind": "translation", "source": "a", "corpora": ["b"]}):
-        with pytest.raises((ConfigError, ValueError)):
-            Translation.Config.parse(tree)

@@ -18,7 +18,7 @@ import scaling
 import scores
 import speedrun
 import start
-from foveate.errors import is_for_the_user
+from foveate.errors import FOR_THE_USER
 from foveate.run import load
 from small_runs import made
 
@@ -28,25 +28,29 @@ RECORD = json.loads((ROOT / "docs" / "results" / "claims.json").read_text("utf-8
 VERDICTS = {row["name"]: row["verdict"] for row in RECORD["claims"]}
 
 
-def test_every_claim_is_in_the_record_and_there_are_thirty_at_least() -> None:
-    assert set(VERDICTS) == set(claims.CLAIMS)
-    assert len(VERDICTS) >= 30
+def test_every_claim_is_in_the_record_with_the_verdict_that_the_figures_give() -> None:
+    assert set(VERDICTS) == set(claims.CLAIMS) and len(VERDICTS) >= 30
     assert all(row["criterion"] for row in RECORD["claims"])
-
-
-def test_the_verdicts_are_those_of_the_record() -> None:
-    decided = {row["name"]: row["verdict"] for row in claims.results()}
-    assert decided == VERDICTS
-
-
-def test_the_page_is_what_the_record_gives() -> None:
-    assert (ROOT / "docs" / "reference" / "claims.md").read_text("utf-8") == claims.page(RECORD)
-
-
-def test_a_verdict_needs_its_criterion() -> None:
+    assert all(row["sample"] for row in RECORD["claims"] if row["result"])  # on how many seeds
+    assert {row["name"]: row["verdict"] for row in claims.results()} == VERDICTS
     assert claims.verdict(False, "it is so") == "does not hold here"
     assert claims.verdict(True, "it is so") == "holds only if it is so"
     assert claims.verdict(True) == "holds"
+
+
+def test_pages_are_what_their_records_give() -> None:
+    assert (ROOT / "docs" / "reference" / "claims.md").read_text("utf-8") == claims.page(RECORD)
+    rows = json.loads((ROOT / "docs" / "results" / "scores.json").read_text("utf-8"))["rows"]
+    assert scores.table(rows) in scores.PAGE.read_text("utf-8"), "run make scores"
+    result = json.loads(scaling.RESULT.read_text(encoding="utf-8"))
+    again = json.loads(json.dumps(scaling.compute(result["plan_bytes_per_pair"])))
+    assert again == result
+    text = scaling.PAGE.read_text(encoding="utf-8")
+    assert scaling.page(text, result) == text
+    records = speedrun.harness.previous("records")["records"]
+    assert speedrun.table(records) in speedrun.PAGE.read_text("utf-8")
+    assert records and records.keys() <= speedrun.RECORDS.keys()
+    assert all(each["reached"] for rows in records.values() for each in rows)
 
 
 WORDS, ROWS, MODELS = "by_source_words", "rows", "models"
@@ -84,34 +88,24 @@ PAIR: dict[str, tuple[str, list[str | int], object, object]] = {  # file, key, a
 }  # fmt: skip
 
 
-def test_every_claim_of_a_training_has_a_figure_that_decides() -> None:
-    assert set(PAIR) == {name for name, claim in claims.CLAIMS.items() if claim.result}
-
-
 @pytest.mark.parametrize("name", PAIR)
 def test_another_figure_gives_another_verdict(name: str, monkeypatch) -> None:
+    assert set(PAIR) == {name for name, claim in claims.CLAIMS.items() if claim.result}
     file, (*keys, last), *values = PAIR[name]
-    read, verdicts = claims.read, set()
+    result, read, verdicts = claims.read(file), claims.read, set()
+    place = result
+    for key in keys:
+        place = place[key]
+    monkeypatch.setattr(claims, "read", lambda asked: result if asked == file else read(asked))
     for value in values:
-        result = read(file)
-        place = result
-        for key in keys:
-            place = place[key]
         place[last] = value
-        with monkeypatch.context() as patch:
-            patch.setattr(claims, "read", lambda asked: result if asked == file else read(asked))  # noqa: B023
-            verdicts.add(claims.CLAIMS[name].measure()[1])
+        verdicts.add(claims.CLAIMS[name].measure()[1])
     assert len(verdicts) == 2
-
-
-def test_claims_of_trainings_say_on_how_many_seeds_they_rest() -> None:
-    assert all(row["sample"] for row in RECORD["claims"] if row["result"])
 
 
 # ---- The comparison with peers: its tables come from results, its order is A B A B, failures stay
 PEERS = ROOT / "benchmarks" / "peers"
-NAMES = ("compare", "data", "environments", "rows", "table", "starting", "quality")
-NAMES += ("common", "peer_foveate")
+NAMES = "data", "environments", "rows", "table", "starting", "common", "peer_foveate"
 
 
 @pytest.fixture
@@ -127,15 +121,12 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     return result
 
 
-def test_the_page_is_made_of_the_results(peers: dict[str, ModuleType]) -> None:
+def test_the_page_is_made_of_the_results_and_every_row_has_an_adapter(peers) -> None:
     table = peers["table"]
     text = table.PAGE.read_text(encoding="utf-8")
     assert table.page(text, ROOT / "docs" / "results") == text, "run benchmarks/peers/table.py"
-
-
-def test_every_row_has_an_adapter_that_does_it(peers: dict[str, ModuleType]) -> None:
     for group in peers["rows"].GROUPS:
-        assert f"{group.what}-{group.shape}" in peers["table"].TITLES
+        assert f"{group.what}-{group.shape}" in table.TITLES
         for row in group.rows:
             adapter = PEERS / "adapters" / f"peer_{row.peer}.py"
             assert f'"{group.what}": {group.what}' in adapter.read_text(encoding="utf-8"), row
@@ -164,19 +155,11 @@ def test_an_adapter_finds_the_threads_and_sources_it_is_meant_to(peers) -> None:
     assert own["PYTHONPATH"].endswith("src") and other["PYTHONPATH"] == ""
     line = peers["starting"].command("torch", Path("python"), "train", shape="small", threads=2)
     assert line[:3] == ["python", str(PEERS / "adapters" / "peer_torch.py"), "train"]
-    assert line[3:] == ["--data", str(ROOT / "build" / "peers" / "data"), "--shape", "small",
-                        "--threads", "2"]  # fmt: skip
+    data = str(ROOT / "build" / "peers" / "data")
+    assert line[3:] == ["--data", data, "--shape", "small", "--threads", "2"]
 
 
-# ---- The page on scaling is what its program computes from the numbers that are stated
-def test_no_figure_is_typed() -> None:
-    result = json.loads(scaling.RESULT.read_text(encoding="utf-8"))
-    again = json.loads(json.dumps(scaling.compute(result["plan_bytes_per_pair"])))
-    assert again == result
-    text = scaling.PAGE.read_text(encoding="utf-8")
-    assert scaling.page(text, result) == text
-
-
+# ---- What scaling takes, by formulas
 def test_the_formulas() -> None:
     base = scaling.MODELS[0]
     assert base.parameters == pytest.approx(63e6, rel=0.01)  # Vaswani et al. (2017): 65 million
@@ -212,12 +195,7 @@ def test_what_the_fuzzer_begins_with_is_read_or_refused_in_words_of_ours(tmp_pat
             try:
                 read(example)
             except Exception as error:
-                assert is_for_the_user(error), name
-
-
-def test_the_page_of_scores_has_every_row_that_was_measured() -> None:
-    rows = json.loads((ROOT / "docs" / "results" / "scores.json").read_text("utf-8"))["rows"]
-    assert scores.table(rows) in scores.PAGE.read_text("utf-8"), "run make scores"
+                assert isinstance(error, FOR_THE_USER), name
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.stem)
@@ -246,7 +224,6 @@ def test_a_run_that_ships_answers_as_the_run_it_was_made_of(tmp_path: Path) -> N
     assert "seconds" in logs[1] and "seconds" not in logs[0] and logs[0].count("\n") > 1
 
 
-# ---- Records: the test of their scores, and that the page is what the JSON gives
 def test_a_goal_is_reached_where_the_mean_of_the_seeds_is_beyond_it() -> None:
     """Student's table: t = 3.747 for ν = 4 is p = 0.01."""
     apart = [each * 0.1 / 2.5**0.5 for each in (-2.0, -1.0, 0.0, 1.0, 2.0)]  # s = 0.1
@@ -257,10 +234,3 @@ def test_a_goal_is_reached_where_the_mean_of_the_seeds_is_beyond_it() -> None:
         assert record.beyond(scores) == pytest.approx(0.01, rel=1e-3)
         assert record.beyond([record.goal - sign * each - sign for each in apart]) > 0.99
     assert record.beyond([0.0]) == 1
-
-
-def test_the_page_of_records_is_what_the_json_gives() -> None:
-    records = speedrun.harness.previous("records")["records"]
-    assert speedrun.table(records) in speedrun.PAGE.read_text("utf-8")
-    assert records and records.keys() <= speedrun.RECORDS.keys()
-    assert all(each["reached"] for rows in records.values() for each in rows)

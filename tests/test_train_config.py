@@ -10,16 +10,7 @@ import torch
 from foveate.config import ConfigError, parse_tree
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
-from foveate.train.config import (
-    CHANGEABLE,
-    FIXED,
-    SaveConfig,
-    TrainConfig,
-    ValidationConfig,
-    changes,
-    effect_of,
-    resolve,
-)
+from foveate.train.config import CHANGEABLE, FIXED, TrainConfig, changes, effect_of, resolve
 from foveate.train.optim import AdamConfig, Noam
 
 
@@ -52,8 +43,6 @@ def test_training_needs_a_limit() -> None:
 
 
 # Precision: said aloud, chosen by the machine, and real inside its context.
-
-
 @pytest.mark.parametrize(("name", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
 def test_matrix_products_run_in_it(name: str, dtype: torch.dtype) -> None:
     precision = resolve(name)
@@ -68,10 +57,7 @@ def test_auto_is_bf16_only_where_the_machine_has_it_and_says_why() -> None:
     precision = resolve("auto")
     assert precision.name in ({"fp32", "bf16"} if able else {"fp32"})
     assert "\n" not in precision.why and f"{precision.name} (auto): " in precision.why
-
-
-def test_auto_is_fp32_on_a_device_that_is_not_known() -> None:
-    assert resolve("auto", "meta").name == "fp32"
+    assert resolve("auto", "meta").name == "fp32"  # a device that is not known
 
 
 # Every key is decided: what it changes when a run goes on, or why it may not change.
@@ -80,20 +66,26 @@ def test_auto_is_fp32_on_a_device_that_is_not_known() -> None:
 load_kinds()
 
 
+LONG = {"kind": "linear", "warmup_steps": 150, "total_steps": 900}
+
+
 def config(train: dict[str, Any], **more: Any) -> RunConfig:
     task = {"kind": "language", "text": "a.txt"}
     tree = {"task": task, "model": "language_model", "train": {"max_steps": 100, **train}}
     return parse_tree(RunConfig, tree | more)
 
 
-def test_every_key_is_in_the_table() -> None:
-    train = [f"train.{key}" for key in TrainConfig.model_fields]
-    train += [f"train.save.{key}" for key in SaveConfig.model_fields]
-    train += [f"train.validation.{key}" for key in ValidationConfig.model_fields]
-    keys = [*(key for key in RunConfig.model_fields if key != "train"), *train]
+def test_every_key_is_in_the_table_and_on_the_page() -> None:
+    own = TrainConfig()
+    tables = {"train": own, "train.save": own.save, "train.validation": own.validation}
+    keys = [key for key in RunConfig.model_fields if key != "train"]
+    keys += [f"{table}.{key}" for table, each in tables.items() for key in type(each).model_fields]
     assert [key for key in keys if effect_of(key)[1] == "the run depends on it"] == []
     known = {*keys, "train.optimizer.kind", "train.optimizer.momentum", "train.optimizer.nesterov"}
     assert {*CHANGEABLE, *FIXED} <= known, "the table names a key that is none"
+    page = (Path(__file__).parent.parent / "docs/guide/continuing.md").read_text("utf-8")
+    for key, effect in (CHANGEABLE | FIXED).items():
+        assert f"| `{key}` | {effect} |" in page, key
 
 
 @pytest.mark.parametrize(
@@ -103,9 +95,7 @@ def test_every_key_is_in_the_table() -> None:
          "train.max_steps 100 → 200 (moves the cosine schedule)"),
         ({"schedule": "constant"}, {"schedule": "constant", "max_steps": 200},
          "train.max_steps 100 → 200 (changes where training ends)"),
-        ({"schedule": {"kind": "linear", "warmup_steps": 150, "total_steps": 900}},
-         {"schedule": {"kind": "linear", "warmup_steps": 150, "total_steps": 900},
-          "max_steps": 200},
+        ({"schedule": LONG}, {"schedule": LONG, "max_steps": 200},
          "train.max_steps 100 → 200 (changes where training ends)"),
         ({}, {"optimizer": {"lr": 0.5}},
          "train.optimizer.lr 0.001 → 0.5 (changes the updates from the next step on)"),
@@ -136,9 +126,3 @@ def test_what_may_not_change_is_refused(train, more, named) -> None:
         changes(Path("runs/a"), config({}).tree(), config(train, **more).tree())
     assert named in str(refused.value) and "runs/a" in str(refused.value)
     assert "; set " in str(refused.value) and "--run" in str(refused.value)
-
-
-def test_the_page_prints_the_table() -> None:
-    page = (Path(__file__).parent.parent / "docs/guide/continuing.md").read_text("utf-8")
-    for key, effect in (CHANGEABLE | FIXED).items():
-        assert f"| `{key}` | {effect} |" in page, key

@@ -30,16 +30,16 @@ STEPS = 12
 Scenes = list[dict[str, Any]]
 
 
-def torchrun(
-    folder: Path, scenes: Scenes, ranks: int = 2, restarts: int = 0
-) -> subprocess.CompletedProcess[str]:
-    """Play scenes as so many ranks."""
+def torchrun(folder: Path, scenes: Scenes, ranks: int = 2, restarts: int = 0) -> Any:
+    """Play scenes as so many ranks, to their end."""
     messages = folder / "scenes.json"
     messages.write_text(json.dumps([s | {"folder": str(folder / s["folder"])} for s in scenes]))
-    return started([str(TESTS / "ranks_toy.py"), str(messages)], ranks, restarts)
+    done = started([str(TESTS / "ranks_toy.py"), str(messages)], ranks, restarts)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done
 
 
-def started(program: list[str], ranks: int, restarts: int) -> subprocess.CompletedProcess[str]:
+def started(program: list[str], ranks: int = 2, restarts: int = 0) -> Any:
     own = filter(None, [os.environ.get("PYTHONPATH")])
     path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS), *own])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
@@ -81,8 +81,6 @@ SHORT = {"log_every": 1, "max_steps": STEPS}
 EMA = {"ema": {"decay": 0.9}, "average": 2}
 CLIPPED = {"clip_norm": 0.5, "optimizer": {"kind": "sgd", "lr": 0.5, "momentum": 0.9}}
 RAGGED = {"max_epochs": 2, "batch_tokens": 60, "save": {"every": 100}}  # 5 batches an epoch
-
-
 TRANSFORMER = '{ kind = "transformer", hidden_size = 16, num_layers = 2, num_heads = 2 }'
 MODELS = {
     "transformer": f"encoder = {TRANSFORMER}\ndecoder = {TRANSFORMER}",
@@ -90,6 +88,12 @@ MODELS = {
     'decoder = { kind = "recurrent", hidden_size = 16, attention = { score = "additive" } }',
     "mamba": 'encoder = { kind = "mamba", hidden_size = 16, num_layers = 2 }\n'
     'decoder = { kind = "mamba", hidden_size = 16, num_layers = 2 }',
+}
+
+
+ADAPTERS = {
+    kind: f'train.adapter={{kind="{kind}", rank=2, whole=["*.norm.weight"]}}'
+    for kind in ("lora", "dora")
 }
 
 
@@ -170,9 +174,14 @@ def play_all(folder: Path) -> None:
         for kind in ("ddp", "fsdp")
         for over in [f'train.parallel="{kind}"']
     ]
+    base = train(config_of(folder, "transformer"), ["train.max_steps=1"], folder / "base")
+    for kind, adapter in ADAPTERS.items():
+        own = [adapter, f'start.run="{base.path}"', 'train.parallel="fsdp"']
+        scene = {"folder": f"{kind}-fsdp", "config": str(folder / "transformer.toml")}
+        for steps in (3, 6):  # the second start resumes the run
+            scenes.append(scene | {"overrides": [*own, f"train.max_steps={steps}"]})
     scenes.append({"folder": "command", "command": [*command(folder), "train.max_steps=2"]})
     done = torchrun(folder, scenes)
-    assert done.returncode == 0, done.stderr[-4000:]
     (folder / "said").write_text(done.stderr)
 
 
@@ -250,7 +259,6 @@ def test_a_hang_is_reported_and_a_killed_rank_costs_little(tmp_path, alone, kill
     changes = SHORT | {"parallel": "ddp", "hang_minutes": 0.1}
     scenes = [{"folder": "run", "changes": changes, "harm": harm}]
     done = torchrun(tmp_path, scenes, restarts=len(harm))
-    assert done.returncode == 0, done.stderr[-4000:]
     assert re.search(r"rank 0 lost the others in step 7 \(.*: one hangs", done.stderr), done.stderr
     starts = [line["step"] for line in read(tmp_path / "run") if line["event"] == "start"]
     assert starts == [0, 6, 9][: 2 + killed]
@@ -268,7 +276,6 @@ def test_four_ranks_are_one_process(tmp_path: Path, alone: Callable[..., Path]) 
         scenes.append({"folder": f"four-{kind}", "changes": changes})
         scenes.append({"folder": f"more-{kind}", "changes": changes | {"accumulate": 2}})
     done = torchrun(tmp_path, scenes, ranks=4)
-    assert done.returncode == 0, done.stderr[-4000:]
     assert "a step of this run has 2 batches for 4 ranks" in done.stderr
     for kind in ("ddp", "fsdp"):
         same_up_to_rounding(tmp_path / f"four-{kind}", alone(accumulate=4))
@@ -284,13 +291,19 @@ def test_families_train_in_shards_and_as_replicas(played: Path, name: str) -> No
         same_up_to_rounding(played / f"{name}-{kind}", played / name, step=6)
 
 
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_adapters_train_in_shards(played: Path, kind: str) -> None:
+    own = [ADAPTERS[kind], f'start.run="{played / "base"}"', "train.accumulate=2"]
+    train(played / "transformer.toml", own, played / kind)
+    same_up_to_rounding(played / f"{kind}-fsdp", played / kind, step=6)
+
+
 @pytest.mark.slow
 def test_the_command_under_torchrun(played: Path) -> None:
     """As the README writes it; an error of the user's is one line and ends all ranks."""
     run = played / "command"
     assert [line.get("ranks") for line in read(run) if line["event"] == "start"] == [2]
-    program = ["-m", "foveate", "--", *command(played), "seed=2"]
-    done = started(program, 2, 0)
+    done = started(["-m", "foveate", "--", *command(played), "seed=2"])
     assert done.returncode and done.stderr.count("error: ") == 1, done.stderr[-4000:]
     assert "holds a run with another config" in done.stderr
 
@@ -302,8 +315,8 @@ def test_without_torchrun_there_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> 
     address = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     for name, value in address.items():
         monkeypatch.setenv(name, value)
-    started = pytest.raises(ConfigError, match=r"torchrun has started 2 ranks")
-    with started, ranks_of(toy_config(parallel="none")):
+    refused = pytest.raises(ConfigError, match=r"torchrun has started 2 ranks")
+    with refused, ranks_of(toy_config(parallel="none")):
         pass
 
 
@@ -332,7 +345,6 @@ def test_one_rank_on_a_gpu_is_one_process(tmp_path: Path, kind: str) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no GPU that PyTorch can use is here")
     ranks = min(2, torch.cuda.device_count())
-    done = torchrun(tmp_path, [{"folder": "run", "changes": SHORT | {"parallel": kind}}], ranks)
-    assert done.returncode == 0, done.stderr[-4000:]
+    torchrun(tmp_path, [{"folder": "run", "changes": SHORT | {"parallel": kind}}], ranks)
     Toy(tmp_path / "alone", toy_config(**SHORT | {"accumulate": ranks})).train()
     same_up_to_rounding(tmp_path / "run", tmp_path / "alone")

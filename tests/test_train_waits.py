@@ -112,12 +112,9 @@ families = pytest.mark.parametrize(
 def config_of(folder: Path, family: str) -> Path:
     """The config of a family, with data of unequal lengths."""
     write_data(folder)
-    for name, line in {
-        "pairs": "the dog\tle chien dort\n",
-        "labelled": "the dog\tanimal\n",
-    }.items():
+    for name, line in {"pairs": "le chien dort", "labelled": "animal"}.items():
         with (folder / f"{name}.train.tsv").open("a", encoding="utf-8") as file:
-            file.write(9 * line)
+            file.write(9 * f"the dog\t{line}\n")
     text = (CONFIGS | MORE)[family].format(folder=folder.as_posix())
     (folder / "run.toml").write_text(text + TRAIN.format(steps=7, half=7), "utf-8")
     return folder / "run.toml"
@@ -137,13 +134,12 @@ def test_no_loss_waits_where_tensors_have_no_values(
     """On the device "meta", for which the code of a GPU runs, a value that is read is an error."""
     run = train(config_of(tmp_path, family), changes, folder=tmp_path / "run")
     enabled, autocast, waits = torch.is_autocast_enabled, torch.autocast, Waits()
-    monkeypatch.setattr(
-        torch, "is_autocast_enabled", lambda kind=None: kind != "meta" and enabled(kind)
-    )
-    monkeypatch.setattr(
-        torch, "autocast",
-        lambda kind, **kw: contextlib.nullcontext() if kind == "meta" else autocast(kind, **kw),
-    )  # fmt: skip
+    none = contextlib.nullcontext()
+    for name, replaced in {
+        "is_autocast_enabled": lambda kind=None: kind != "meta" and enabled(kind),
+        "autocast": lambda kind, **kw: none if kind == "meta" else autocast(kind, **kw),
+    }.items():
+        monkeypatch.setattr(torch, name, replaced)
     model, objective = run.model.train().to("meta"), run.config.objective.build()
     objective.advance(1)
     batch = run.task.batch("train", range(min(9, len(run.task.lengths("train")))))
@@ -175,8 +171,6 @@ def test_no_step_waits_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 # The same weights and the same log, whether a step waits or not.
-
-
 def timeless(run: Path) -> list[dict[str, Any]]:
     """The lines of a log without what depends on the clock and the machine."""
     clocks = {"seconds", "tokens_per_second", "memory_mib"}
@@ -198,22 +192,21 @@ def test_the_same_weights_and_log(tmp_path: Path, monkeypatch, changes: dict[str
     Toy(tmp_path / "waits", config).train()
     monkeypatch.setattr(fit, "steps_ahead", lambda *_: AHEAD)
     Toy(tmp_path / "ahead", config).train()
-    steps = [8, 16, 20]
-    for other in ("ahead", "stopped"):
-        if other == "stopped":
-            losses = 6 * config.accumulate
+    losses, toy = 6 * config.accumulate, Toy(tmp_path / "stopped", config)
 
-            def stop(what: str, number: int, losses: int = losses) -> None:
-                if (what, number) == ("loss", losses):
-                    os.kill(os.getpid(), signal.SIGTERM)
+    def stop(what: str, number: int) -> None:
+        if (what, number) == ("loss", losses):
+            os.kill(os.getpid(), signal.SIGTERM)
 
-            toy = Toy(tmp_path / other, config)
-            assert toy.train(stop).reason == "interrupted"
-            assert 0 < checkpoint.steps(toy.folder)[-1] < 8
-            toy.train()
-        for step in steps:
-            folders = (checkpoint.path_of(tmp_path / name, step) for name in ("waits", other))
-            assert len({tuple(content(folder).values()) for folder in folders}) == 1, step
+    assert toy.train(stop).reason == "interrupted"
+    assert 0 < checkpoint.steps(toy.folder)[-1] < 8
+    toy.train()
+    for step in (8, 16, 20):
+        waits, *others = (
+            content(checkpoint.path_of(tmp_path / name, step))
+            for name in ("waits", "ahead", "stopped")
+        )
+        assert others == [waits] * 2, step
     assert timeless(tmp_path / "ahead") == timeless(tmp_path / "waits")
 
 

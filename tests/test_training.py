@@ -27,43 +27,35 @@ def refuses(tmp_path: Path, tree: Tree, error: type[Exception], message: str) ->
 
 HIDDEN = {"kind": "masked_language", "source": "a.txt"}
 SERIES = {"kind": "forecasting", "series": {"path": "a.csv", "rows": [9, 9, 9]}}
-SAMPLED = {"kind": "scheduled", "choose": "sample"}
+TEXT = {"kind": "language", "text": "missing.txt"}
+SQUARED = {"kind": "squared_error"}
+COSINE = {"max_steps": 2, "schedule": {"kind": "cosine", "warmup_steps": 50}}
+FORCING = r"objective\.teacher_forcing.*"
 
 
 @pytest.mark.parametrize(
-    ("task", "model", "forcing", "message"),
+    ("task", "model", "more", "message"),
     [
-        (HIDDEN, "masked_language_model", {"kind": "own"}, "writes nothing"),
-        (SERIES, "linear_forecaster", {"kind": "own"}, "forecasts all steps at once"),
-        (SERIES, "rnn_forecaster", SAMPLED, r"choose.*a forecast is a number"),
+        (HIDDEN, "masked_language_model", {"objective": {"teacher_forcing": {"kind": "own"}}},
+         FORCING + "writes nothing"),
+        (SERIES, "linear_forecaster", {"objective": SQUARED | {"teacher_forcing": {"kind": "own"}}},
+         FORCING + "forecasts all steps at once"),
+        (SERIES, "rnn_forecaster",
+         {"objective": SQUARED | {"teacher_forcing": {"kind": "scheduled", "choose": "sample"}}},
+         FORCING + r"choose.*a forecast is a number"),
+        (TEXT, "language_model", {"train": COSINE}, r"warmup_steps = 50 leaves nothing of 2"),
     ],
-)
-def test_scheduled_sampling_needs_own_outputs(tmp_path, task, model, forcing, message) -> None:
-    objective = {"kind": "squared_error"} if task is SERIES else {}
-    forced = objective | {"teacher_forcing": forcing}
-    tree: Tree = {"task": task, "model": {"kind": model}, "objective": forced}
-    refuses(tmp_path, tree, ConfigError, rf"objective\.teacher_forcing.*{message}")
-
-
-def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:
-    tree = {
-        "task": {"kind": "language", "text": str(tmp_path / "missing.txt")},
-        "model": {"kind": "language_model"},
-        "train": {"max_steps": 2, "schedule": {"kind": "cosine", "warmup_steps": 50}},
-    }
-    refuses(tmp_path, tree, ConfigError, r"warmup_steps = 50 leaves nothing of 2")
+)  # fmt: skip
+def test_a_config_that_cannot_be_is_refused_before_data_is_read(
+    tmp_path, task, model, more, message
+) -> None:
+    refuses(tmp_path, {"task": task, "model": {"kind": model}} | more, ConfigError, message)
 
 
 @pytest.mark.parametrize("empty", ["train", "valid"])
-def test_a_split_without_examples_is_refused_by_name(tmp_path: Path, empty: str) -> None:
-    for split in ("train", "valid"):
-        lines = "" if split == empty else "a dog runs\ta cat sleeps\n"
-        (tmp_path / f"{split}.tsv").write_text(lines, encoding="utf-8")
-    tree = {
-        "task": {"kind": "translation", "source": str(tmp_path / "{split}.tsv")},
-        "model": {"kind": "transformer-tiny"},
-        "train": {"max_steps": 9, "schedule": {"kind": "cosine", "warmup_steps": 1}},
-    }
+def test_a_split_without_examples_is_refused_by_name(tmp_path: Path, small: Tree, empty) -> None:
+    (tmp_path / f"{empty}.tsv").write_text("")
+    tree = small | {"train": {"max_steps": 9}}
     refuses(tmp_path, tree, DataError, f"{empty} has no examples: its files are empty")
 
 
@@ -73,19 +65,12 @@ def small(tmp_path: Path) -> Tree:
     for split in ("train", "valid"):
         lines = "a dog runs\tun chien court\n" * 4
         (tmp_path / f"{split}.tsv").write_text(lines, encoding="utf-8")
+    words, files = {"kind": "word", "min_frequency": 1}, str(tmp_path / "{split}.tsv")
+    training = {"max_steps": 4, "precision": "fp32", "validation": {"every": "none"}}
     return {
-        "task": {
-            "kind": "translation",
-            "source": str(tmp_path / "{split}.tsv"),
-            "tokenizer": {"kind": "word", "min_frequency": 1},
-        },
+        "task": {"kind": "translation", "source": files, "tokenizer": words},
         "model": {"kind": "transformer-tiny"},
-        "train": {
-            "max_steps": 4,
-            "precision": "fp32",
-            "schedule": {"kind": "cosine", "warmup_steps": 1},
-            "validation": {"every": "none"},
-        },
+        "train": training | {"schedule": {"kind": "cosine", "warmup_steps": 1}},
     }
 
 
@@ -121,11 +106,6 @@ def test_changed_data_or_tokenizers_are_refused(tmp_path: Path, small: Tree, cap
             use()
 
 
-def removed(run: Path, name: str) -> None:
-    """A folder or a file, be it as it may."""
-    shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
-
-
 @pytest.mark.parametrize(
     ("gone", "kept"),
     [
@@ -141,7 +121,7 @@ def test_a_run_without_its_checkpoints_never_begins_again(tmp_path, small, gone,
     config = changed(small, average=2, save={"every": 2}, validation={"every": 2})
     run = train(config, folder=tmp_path / "run").path
     for name in gone:
-        removed(run, name)
+        shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
     before = {file: file.read_bytes() for file in run.rglob("*.safetensors")}
     with pytest.raises(TrainError, match=rf"{kept}.*checkpoints are missing.*--run"):
         train(config, folder=run)
@@ -183,7 +163,7 @@ def test_each_continuation_is_recorded(tmp_path: Path, small: Tree, capsys) -> N
     second = changed(small, max_steps=6)
     train(second, folder=run)
     assert "train.max_steps 4 → 6 (moves the cosine schedule)" in capsys.readouterr().err
-    train(changed(small, max_steps=7, clip_norm=0.5), folder=run)
+    train(second, ["train.max_steps=7", "train.clip_norm=0.5"], folder=run)
     saved = [(run / f"config.{n}.toml").read_text(encoding="utf-8") for n in (1, 2)]
     assert saved == [first.toml(), second.toml()]
     assert load(run).config.train.max_steps == 7
@@ -198,9 +178,8 @@ def test_each_continuation_is_recorded(tmp_path: Path, small: Tree, capsys) -> N
     assert "step 6: train.clip_norm 1.0 → 0.5" in shown
     assert "at the start\n  step           0\n" in shown
     whole = shown.partition("\nsessions\n")[2].splitlines()
-    assert [line.split(" · ")[:3:2] for line in whole] == [
-        [f"  step {begin} to {end}", "max_steps"] for begin, end in ((0, 4), (4, 6), (6, 7))
-    ]
+    places = [f"  step {begin} to {end}" for begin, end in ((0, 4), (4, 6), (6, 7))]
+    assert [line.split(" · ")[:3:2] for line in whole] == [[each, "max_steps"] for each in places]
     with pytest.raises(ConfigError, match=r"train\.batch_tokens is 4096 there and 9 now"):
         train(changed(small, max_steps=9, batch_tokens=9), folder=run)
     assert load(run).config.train.max_steps == 7, "a refused config is not recorded"

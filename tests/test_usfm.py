@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.documents.base import Document, DocumentOptions
-from foveate.documents.formats import format_of, read_document
+from document_tools import answered, opened
+from foveate.documents.formats import format_of
 from foveate.documents.spans import DocumentError
 
 BOOK = r"""\id RUT the book
@@ -32,21 +32,9 @@ BOOK = r"""\id RUT the book
 MARKERS = re.compile(r"\\\+?[a-z]+\d?(?:-[se])?\*?|\|[^\\|]*(?=\\)")
 
 
-def read(text: str) -> Document:
-    return read_document("usfm", text.encode(), DocumentOptions(), "b.usfm")
-
-
-def translated(text: str, answer: str | None) -> str:
-    """A book in which each sentence gets an answer, or its words in capitals."""
-    document = read(text)
-    each = [
-        passage.joined(
-            [s.upper() if answer is None else answer for s in passage.sentences],
-            lambda pairs: [[(n, n) for n in range(9)] for _ in pairs],
-        )
-        for passage in document.passages
-    ]
-    return document.written(each).decode()
+def translated(text: str, answer: str) -> str:
+    """A book in which each sentence gets an answer."""
+    return answered(opened("usfm", text), lambda sentence: answer).decode()
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n", "   \n"])
@@ -59,7 +47,7 @@ def test_what_is_not_translated_is_as_it_was(end: str) -> None:
 
 
 def test_verses_headings_and_cells_are_translated_and_named() -> None:
-    document = read(BOOK)
+    document = opened("usfm", BOOK)
     named = zip(document.units, document.passages, strict=True)
     sentences = {name: passage.sentences for name, passage in named if passage.sentences}
     assert sentences == {
@@ -71,7 +59,7 @@ def test_verses_headings_and_cells_are_translated_and_named() -> None:
         "RUT 2:1-2": ["She is kind.", "Day Tom Lord Ruth"],
     }
     assert document.note == "; left in the source language: footnotes (1), references (1)"
-    done = translated(BOOK, None)
+    done = answered(document).decode()
     assert Counter(MARKERS.findall(done)) == Counter(MARKERS.findall(BOOK))
     verse = "\\v 2 WHO WILL BECOME\\nd \\nd* SICK,\n\\q1 AND SHE\n\\q2 IS KIND?\n\\p\n"
     assert verse in done and '\\w INTELLIGENT|lemma="sophos"\\w*.\\f + ' in done
@@ -99,19 +87,20 @@ def test_no_marker_is_lost_whatever_the_answer(words: list[str], answer: str) ->
 
 
 def test_what_is_no_usfm_is_said_in_one_sentence() -> None:
-    with pytest.raises(DocumentError, match=r"b.usfm:1 is not USFM: it should begin with \\id"):
-        read("a text")
-    with pytest.raises(DocumentError, match=r"b.usfm holds the private character U\+E000"):
-        read(BOOK + "\ue000")
-    with pytest.raises(DocumentError, match=r"b.usfm:3 is not UTF-8"):
-        read_document("usfm", b"\\id RUT\n\\c 1\n\xff", DocumentOptions(), "b.usfm")
+    for data, message in (
+        (b"a text", r"a.usfm:1 is not USFM: it should begin with \\id"),
+        ((BOOK + "\ue000").encode(), r"a.usfm holds the private character U\+E000"),
+        (b"\\id RUT\n\\c 1\n\xff", r"a.usfm:3 is not UTF-8"),
+    ):
+        with pytest.raises(DocumentError, match=message):
+            opened("usfm", data)
     assert format_of(Path("08RUT.SFM")) == "usfm"
 
 
 @pytest.mark.parametrize(
-    "part", ["\\nd x ", "\\nd* ", "\\f x ", "|", "\\p\n", " ", "\\w a|b", "\\*"]
+    "part", [r"\nd x ", r"\nd* ", r"\f x ", "|", "\\p\n", " ", r"\w a|b", r"\*"]
 )
 def test_hostile_books_take_time_in_proportion_to_their_length(part: str) -> None:
     start = time.perf_counter()
-    read("\\id GEN\n\\c 1\n\\v 1 " + part * 20_000)
+    opened("usfm", "\\id GEN\n\\c 1\n\\v 1 " + part * 20_000)
     assert time.perf_counter() - start < 20

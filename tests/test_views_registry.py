@@ -1,42 +1,53 @@
-"""The registry of views, and the views of texts: what they refuse, and what the run itself says."""
+"""Views: the registry, what they refuse, what the run itself says of texts, and its inside."""
 
 import json
 import re
-import types
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from typer.testing import CliRunner
 
-import foveate.look.views as views
 from copier import copier
 from foveate.cli import app
 from foveate.cli.looking import verb
 from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS
 from foveate.errors import UserError
-from foveate.look.draw.drawings import Drawing
+from foveate.look.draw.analyses import lens
 from foveate.look.draw.maps import AttentionDrawing
+from foveate.look.flow import rollout
+from foveate.look.perturbations import importance
+from foveate.look.relevance import relevance
 from foveate.look.views import VIEWS, ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.look.views.series import NAMES, place_errors
 from foveate.look.views.text import bracketed, by_length, differences, grouped, in_order
 from foveate.look.views.training import panel, smoothed
-from foveate.run import Run
+from foveate.look.views.watching import Watched
+from foveate.run import Run, passes
 from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.teacher_forcing import OwnOutput, tokens_of
 from foveate.train.journal import Line, read
 from small_runs import invoked, made
-from tolerances import MODEL, close, near
-
+from tolerances import MODEL, close, differ, near
 
 # ---- The registry of views: every one is found, says what it does, and refuses what does not fit
+PAIR = {"text": "a b c", "target": "A B C"}
+
+
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return copier(tmp_path_factory.mktemp("translator"))
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return copier(tmp_path_factory.mktemp("copier"))
+
+
+def draw(name: str, *runs: Run, **requests: Any) -> Any:
+    return find(name).draw(runs, Question(**requests))
 
 
 @pytest.mark.parametrize("entry", VIEWS.values(), ids=lambda entry: entry.name)
@@ -52,78 +63,70 @@ def test_every_field_of_the_question_is_read_by_a_view_and_described() -> None:
     assert all(field.description for field in Question.model_fields.values())
 
 
-def test_help_lists_every_view() -> None:
+def test_help_and_the_docs_list_every_view() -> None:
     text = CliRunner().invoke(app, ["look", "--help"]).output
     assert [name for name in VIEWS if not re.search(rf"^  {name} ", text, re.M)] == []
+    page = (Path(__file__).parent.parent / "docs" / "guide" / "looking.md").read_text("utf-8")
+    named = re.findall(r"^\| `(\w+)` \| [^|]*\?", page, re.MULTILINE)  # with its question
+    assert set(named) == VIEWS.keys()
 
 
-def test_the_nearest_name_is_named() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'attention'"):
-        find("atention")
+@pytest.mark.parametrize(
+    ("name", "of", "asked", "reason"),
+    [
+        ("atention", ["rnn"], {}, "did you mean 'attention'"),
+        ("attention", ["rnn", "rnn"], {}, "needs 1 run, not 2"),
+        ("attention", ["rnn"], {"text": "a b", "block": "middle"}, "no block 'middle' here"),
+        ("attention", ["rnn"], {"scale": "rows"}, "scale"),
+        ("attention", ["transformer"], {"text": "a b", "silence": ("layers.7",)},
+         r"no attention is called 'layers.7'; there are: encoder"),
+        ("gates", ["transformer"], {}, "no recurrent cells"),
+        ("states", ["transformer"], {"text": "a b"}, "its model has no recurrent cells"),
+        ("surface", ["transformer"], {"text": "a b", "steps": 4}, "give an odd number"),
+        ("exposure", ["classifier"], {}, "does not read its own output"),
+        ("exposure", ["forecaster"], {}, "does not read its own output"),
+        ("beam", ["classifier"], {"text": "a"}, "does not write text"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_its_reason(runs, name, of, asked, reason) -> None:
+    with pytest.raises(UserError, match=reason):
+        find(name).draw([runs[each] for each in of], Question.parse(asked))
 
 
-def test_what_does_not_fit_is_refused_with_its_reason(translator: Run) -> None:
-    with pytest.raises(ConfigError, match="no recurrent cells"):
-        find("gates").draw([translator], Question())
-    with pytest.raises(ConfigError, match="needs 1 run, not 2"):
-        find("attention").draw([translator, translator], Question())
-    with pytest.raises(UserError, match="no block 'middle' here"):
-        find("attention").draw([translator], Question(text="a b", block="middle"))
-    asked = [Question(text="a b", scale=scale) for scale in (None, "row")]
-    scales = [find("attention").draw([translator], question).scale for question in asked]
-    assert scales == ["absolute", "row"]  # an even row is not drawn as a sharp one
-    with pytest.raises(ConfigError, match="scale"):
-        Question.parse({"scale": "rows"})
-
-
-def test_an_error_in_a_view_of_ones_own_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def own(run: Any) -> Drawing:
-        return run.no_such_thing
-
-    monkeypatch.setitem(views._SPECS, "own", views.ViewSpec(own, (), False, "", False, ()))
-    with pytest.raises(ConfigError, match=r"test_views_registry.py:\d+: AttributeError: .*no_such"):
-        ViewEntry("own", "", "maps").draw([types.SimpleNamespace()], Question())  # type: ignore[list-item]
+def test_an_even_row_is_not_drawn_as_a_sharp_one(run: Run) -> None:
+    scales = [draw("attention", run, text="a b", scale=scale).scale for scale in (None, "row")]
+    assert scales == ["absolute", "row"]
 
 
 def test_needs_say_why_not() -> None:
-    from torch import nn
-
-    config = types.SimpleNamespace(task=types.SimpleNamespace(kind="other"))
-    fields = {"model": nn.Linear(2, 2), "task": object(), "config": config}
-    empty: Any = types.SimpleNamespace(**fields, path=Path("none"))
+    task = SimpleNamespace(kind="other")
+    parts = {"model": nn.Linear(2, 2), "task": task, "config": SimpleNamespace(task=task)}
+    empty: Any = SimpleNamespace(**parts, path=Path("none"))
     for need in {need for entry in VIEWS.values() for need in entry.spec.needs}:
         reason = need(empty)
         assert reason is not None and not reason.endswith("."), need
 
 
-def test_without_a_text_the_last_validation_has_one(translator: Run) -> None:
-    view = find("attention").draw([translator], Question(target="A B"))
-    assert view.arrays()["columns"].tolist() == ["a", "b", "c", "</s>"]
-    assert view.arrays()["rows"].tolist() == ["A", "B", "</s>"]
+def test_without_a_text_the_last_validation_has_one(run: Run) -> None:
+    arrays = draw("attention", run, target="A B").arrays()
+    assert arrays["columns"].tolist() == ["a", "b", "c", "</s>"]
+    assert arrays["rows"].tolist() == ["A", "B", "</s>"]
 
 
-def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> None:
+def test_the_verb_asks_what_its_options_say(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "m.json"
-    words = ["look", "attention", str(translator.path), "--text", "a b", "--layer", "0"]
-    call = invoked(*words, "--head", "1", "--out", out, "--out", f"{out}.txt")
-    assert '"map": "decoder.layers.0.cross_attention"' in out.read_text("utf-8")
-    assert '"head": 1' in out.read_text("utf-8")
-    call = invoked("look", "positions", translator.path, "--length", "8")
+    words = ["look", "attention", run.path, "--text", "a b", "--layer", "0"]
+    invoked(*words, "--head", "1", "--out", out, "--out", f"{out}.txt")
+    text = out.read_text("utf-8")
+    assert '"map": "decoder.layers.0.cross_attention"' in text and '"head": 1' in text
+    call = invoked("look", "positions", run.path, "--length", "8")
     assert "Positions: sinusoidal" in call.output
 
 
-def test_the_docs_name_every_view() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "guide" / "looking.md").read_text("utf-8")
-    named = re.findall(
-        r"^\| `(\w+)` \| [^|]*\?", text, re.MULTILINE
-    )  # with the question it answers
-    assert set(named) == VIEWS.keys()
-
-
 # ---- Exposure bias: errors after the truth and after a model's own output; training on the latter
-FORCING = """
+OBJECTIVE = """
 [objective]
-teacher_forcing = {{ kind = "{kind}" }}
+{more}teacher_forcing = {{ kind = "{kind}" }}
 """
 LINEAR = 'scheduled", schedule = { kind = "linear", slope = 0.02, floor = 0.2 }, choose = "greedy'
 FAMILIES = ("language", "captioner", "rnn_forecaster")
@@ -132,10 +135,8 @@ FAMILIES = ("language", "captioner", "rnn_forecaster")
 @pytest.mark.parametrize("kind", ["own", LINEAR], ids=["own", "scheduled"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_reads_its_own_output_learns(name: str, kind: str, tmp_path: Path) -> None:
-    more = FORCING.format(kind=kind)
-    if name == "rnn_forecaster":
-        more = more.replace("[objective]", '[objective]\nkind = "squared_error"')
-    run = made(tmp_path, [name], steps=60, more=more)[name]
+    more = 'kind = "squared_error"\n' if name == "rnn_forecaster" else ""
+    run = made(tmp_path, [name], steps=60, more=OBJECTIVE.format(more=more, kind=kind))[name]
     losses = [line["loss"] for line in read(run.path) if line.get("event") == "train"]
     assert losses[-1] < 0.8 * losses[0]
     assert run.config.objective.teacher_forcing.kind in kind
@@ -153,8 +154,7 @@ def test_the_first_place_is_the_same_and_a_view_draws_both(name: str, runs: dict
     assert panels == {NAMES[figure]: ["reads the truth", own] for figure in errors.forced}
 
 
-def test_forced_errors_are_the_loss_of_a_translator(tmp_path: Path) -> None:
-    run: Any = copier(tmp_path)
+def test_forced_errors_are_the_loss_of_a_translator(run: Run) -> None:
     errors = place_errors(run, "valid")
     task, plain = run.task, CrossEntropy.Config(label_smoothing=0.0).build()
     with torch.inference_mode():
@@ -174,48 +174,26 @@ def test_free_errors_of_a_caption_are_those_of_its_greedy_output(runs: dict[str,
         places = task.decoder_batch(run.model, batch)
         own = tokens_of(run.model, places.memory)
         free = OwnOutput.Config().build().read(own, places.inputs, 1)
-        says = run.model(batch.pixels, free).argmax(-1)[0]
+        says = run.model(batch.source, free).argmax(-1)[0]
         hits[: len(ids) + 1] += (says == batch.targets[0]).numpy()
     assert errors.free["accuracy"] * errors.counts == near(hits, MODEL)
 
 
-def test_models_that_read_nothing_of_their_own_are_refused(runs: dict[str, Run]) -> None:
-    for name in ("classifier", "forecaster"):
-        with pytest.raises(ConfigError, match="does not read its own output"):
-            find("exposure").draw([runs[name]], Question())
-
-
 # ---- The views of texts show what the run itself says: scores, weights, outputs, figures
-PAIR = {"text": "a b c", "target": "A B C"}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return copier(tmp_path_factory.mktemp("copier"))
-
-
-def draw(name: str, *runs: Run, **requests: Any) -> Any:
-    return find(name).draw(runs, Question(**requests))
-
-
-# ---- one text
 def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
     made = copier(tmp_path, tokenizer="character")
     tokens, words = ["a", "␣", "b", "</s>"], ["a", "b", "</s>"]
-    requested = {"text": "a b", "target": "A B", "block": "cross_attention"}
-    expected = {"--tokens": tokens, "--words": words, "": tokens}
+    options = ["--text=a b", "--target=A B", "--block=cross_attention"]
     for view in ("attention", "links", "heads", "rollout", "relevance"):
-        for flag, columns in expected.items():
+        for flags, columns in ((["--tokens"], tokens), (["--words"], words), ([], tokens)):
             out = tmp_path / "drawn.json"
-            options = [f"--{key}={value}" for key, value in requested.items()]
-            flags = [flag] if flag else []
-            line = ["look", view, str(made.path), *options, *flags, "--out", str(out)]
-            invoked(*line)
+            invoked("look", view, made.path, *options, *flags, "--out", out)
             arrays = json.loads(out.read_text("utf-8"))
             assert arrays.get("columns", arrays.get("labels")) == columns, view
     [answer] = made.translate(["a b"])
-    assert answer.record(units="words").axes("decoder.layers.0.cross_attention")[1] == words
-    assert answer.record().axes("decoder.layers.0.cross_attention")[1] == tokens
+    for units, columns in ((None, tokens), ("words", words)):
+        record = answer.record(units=units) if units else answer.record()
+        assert record.axes("decoder.layers.0.cross_attention")[1] == columns
 
 
 def test_probabilities_are_those_of_scoring(run: Run) -> None:
@@ -235,8 +213,7 @@ def test_probabilities_are_those_of_scoring(run: Run) -> None:
 def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
     ids = run.translate(["a b"])[0].outputs[0].ids
     [expected] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
-    values = draw("probabilities", run, text="a b").arrays()["values"]
-    close(np.log(values), expected, terms=MODEL)
+    close(np.log(draw("probabilities", run, text="a b").arrays()["values"]), expected, terms=MODEL)
 
 
 def test_links_are_the_same_weights_as_lines(run: Run) -> None:
@@ -258,12 +235,15 @@ def test_the_n_best_are_those_of_the_search(run: Run) -> None:
     assert rows[0][5] == ""
 
 
-def test_differences_say_what_must_be_done() -> None:
+def test_words_are_compared_with_a_reference_in_its_order() -> None:
     before = ["the", "cat", "sat", "on", "a", "mat"]
-    assert list(differences(before, ["the", "dog", "sat", "on", "mat", "today"])) == [
-        "cat → dog", "−a", "+today",
-    ]  # fmt: skip
+    changes = differences(before, ["the", "dog", "sat", "on", "mat", "today"])
+    assert list(changes) == ["cat → dog", "−a", "+today"]
     assert list(differences(before, before)) == []
+    assert bracketed(["A", "x", "y", "C"], ["A", "B", "C"]) == "A [x y] C"
+    assert in_order(["A", "x", "C"], ["A", "B", "C"]) == [1, 0, 1]
+    assert sum(in_order(["C", "A"], ["A", "B", "C"])) == 1
+    assert in_order([], ["A"]) == []
 
 
 def test_masks_hide_the_future(run: Run) -> None:
@@ -282,6 +262,8 @@ def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
     references = [" ".join(f"r{k}" for k in range(len(s.split()) + 4)) for s in sources]
     outputs = [r if i % 2 else r.replace("r1", "x") for i, r in enumerate(references)]
     view = by_length({"system": (sources, outputs, references)})
+    with pytest.raises(ValueError, match="bleu, chrf"):  # a metric that has no interval
+        interval("ter", ["a"], ["a"])
     first, second = view.panels
     assert list(first.labels) == ["1–10 (n=10)", "21–30 (n=10)"]
     short, long = slice(0, 10), slice(10, 20)
@@ -295,13 +277,6 @@ def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
     assert [len(group) for group in grouped(["a"] * 2 + ["a " * 60])] == [2, 0, 0, 0, 0, 1]
     with pytest.raises(ConfigError, match="20 sources, 19 outputs, 20 references"):
         by_length({"system": (sources, outputs[1:], references)})
-
-
-def test_an_interval_is_of_a_metric_that_has_one() -> None:
-    middle, low, high = interval("bleu", ["a b c d e"] * 9, ["a b c d e"] * 9)
-    assert middle == low == high == pytest.approx(100)
-    with pytest.raises(ValueError, match="bleu, chrf"):
-        interval("ter", ["a"], ["a"])
 
 
 # ---- training
@@ -321,23 +296,13 @@ def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
     assert len(draw("growing", run, text="a " * 40, target="A").rows) == 2 + 24
 
 
-def test_words_that_are_not_in_a_reference_have_brackets() -> None:
-    assert bracketed(["A", "x", "y", "C"], ["A", "B", "C"]) == "A [x y] C"
-
-
-def test_words_match_a_reference_in_its_order() -> None:
-    assert in_order(["A", "x", "C"], ["A", "B", "C"]) == [1, 0, 1]
-    assert sum(in_order(["C", "A"], ["A", "B", "C"])) == 1
-    assert in_order([], ["A"]) == []
-
-
 def test_curves_are_those_of_the_log(run: Run) -> None:
     view = draw("curves", run, run)
     by_name = {panel.up: panel for panel in view.panels}
     trained = [line for line in read(run.path) if line["event"] == "train"]
-    assert by_name["objective (with label smoothing, if any)"].x.tolist() == [1, 2, 3, 4]
-    objective = by_name["objective (with label smoothing, if any)"].arrays()["run"]
-    close(objective, [line["loss"] for line in trained])
+    objective = by_name["objective (with label smoothing, if any)"]
+    assert objective.x.tolist() == [1, 2, 3, 4]
+    close(objective.arrays()["run"], [line["loss"] for line in trained])
     assert by_name["bleu, validation"].x.tolist() == [2, 4]
     assert by_name["gradient norm"].log == "y"
     minutes = draw("curves", run, across="time").panels[0]
@@ -362,9 +327,6 @@ def test_the_moving_mean_of_what_stays_is_itself() -> None:
     close(smoothed(np.array([2.0, np.nan, 2.0, 2.0])), 2)
     fade = np.exp(-50 / 2)
     close(smoothed(np.array([1.0, 0.0])), [1 / (1 + fade), fade / (1 + fade)])
-
-
-def test_a_smoothed_line_does_not_lag() -> None:
     falling = np.linspace(5, 1, 400)
     assert np.abs(smoothed(falling) - falling)[100:-100].max() < 1e-4
     logs: dict[str, list[Line]] = {
@@ -384,3 +346,93 @@ def test_health_is_what_was_logged(run: Run) -> None:
     for sheet, name, zero in ((gradient, "gradient", 0), (ratio, "ratio", 3)):
         want = [[np.log10(line[name][module]) + zero for line in logged] for module in sheet.rows]
         close(sheet.values.array, want)
+
+
+# ---- The inside of a run: what is drawn is what `foveate.look` says of the right example
+ASKED = {"text": "b a", "target": "B A"}
+
+
+def forced(run: Run) -> Any:
+    return passes.forced(run.task, run.model, "b a", "B A")
+
+
+@pytest.mark.parametrize(("name", "method"), [("rollout", rollout), ("relevance", relevance)])
+def test_flow_is_drawn_over_the_words(run: Run, name: str, method: Any) -> None:
+    view = draw(name, run, **ASKED)
+    assert np.array_equal(view.array, method(forced(run)).select("cross_attention"))
+    assert (view.rows, view.columns) == (["B", "A", "</s>"], ["b", "a", "</s>"])
+    assert draw(name, run, **ASKED, block="decoder.self_attention").columns == ["<s>", "B", "A"]
+
+
+def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
+    lost, record = importance([forced(run)], "cross_attention"), forced(run).record()
+    arrays = draw("ablation", run, **ASKED, block="cross_attention").arrays()
+    assert np.array_equal(arrays["loss"], np.stack(list(lost.values())).flatten())
+    largest = [record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost]
+    assert np.array_equal(arrays["x"], np.stack(largest).flatten())
+    result = draw("lens", run, **ASKED).arrays()
+    assert np.array_equal(result["p"], lens(forced(run)).values.array)
+    assert result["produced"].tolist() == ["B", "A", "</s>"]
+
+
+def test_silent_heads_are_silent_in_every_view_and_then_speak_again(run: Run) -> None:
+    plain = draw("attention", run, **ASKED).arrays()["weights"]
+    silent: dict[str, Any] = ASKED | {"silence": ("layers.1.cross_attention",)}
+    shown = draw("attention", run, **silent)
+    assert not shown.arrays()["weights"].any() and "silenced" in shown.caption
+    assert not draw("links", run, **silent).figure().axes[0].lines
+    kinds = draw("heads", run, **silent).kinds
+    assert set(kinds["decoder.layers.1.cross_attention"]) == {"silenced"}
+    p, changed = (draw("lens", run, **asked).arrays()["p"] for asked in (ASKED, silent))
+    assert differ(changed, p)
+    assert np.array_equal(draw("attention", run, **ASKED).arrays()["weights"], plain)
+
+
+def test_the_surface_has_the_model_in_the_middle(run: Run) -> None:
+    [sheet, *_] = draw("surface", run, run, **ASKED, steps=3).sheets
+    assert f"middle {-forced(run).scores().mean():.3g}" in sheet.scale_label
+    assert np.isfinite(sheet.values.array).all()
+
+
+def test_gates_and_states_of_a_translator_are_over_what_each_cell_reads(runs) -> None:
+    seen: list[Any] = []
+    for layer in (-1, 0):  # of the decoder, of the encoder
+        asked: Any = {"text": "the dog runs", "target": "le chien court", "layer": layer}
+        drawn, along = (draw(name, runs["rnn"], **asked) for name in ("gates", "states"))
+        assert all((gate > 0).all() and (gate < 1).all() for gate in drawn.arrays().values())
+        assert list(drawn.sheets[0].columns) == list(along.labels)
+        seen.append(list(along.labels))
+    assert seen[0][0] == "<s>" and len(seen[0]) == 4
+    assert seen[1][:3] == ["the", "dog", "runs"]
+
+
+# ---- Runs that write, watched: tokens in a row are the text, whatever the tokenizer
+def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:
+    language = Watched(runs["language"]).task
+    ids = language.prefix_ids("é\n🙂a")
+    parts = language.token_texts(ids)
+    assert len(parts) == len(ids) == 8
+    assert "".join(parts) == "é\n🙂a" == language.text_of(ids)
+    assert sorted(parts, reverse=True)[:4] == ["🙂", "é", "a", "\n"]
+    assert language.token_text(ids[:2], EOS) == "⏎"
+    assert language.token_text([], ids[-1]) == "a"
+
+
+def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
+    watched = Watched(runs["transformer"])
+    search = watched.task.search_config(watched.run.config.decode, "beam", beam_size=3).build()
+    result = watched.write("the dog runs", search)
+    [expected] = runs["transformer"].translate(["the dog runs"], beam_size=3, num_hypotheses=3)
+    assert [item.text for item in result] == expected.hypotheses
+    assert [item.score for item in result] == pytest.approx(expected.scores)
+    names = [watched.name(item) for item in result[0].path if item.token != EOS]
+    assert "".join(names) == result[0].text
+    messages = watched.instead(result[0].path[0])
+    assert len(messages[0].tokens) == len(messages[1]) == 8
+
+
+@pytest.mark.parametrize("name", ["transformer", "language"])
+def test_the_beam_of_a_run_begins_and_ends_with_its_best(runs, name: str) -> None:
+    arrays = draw("beam", runs[name], text="the dog", beam_size=3).arrays()
+    assert (arrays["state"][arrays["id"] == arrays["best"][-1]] == "done").all()
+    assert arrays["step"][arrays["id"] == arrays["best"][0]] == 0

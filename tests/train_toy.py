@@ -139,15 +139,8 @@ class Toy:
         self.model = ToyModel(self.dropout)
         task = ToyCopy(ToyCopy.Config(), before or self.before)
         task.plan = self.plan
-        job = Job(
-            task,
-            self.model,
-            CrossEntropy.Config().build(),
-            None,
-            self.seed,
-            "seed = 3\n",
-            partial(Snapshots, task, self.model),
-        )
+        snapshots, objective = partial(Snapshots, task, self.model), CrossEntropy.Config().build()
+        job = Job(task, self.model, objective, None, self.seed, "seed = 3\n", snapshots)
         return fit(job, self.config, self.folder, ranks)
 
 

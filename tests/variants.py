@@ -12,7 +12,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.run import Run
 from foveate.run.training import train
-from small_runs import CONFIGS, TRAIN, made
+from small_runs import CONFIGS, config_file, made
 
 SIZES: dict[str, Any] = {
     "hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 20, "dropout": 0.0
@@ -46,10 +46,9 @@ def transformer(run: Run, tie: str = "all", seed: int = 0, **parts: Any) -> Run:
 def translator(folder: Path, tokenizer: str, steps: int = 2) -> Run:
     """The small Transformer with another tokenizer."""
     made(folder, [])
-    text = (CONFIGS["transformer"] + TRAIN).format(folder=folder.as_posix(), steps=steps, half=1)
-    (folder / f"{tokenizer}.toml").write_text(text, "utf-8")
+    config = config_file(folder, CONFIGS["transformer"], steps, name=tokenizer)
     changed = f"task.tokenizer={TOKENIZERS[tokenizer]}"
-    return train(folder / f"{tokenizer}.toml", [changed], folder=folder / f"run-{tokenizer}")
+    return train(config, [changed], folder=folder / f"run-{tokenizer}")
 
 
 TOKENIZERS = {

@@ -23,7 +23,7 @@ from foveate.data.text import decoded_lines
 from foveate.files import replace_file
 from foveate.run import RunConfig
 from foveate.run.training import train
-from foveate.studio.publish import PublishedFile, examples_of, packed_run, publish
+from foveate.studio.publish import PublishedFile, packed_run, publish
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 PAGES = {  # titles, and the runs of each
@@ -70,7 +70,7 @@ def main(names: Sequence[str], work: Path, out: Path) -> None:
             for model in models:
                 run, place = run_of(model, work), Path(folder) / f"{model}.safetensors"
                 file = packed_run(run, place, "int8", LICENCES.get(model, ""))
-                files.append(PublishedFile(file, model, examples_of(run, file)))
+                files.append(PublishedFile(file, model, run))
             size = publish(files, page := out / f"{name}.html", title)
         print(f"{page}: {size / 1e6:.2f} MB")
 

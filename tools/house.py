@@ -18,7 +18,7 @@ PICTURE = ROOT / "docs" / "pictures" / "house.svg"
 FLOORS = {  # from the top down
     "door": ["cli"],
     "services": ["serve", "studio"],
-    "rooms": ["look", "align", "documents", "exchange", "measure", "student"],
+    "rooms": ["look", "align", "documents", "exchange", "measure"],
     "use": ["engine", "run"],
     "core": [".", "nn", "data", "models", "decode", "tasks", "train"],
 }

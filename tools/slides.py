@@ -2,12 +2,13 @@
 
     python tools/slides.py PICTURES [--only romac] [--step 3] [--run RUN] [--dark]
 
-Plays the slides with the runs that foveate ships (or further ones) in an empty folder, at two
+Plays the slides with the runs that foveate ships (or further ones) in an empty folder, at three
 sizes, and writes LECTURE-STEP-WIDTH.png into PICTURES. docs/results/lecture-slides.json gets a line
-for each: whether all of it is seen without scrolling, the smallest type in pixels, and, kept while
-the command of the slide is the same, what somebody who did not build it says: ``score`` (of 10),
-whether it is ``true``, ``shows`` what its title and sentence say and has ``fit`` (nothing cut or
-empty), the ``verdict``, and the date when it was ``looked`` at.
+for each: whether all of it is seen without scrolling, the smallest type in pixels, which texts are
+cut or touch their frame, and, kept while the command of the slide is the same, what somebody who
+did not build it says: ``score`` (of 10), whether it is ``true``, ``shows`` what its title and
+sentence say and has ``fit`` (nothing cut or empty), the ``verdict``, and the date when it was
+``looked`` at.
 """
 
 from __future__ import annotations
@@ -25,18 +26,28 @@ from foveate.studio.lectures import Lecture, lectures
 from screenshots import chromium, served
 
 TABLE = Path(__file__).parent.parent / "docs" / "results" / "lecture-slides.json"
-SIZES = {1280: 800, 1920: 1080}
+SIZES = {1024: 768, 1280: 800, 1920: 1080}
 BY_PERSON = {"score": None, "true": None, "shows": None, "fit": None, "verdict": "", "looked": ""}
 LONGEST = 300_000  # milliseconds of a drawing
 MEASURES = """() => {
   const stage = document.querySelector('.stage'), all = document.querySelectorAll('.screen *');
-  const texts = [...all].filter((e) => e.checkVisibility()
+  const texts = [...all].filter((e) => e.checkVisibility({ visibilityProperty: true })
     && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()));
-  const size = (e) => parseFloat(getComputedStyle(e).fontSize) * e.currentCSSZoom;
+  const scale = (e) => e.getScreenCTM?.().a ?? e.currentCSSZoom; // a drawing has units of its own
+  const size = (e) => parseFloat(getComputedStyle(e).fontSize) * scale(e);
   const { scrollHeight, clientHeight, scrollWidth, clientWidth } = stage;
   return {
     whole: scrollHeight <= clientHeight + 1 && scrollWidth <= clientWidth + 1,
     type: Math.round(Math.min(...texts.map(size).filter(Boolean))),
+    crowded: [...stage.querySelectorAll(':is(.fv-box, .fv-lanes g) > text')].filter((text) => {
+      const frame = text.parentElement.querySelector(':scope > rect')?.getBoundingClientRect();
+      if (!frame || !text.textContent.trim() || !text.checkVisibility({ visibilityProperty: true }))
+        return false;
+      const box = text.getBoundingClientRect(), free = 0.2 * box.height; // above and below a digit
+      const gaps = [box.left - frame.left, frame.right - box.right,
+        box.top + free - frame.top, frame.bottom + free - box.bottom];
+      return Math.min(...gaps) < 2 || text.textContent.endsWith('…');
+    }).map((text) => text.textContent),
   };
 }"""
 
@@ -56,7 +67,7 @@ def rows(lecture: Lecture, before: list[Row]) -> list[Row]:
 
 
 def play(page: Any, address: str, row: Row, out: Path, end: str) -> None:
-    """Take the picture of a slide as it opens, and measure it."""
+    """Take the picture of a slide as it opens, or has learnt, and measure it."""
     width = page.viewport_size["width"]
     page.goto(f"{address}#/lecture/{row['lecture']}/{row['step']}")
     page.wait_for_function(
@@ -66,6 +77,9 @@ def play(page: Any, address: str, row: Row, out: Path, end: str) -> None:
         '[data-testid="lecture"]:is([data-status="done"], [data-status="failed"])',
         timeout=LONGEST,
     )
+    if row.get("command") == "foveate demo learn":  # it is looked at when it has learnt
+        learnt = "() => document.querySelector('[data-step]')?.dataset.step > 600"
+        page.wait_for_function(learnt, timeout=LONGEST)
     page.wait_for_timeout(200)
     seen = page.evaluate(MEASURES)
     missing = page.get_by_test_id("makes").count() or page.get_by_role("alert").count()

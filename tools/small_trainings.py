@@ -92,7 +92,7 @@ def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> float:
     return loss.item()
 
 
-def train_landscapes(layers: int = 20, steps: int = 300, points: int = 25) -> Planes:
+def train_landscapes(layers: int = 20, steps: int = 300, points: int = 49) -> Planes:
     """Return losses around a deep network with residual connections, and around one without."""
     result = Planes()
     for name, carried, scale in (("residual", 1.0, layers**-0.5), ("plain", 0.0, 1.0)):

@@ -38,6 +38,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "foveate"
 PAGE = ROOT / "docs" / "development" / "architecture.md"
 TABLE = ROOT / "tools" / "walks.toml"
+REHEARSAL = "train/fit.py:rehearse"
 WALKS = ("training", "sentence", "map", "score", "request", "studio")
 TEXTS = "the dog a", "the dog b"  # of two requests to a server, of which the second is traced
 CONFIG = """
@@ -75,7 +76,10 @@ class Distance(Score):
 
 
 class Tracer:
-    """Notes each function of the package at its first call; import-time code is left out."""
+    """Notes each function of the package at its first call.
+
+    Code at import time is left out, and what a rehearsal calls, which the steps after it do again.
+    """
 
     def __init__(self, root: str) -> None:
         self.root, self.on = root, False
@@ -84,7 +88,10 @@ class Tracer:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> TraceFunction | None:
         code = frame.f_code
-        if code.co_name == "<module>":
+        rehearses = code.co_name == REHEARSAL.partition(":")[2]
+        if rehearses and self.on:
+            self.calls.setdefault(REHEARSAL)
+        if code.co_name == "<module>" or rehearses:
             frame.f_trace_lines = False
             self.local.depth = getattr(self.local, "depth", 0) + 1
             return self.leave
@@ -95,7 +102,7 @@ class Tracer:
         return None
 
     def importing(self) -> bool:
-        """Whether a module's body runs in this thread."""
+        """Whether a module's body, or a rehearsal, runs in this thread."""
         return getattr(self.local, "depth", 0) > 0
 
     def leave(self, frame: FrameType, event: str, argument: Any) -> TraceFunction:

@@ -70,7 +70,6 @@ def targets(place: Path) -> Targets:
     from foveate.data.text import TextData, rows
     from foveate.data.tokenizer import Tokenizer
     from foveate.documents.memory import Glossary, TranslationMemory
-    from foveate.exchange.importing import import_from, read_tokenizer
     from foveate.run import RunConfig
     from foveate.serve.keys import KeyFile
     from foveate.tasks.draft import planned
@@ -96,10 +95,6 @@ def targets(place: Path) -> Targets:
         with opened(path) as file:
             return [file.get_tensor(name).sum() for name in file.keys()], size_of(file)  # noqa: SIM118
 
-    def imported(path: Path) -> object:
-        (place / "out").unlink(missing_ok=True)
-        return import_from(path, place / "out")
-
     def pairs(path: Path) -> object:
         return list(rows(path, None, TextData())), report_files([path], TextData())
 
@@ -120,8 +115,6 @@ def targets(place: Path) -> Targets:
         "picture": (lambda data: decode(data, "x", 3, (4, 4)), _pictures()),
         "config": (on_file("config.toml", config), [toml() for toml in _configs()]),
         "tokenizer": (on_file("t.json", Tokenizer.load), _tokenizers()),
-        "tokenizer.json": (on_file("tokenizer.json", read_tokenizer), _tokenizers()),
-        "vocabulary": (on_file("v.txt", imported), [b"a\t3\n<unk>\t1\n"]),
         "tensors": (on_file("model.safetensors", tensors), [_weights()]),
         "manifest": (on_file(MANIFEST, lambda p: verify(p.parent)), [b'{"files": {}}']),
         "best.json": (
@@ -280,7 +273,7 @@ class Watch:
         self.seen = set[str]()
 
     def __call__(self, data: bytes) -> None:
-        from foveate.errors import is_for_the_user
+        from foveate.errors import FOR_THE_USER
         from foveate.serve.common import RequestError
 
         self.calls += 1
@@ -289,8 +282,7 @@ class Watch:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            messages = isinstance(error, Exception) and is_for_the_user(error)
-            if messages or isinstance(error, RequestError):
+            if isinstance(error, (*FOR_THE_USER, RequestError)):
                 return
             frames = traceback.extract_tb(error.__traceback__)
             ours = [f for f in frames if "foveate" in f.filename and "benchmarks" not in f.filename]

@@ -26,8 +26,8 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import pydantic
 from pydantic.fields import FieldInfo
 
+from foveate.errors import OWN, Where, placed
 from foveate.errors import ConfigError as ConfigError
-from foveate.errors import Where, placed
 from foveate.files import read_bytes, split_lines
 
 C = TypeVar("C", bound="Config")
@@ -146,8 +146,7 @@ class Config(pydantic.BaseModel):
         """Return the same without preset names: every kind is that of the class that is built."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         own = {n: v.plain() if isinstance(v, Config) else v for n, v in fields.items()}
-        config: Config = getattr(self.owner, "Config", type(self))(**own)
-        return config
+        return getattr(self.owner, "Config", type(self))(**own)
 
     def toml(self) -> str:
         """Return the config as a TOML document."""
@@ -464,7 +463,9 @@ def _import_kinds(tree: Tree) -> None:
         raise ConfigError(f"must be a list of module names, not {modules!r}", ("imports",))
     for module in modules:
         with importing(module, "; put it here or on PYTHONPATH, or name its file with --import"):
-            importlib.import_module(module)
+            file = importlib.import_module(module).__file__ or ""
+        if not module.startswith("foveate."):
+            OWN.append(file)
 
 
 @contextlib.contextmanager
@@ -525,8 +526,6 @@ def from_json(path: Path, parse: Callable[[Any], T]) -> T:
     """Apply ``parse`` to the content of a JSON file; raise `ConfigError` for a damaged file."""
     try:
         return parse(json.loads(read_bytes(path)))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error!r})") from None
 
@@ -558,7 +557,7 @@ def assigned(assignment: str) -> Tree:
     """
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
-        hint = "; a file is read by < FILE, or by --in FILE" if Path(assignment).is_file() else ""
+        hint = "; give a file by < FILE, --in or --data" if Path(assignment).is_file() else ""
         raise ConfigError(f"{assignment!r} is not an override; write key.of.field=value{hint}")
     table = re.fullmatch(r"\s*\{.*=.*\}\s*", text, re.DOTALL) is not None
     try:

@@ -11,14 +11,20 @@ import errno
 import io
 import json
 import os
+import reprlib
 import sys
 import traceback
-from collections.abc import Iterator
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterator
+from functools import wraps
+from types import UnionType
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast, get_args, get_origin
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TRAINING = ("torch", "jaxtyping", "matplotlib", "sacrebleu", "PIL")  # packages of that extra
 T = TypeVar("T")
+P = ParamSpec("P")
+D = TypeVar("D", bound=Callable[..., Any])
+OWN: list[str] = []  # the files of a user that were imported
 Where = tuple[str, ...]  # the path of keys from the root of a config file
 
 
@@ -33,6 +39,7 @@ class NoOutputError(UserError):
     """An input without an output: scores are not finite, or a search returned none."""
 
 
+FOR_THE_USER = UserError, OSError, UnicodeEncodeError  # others, a bare ValueError too, are bugs
 DIVERGED = (
     "the model's scores are not finite numbers (NaN, or infinite), so its weights are damaged or "
     "its training diverged; use another checkpoint of the run, or train it again with a lower "
@@ -76,8 +83,9 @@ class ConfigError(UserError):
 def one_line_errors() -> Iterator[None]:
     """Print a user's error as ``error: …``; raise other errors, and with FOVEATE_DEBUG=1 all.
 
-    All errors in a Python file of a user are the user's. One that is not gets a note below its
-    traceback: it is a bug. A closed pipe on standard output, as after ``| head``, is not an error.
+    All errors in a Python file of a user are the user's; so are those after one was imported, which
+    may have returned what foveate fails on. One that is not gets a note below its traceback: it is
+    a bug. A closed pipe on standard output, as after ``| head``, is not an error.
     """
     try:
         yield
@@ -91,15 +99,16 @@ def one_line_errors() -> Iterator[None]:
                 f"this needs the package {error.name}, which packed files do without; "
                 f"{install('train')} (for a processor without GPU, the CPU build of torch first)"
             )
-        is_expected = is_for_the_user(error)
+        is_expected = isinstance(error, FOR_THE_USER)
         own = None if is_expected else own_file(error)
-        if own is None and not is_expected:
+        if own is None and not is_expected and not OWN:
             error.add_note("this is a bug in foveate, please report it")
             raise
         if os.environ.get("FOVEATE_DEBUG") == "1":
             raise
-        if own is not None:
-            error = UserError(f"{placed(error, own)} (in a file of yours; traceback: --debug)")
+        if not is_expected:
+            where = "in a file" if own else f"in or after {relative(OWN[-1])}"
+            error = UserError(f"{placed(error, own or '')} ({where} of yours; traceback: --debug)")
         red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
         print(f"{red}error: {message_of(error)}{plain}", file=sys.stderr)
         try:
@@ -107,14 +116,6 @@ def one_line_errors() -> Iterator[None]:
         except OSError:
             _discard_output()
         sys.exit(2)
-
-
-def is_for_the_user(error: Exception) -> bool:
-    """Return whether it is a `UserError`, an error of a file, or of text that is not UTF-8.
-
-    A bare ValueError is a bug.
-    """
-    return isinstance(error, (UserError, OSError, UnicodeEncodeError))
 
 
 def message_of(error: Exception) -> str:
@@ -138,19 +139,79 @@ def own_file(error: BaseException) -> str | None:
     return own[-1] if own else None
 
 
-def returned(value: object, expected: type[T], function: str) -> T:
+def relative(file: str) -> str:
+    """Return the path of a file in the working directory without that."""
+    return file.removeprefix(os.path.join(os.getcwd(), ""))
+
+
+def is_of(value: object, expected: Any) -> bool:
+    """Return whether a value is of a type; of tuples, lists and unions with their parts."""
+    parts = get_args(expected)
+    if isinstance(expected, UnionType):
+        return any(is_of(value, part) for part in parts)
+    if not isinstance(value, get_origin(expected) or expected):
+        return False
+    if isinstance(value, tuple):
+        return len(value) == len(parts or value) and all(map(is_of, value, parts))
+    return not parts or all(is_of(item, parts[0]) for item in value)
+
+
+def returned(value: T, expected: object, function: str) -> T:
     """Return what a function of a user returned. Raises `UserError` unless it is of that type."""
-    if not isinstance(value, expected):
-        name = f"{expected.__module__}.{expected.__qualname__}"
-        raise UserError(f"{function} returned {type(value).__name__}: expected {name}")
-    return value
+    if value is not None and is_of(value, expected):
+        return value
+    name = str(expected).removeprefix("<class '").removesuffix("'>")
+    what = type(value).__name__ + (f" {reprlib.repr(value)}" if get_args(expected) else "")
+    raise UserError(f"{function} returned {what}: expected {name}")
+
+
+def signed(function: Callable[..., object]) -> str:
+    """Return file, line and name of a function of a user, "" of one that is not."""
+    from inspect import unwrap  # 5 ms
+
+    code = getattr(unwrap(function), "__code__", None)
+    if code is None or function.__module__.startswith("foveate."):
+        return ""
+    return f"{relative(code.co_filename)}:{code.co_firstlineno}: {function.__qualname__}"
+
+
+def checked(function: Callable[P, T], expected: object) -> Callable[P, T]:
+    """Return a function of a user that checks what it returns and takes; ours as it is."""
+    if not (name := signed(function)):
+        return function
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            value = function(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next:
+                raise
+            raise UserError(f"{name}: {error}") from None  # it does not take these arguments
+        return returned(value, expected, name)
+
+    return call
+
+
+def checks(expected: object) -> Callable[[D], D]:
+    """Let a function of `functools.singledispatch` check, by `checked`, those of users."""
+
+    def decorate(dispatch: D) -> D:
+        @wraps(dispatch)  # with its `register` and `dispatch`
+        def call(first: object, *others: object) -> object:
+            function: Callable[..., object] = vars(call)["dispatch"](type(first))
+            return checked(function, expected)(first, *others)
+
+        return cast(D, call)
+
+    return decorate
 
 
 def place(error: BaseException, file: str = "") -> str:
     """Return file and line of the innermost frame in ``file``, else of all frames."""
     frames = traceback.extract_tb(error.__traceback__)
     *_, last = [each for each in frames if each.filename == os.path.abspath(file)] or frames
-    return f"{last.filename.removeprefix(os.path.join(os.getcwd(), ''))}:{last.lineno}"
+    return f"{relative(last.filename)}:{last.lineno}"
 
 
 def placed(error: BaseException, file: str = "") -> str:

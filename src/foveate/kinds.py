@@ -285,8 +285,7 @@ def _differs(config: type[Config]) -> str:
     """Return the text of the kind itself, not a parent's: of the class it builds, or a preset."""
     owner = config.owner
     builds = owner is not None and getattr(owner, "Config", None) is config
-    text: str = vars(owner if builds else config).get("differs", "")
-    return text
+    return vars(owner if builds else config).get("differs", "")
 
 
 def _fields(config: type[Config]) -> dict[str, Field]:
@@ -331,7 +330,8 @@ def _comments(config: type) -> dict[str, str]:
             meanings[statement.target.id] = " ".join(value.value.split()).rstrip(".")
         elif comment.startswith("# ") and not comment.startswith(("# noqa", "# fmt", "# type")):
             meanings[statement.target.id] = comment.removeprefix("# ")
-    return {name: text[:1].upper() + text[1:] for name, text in meanings.items()}
+    word = re.compile(r"(?!\w+:)(a\b|[a-z]{2})")  # else a symbol, or the name of a value
+    return {name: t[0].upper() + t[1:] if word.match(t) else t for name, t in meanings.items()}
 
 
 def _type(annotation: object) -> str:

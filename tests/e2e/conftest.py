@@ -1,6 +1,8 @@
 """A browser without a network for the tests of pages."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 _CONTRAST = """() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -45,36 +47,50 @@ def browser(browser_path: str) -> Iterator[Any]:
         started.close()
 
 
-@pytest.fixture
-def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Open an address offline, at a width and in a colour scheme.
-
-    An error in the page or on its console, a dialog, or a request for anything but the page
-    fails the test at its end.
+@contextmanager
+def watching(browser: Any, own: Callable[[str, str], bool]) -> Iterator[Callable[..., Any]]:
+    """Open addresses; an error in a page or on its console, a dialog, or a request for what is not
+    the page's ``own`` fails the test at its end.
     """
     contexts, errors, requests = [], [], []
 
-    def open_page(address: str, width: int = 1280, scheme: str = "light") -> Any:
-        options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
-        context = browser.new_context(**options, offline=True)
+    def open_page(address: str, width: int, height: int, scheme: str, **options: Any) -> Any:
+        view = {"width": width, "height": height}
+        context = browser.new_context(viewport=view, color_scheme=scheme, **options)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(30_000)
         page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
         page.on("request", lambda request: requests.append((request.url, address)))
         page.goto(address)
-        page.wait_for_selector(".fv")
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert not errors
-    same = lambda *urls: len({url.partition("#")[0] for url in urls}) == 1  # noqa: E731
-    strange = [url for url, place in requests if not same(url, place) and url[:5] != "blob:"]
-    beside = tuple(f"{address.rsplit('/', 1)[0]}/files/" for _, address in requests)  # `publish`
-    assert not [url for url in strange if not url.startswith(beside)]
+    assert not errors, errors
+    assert not [url for url, address in requests if not own(url, address)]
+
+
+@pytest.fixture
+def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open an address offline, at a width and in a colour scheme."""
+
+    def own(url: str, address: str) -> bool:
+        beside = f"{address.rpartition('/')[0]}/files/"  # `publish`
+        same = url.partition("#")[0] == address.partition("#")[0]
+        return same or url.startswith(("blob:", beside))
+
+    with watching(browser, own) as open_page:
+
+        def opened(address: str, width: int = 1280, scheme: str = "light") -> Any:
+            page = open_page(address, width, 800, scheme, offline=True)
+            page.wait_for_selector(".fv")
+            return page
+
+        yield opened
 
 
 @pytest.fixture
@@ -84,6 +100,20 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
 
     with visitor(browser, address) as open_page:
         yield open_page
+
+
+@pytest.fixture
+def axe() -> Callable[[Any], list[Any]]:
+    """What axe-core finds in a page: of each fault its rule, its gravity and its first element."""
+
+    def faults(page: Any) -> list[Any]:
+        if not AXE.is_file():  # what a test asserts before needs none
+            pytest.skip("no axe-core here: `npm ci` in web/")
+        page.evaluate(AXE.read_text("utf-8"))
+        found = page.evaluate("axe.run().then(({violations}) => violations)")
+        return [(f["id"], f["impact"], f["nodes"][0]["html"][:200]) for f in found]
+
+    return faults
 
 
 @pytest.fixture

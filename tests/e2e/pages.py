@@ -14,6 +14,7 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install '.[studio]'"
 
 import uvicorn
 
+from e2e.conftest import watching
 from foveate.studio.api import BUILT, STATIC, studio_application
 
 
@@ -41,34 +42,18 @@ def served(folder: Path, lectures: Path | None = None) -> Iterator[str]:
 @contextmanager
 def visitor(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
     """Open places of the studio; errors, dialogs and requests elsewhere fail at the end."""
-    contexts, errors, requests = [], [], []
 
-    def refuse(dialog: Any) -> None:
-        errors.append(dialog.message)
-        dialog.dismiss()
+    def own(url: str, place: str) -> bool:
+        return url.startswith((place.partition("#")[0], "blob:", "data:"))
 
-    def open_page(
-        place: str = "", width: int = 1280, scheme: str = "light", at: str = address
-    ) -> Any:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(30_000)
-        page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("dialog", refuse)
-        page.on("request", lambda r: requests.append((r.url, (at, "blob:", "data:"))))
-        page.goto(at + place)
-        page.wait_for_selector("main [data-testid]")
-        return page
+    with watching(browser, own) as open_page:
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not errors, errors
-    assert not [url for url, own in requests if not url.startswith(own)]
+        def visited(place: str = "", width: int = 1280, scheme: str = "light", at: str = "") -> Any:
+            page = open_page((at or address) + place, width, 900, scheme, reduced_motion="reduce")
+            page.wait_for_selector("main [data-testid]")
+            return page
+
+        yield visited
 
 
 def wait(page: Any, name: str, status: str = "done") -> Any:

@@ -3,6 +3,7 @@
 import re
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,6 +12,8 @@ import pytest
 from pages import require_page, served, until, wait
 
 from foveate.studio.lectures import LectureFile, lectures, parsed, read
+from screenshots import served as packaged
+from slides import play
 from small_runs import made
 
 pytestmark = pytest.mark.slow
@@ -43,7 +46,6 @@ notes = "The last."
 title = "A run that no package has"
 command = "foveate look attention runs/location --text 'She closes the old window.'"
 """
-
 PAPER = """title = "On paper"
 [[steps]]
 title = "Cross-attention"
@@ -101,9 +103,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = made(tmp_path_factory.mktemp("lecture"), ["transformer"], steps=60)["transformer"].path
     folder.rename(folder.parent / "en-fr")
     own = tmp_path_factory.mktemp("own")
-    (own / "short.toml").write_text(SHORT, encoding="utf-8")
-    (own / "paper.toml").write_text(PAPER, encoding="utf-8")
-    (own / "long.toml").write_text(LONG, encoding="utf-8")
+    for name, text in {"short": SHORT, "paper": PAPER, "long": LONG}.items():
+        (own / f"{name}.toml").write_text(text, encoding="utf-8")
     with served(folder.parent, own) as result:
         yield result
 
@@ -121,13 +122,19 @@ def test_a_lecture_is_stepped_through(visit: Callable[..., Any]) -> None:
         wait(page, "lecture")
         page.locator(".stage .fv").first.wait_for()
         assert page.get_by_test_id("packaged").count() == bool(small)
-        if small:  # its sentence names the minutes, the notes the command
+        if small:  # its sentence names the minutes
             said = page.get_by_test_id("packaged").inner_text()
             assert all(name in said for name in small) and " minute" in said
+        if small or number == 2:  # the notes name the command, and what was corrected
             page.keyboard.press("n")
             said = page.get_by_label("speaker's notes").inner_text()
             assert all(f"--run runs/{name}" in said for name in small)
+            assert number != 2 or step.slip in said
             page.keyboard.press("n")
+            assert page.get_by_test_id("notes").count() == 0
+        if step.title == "A query is a matrix product":
+            until(page, "document.querySelector('.content').getBoundingClientRect().height > 300")
+            assert page.evaluate(CUT) == 0
         for _ in range(MOST_STAGES if number < len(STEPS) else 0):  # a walk goes on by a stage
             page.keyboard.press("ArrowRight")
             if page.evaluate("location.hash") != f"#/lecture/romac/{number}":
@@ -145,6 +152,23 @@ def test_a_lecture_is_stepped_through(visit: Callable[..., Any]) -> None:
     page.get_by_test_id("page-inspect").wait_for()
 
 
+@pytest.mark.parametrize("lecture", lectures().lectures, ids=lambda lecture: lecture.name)
+def test_no_text_of_a_slide_is_cut_or_touches_its_frame(
+    browser, tmp_path, monkeypatch, lecture
+) -> None:
+    require_page()
+    monkeypatch.chdir(tmp_path)
+    size = {"width": 1024, "height": 768}  # the smallest screen of a projector
+    page, crowded = browser.new_page(viewport=size), {}
+    with packaged([]) as address:  # with the runs of the package
+        for number, step in enumerate(lecture.steps, 1):
+            row = {"lecture": lecture.name, "step": number, "title": step.title, "seen": {}}
+            play(page, address, row, tmp_path, "")
+            crowded[number] = row["seen"]["1024"]["crowded"]
+    page.close()
+    assert not {number: texts for number, texts in crowded.items() if texts}
+
+
 def test_a_lecture_is_found_and_stepped_through_without_keys(visit: Callable[..., Any]) -> None:
     page = visit("#/demos")
     page.get_by_test_id("lectures").click()
@@ -158,16 +182,6 @@ def test_a_lecture_is_found_and_stepped_through_without_keys(visit: Callable[...
     page.get_by_test_id("page-demos").wait_for()
 
 
-def test_numbers_in_cells_fill_the_slide(visit: Callable[..., Any]) -> None:
-    title = "A query is a matrix product"
-    number = next(k for k, step in enumerate(STEPS, 1) if step.title == title)
-    page = visit(f"#/lecture/romac/{number}")
-    wait(page, "lecture")
-    until(page, "document.querySelector('.content').getBoundingClientRect().height > 300")
-    stage = page.locator(".stage")
-    assert stage.evaluate("stage => stage.scrollHeight <= stage.clientHeight")
-
-
 def test_the_next_slide_is_there_and_a_walk_is_stepped_through(visit) -> None:
     page = visit(f"#/lecture/romac/{HOPS}")
     wait(page, "lecture")
@@ -175,7 +189,7 @@ def test_the_next_slide_is_there_and_a_walk_is_stepped_through(visit) -> None:
     page.wait_for_load_state("networkidle")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".stage .fv", timeout=300)
-    inside = "self_attention --query 2"
+    inside = "look rollout"
     number = next(k for k, step in enumerate(STEPS, 1) if inside in step.command)
     page.goto(page.url.partition("#")[0] + f"#/lecture/romac/{number}")
     scene = wait(page, "lecture").locator(".fv-scene-picture")
@@ -192,30 +206,11 @@ def test_the_next_slide_is_there_and_a_walk_is_stepped_through(visit) -> None:
     until(page, f"location.hash === '#/lecture/romac/{number + 1}'")
 
 
-def test_a_run_that_no_package_has_is_named_with_its_command(visit: Callable[..., Any]) -> None:
-    page = visit("#/lecture/short/4")
-    wait(page, "lecture")
-    page.locator(".stage .fv").first.wait_for()  # that which ships stands in
-    said = page.get_by_test_id("packaged").inner_text()
-    assert "was not found; this is runs/" in said and "Train runs/" in said and " minutes:" in said
-    assert "foveate train" in said
-
-
-def test_notes_are_shown_on_demand_with_what_was_corrected(visit: Callable[..., Any]) -> None:
-    page = visit("#/lecture/romac/2")
-    wait(page, "lecture")
-    assert page.get_by_test_id("notes").count() == 0
-    page.keyboard.press("n")
-    assert STEPS[1].slip in page.get_by_label("speaker's notes").inner_text()
-    page.keyboard.press("n")
-    assert page.get_by_test_id("notes").count() == 0
-
-
 def test_a_step_that_fails_is_legible_and_the_lecture_goes_on(browser: Any, address: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})  # 422 stands on the console
     page.goto(address + "#/lecture/short/1")
     slide = wait(page, "lecture", "failed")
-    assert "no view 'headz'; did you mean 'heads'?" in slide.get_by_role("alert").inner_text()
+    assert "unknown view 'headz'; did you mean 'heads'?" in slide.get_by_role("alert").inner_text()
     page.keyboard.press("ArrowRight")
     until(page, "document.querySelector('[role=alert]')?.innerText.includes('no run nowhere.')")
     assert page.evaluate(SMALLEST) >= 24
@@ -226,13 +221,26 @@ def test_a_step_that_fails_is_legible_and_the_lecture_goes_on(browser: Any, addr
     page.close()
 
 
+def test_a_run_that_no_package_has_is_named_with_its_command(visit: Callable[..., Any]) -> None:
+    page = visit("#/lecture/short/4")
+    wait(page, "lecture").locator(".stage .fv").first.wait_for()  # that which ships stands in
+    said = page.get_by_test_id("packaged").inner_text()
+    assert "was not found; this is runs/" in said and "Train runs/" in said and " minutes:" in said
+    assert "foveate train" in said
+
+
+def presenter(page: Any) -> Any:
+    """The presenter's window of a slide."""
+    with page.context.expect_page() as opened:
+        page.keyboard.press("w")
+    return opened.value
+
+
 def test_the_presenter_moves_the_slides(visit: Callable[..., Any]) -> None:
     page = visit(f"#/lecture/romac/{HOPS}")
     wait(page, "lecture")
     page.keyboard.press("n")
-    with page.context.expect_page() as opened:
-        page.keyboard.press("w")
-    second = opened.value
+    second = presenter(page)
     wait(second, "presenter", "seen")
     notes = " ".join(STEPS[HOPS - 1].notes.split()).replace("`", "")  # code has its own type
     assert second.get_by_test_id("notes").inner_text() == notes
@@ -259,9 +267,7 @@ def test_the_presenter_moves_the_slides(visit: Callable[..., Any]) -> None:
     assert page.evaluate(SMALLEST) >= 24
     page.keyboard.press("ArrowRight")
     until(page, f"location.hash === '#/lecture/romac/{HOPS + 1}'")
-    with page.context.expect_page() as opened:
-        page.keyboard.press("w")
-    second = opened.value
+    second = presenter(page)
     wait(second, "presenter", "seen")
     page.close()
     wait(second, "presenter", "silent")
@@ -274,9 +280,7 @@ def test_the_presenter_points_at_the_slide_and_shows_its_stage(visit: Callable[.
     wait(page, "lecture")
     page.keyboard.press("ArrowRight")
     page.get_by_test_id("stage").get_by_text("stage 2 of").wait_for()
-    with page.context.expect_page() as opened:
-        page.keyboard.press("w")
-    second = opened.value
+    second = presenter(page)
     shown = wait(second, "now")
     second.get_by_test_id("at-stage").get_by_text("stage 2 of").wait_for()
     caption = page.locator(".stage .fv-scene-caption").inner_text()
@@ -345,14 +349,11 @@ def test_a_slide_is_saved_as_svg_and_png(visit: Callable[..., Any], tmp_path: Pa
         assert saved.value.suggested_filename == f"{number}-{title}.svg"
         saved.value.save_as(tmp_path / "slide.svg")
         root = ElementTree.parse(tmp_path / "slide.svg").getroot()
-        texts = [
-            (each, "".join(each.itertext()).strip()) for each in root.iter() if "text" in each.tag
-        ]
-        heading = next(each for each, text in texts if text == title.replace("-", " ", number - 1))
+        parts = [part for part in root.iter() if "text" in part.tag]
+        texts = {"".join(part.itertext()).strip(): part for part in parts}
+        heading = texts[title.replace("-", " ", number - 1)]
         assert float(heading.attrib["font-size"]) == 40
-        assert not any(
-            "foveate" in text or "print" in text for _, text in texts
-        )  # no command, no key
+        assert not re.search("foveate|print", " ".join(texts))  # no command, no key
         assert root.attrib["width"] == "1296"
     with page.expect_download() as saved:
         page.get_by_test_id("png-3").click()
@@ -462,44 +463,45 @@ def test_a_lecture_is_one_file_without_requests(browser, address, tmp_path, sche
     page.close()
 
 
-@pytest.mark.parametrize(("width", "height", "ratio"), PHONES)
+@contextmanager
+def slide(browser: Any, address: str, screen: tuple[int, int, int], scheme: Any) -> Iterator[Any]:
+    """A page with a slide on a screen of a width, a height and a density of pixels."""
+    view = {"width": screen[0], "height": screen[1]}
+    context = browser.new_context(viewport=view, device_scale_factor=screen[2], color_scheme=scheme)
+    page = context.new_page()
+    page.goto(address)
+    wait(page, "lecture")
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("screen", PHONES)
 @pytest.mark.parametrize("step", [1, 2])
-def test_long_texts_leave_room_for_the_drawing(
-    browser, address, width, height, ratio, step
-) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, device_scale_factor=ratio
-    )
-    page = context.new_page()
-    page.goto(f"{address}#/lecture/long/{step}")
-    wait(page, "lecture")
-    high, letters = page.evaluate(DRAWN)
-    assert high > height / 4
-    assert letters >= (10 if height > width else 7)
-    page.get_by_test_id("step-on").scroll_into_view_if_needed()
-    page.get_by_test_id("step-on").click()
-    context.close()
+def test_long_texts_leave_room_for_the_drawing(browser, address, screen, step) -> None:
+    width, height, _ = screen
+    with slide(browser, f"{address}#/lecture/long/{step}", screen, None) as page:
+        high, letters = page.evaluate(DRAWN)
+        assert high > height / 4
+        assert letters >= (10 if height > width else 7)
+        page.get_by_test_id("step-on").scroll_into_view_if_needed()
+        page.get_by_test_id("step-on").click()
 
 
-@pytest.mark.parametrize(("width", "height", "ratio"), SCREENS)
+@pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_map_is_whole_and_legible(browser, address, width, height, ratio, scheme) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, device_scale_factor=ratio, color_scheme=scheme
-    )
-    page = context.new_page()
-    page.goto(f"{address}#/lecture/paper/1")
-    wait(page, "lecture")
-    cells = page.locator(".stage .fv-cells[tabindex]")
-    cells.wait_for()
-    box, stage = cells.bounding_box(), page.locator(".stage").bounding_box()
-    assert box["height"] > height / 4
-    assert box["y"] + box["height"] <= stage["y"] + stage["height"] + 1
-    assert page.evaluate(SMALLEST) >= (12 * ratio if (width, height, ratio) in PHONES else 24)
-    for control in ("step-back", "place", "step-on"):
-        at = page.get_by_test_id(control).bounding_box()
-        assert at["x"] >= 0 and at["x"] + at["width"] <= width and at["y"] + at["height"] <= height
-    canvas = cells.locator("canvas").bounding_box()  # the last cell is where it is pointed at
-    page.mouse.move(canvas["x"] + canvas["width"] - 4, canvas["y"] + canvas["height"] - 4)
-    until(page, "document.querySelector('.fv-reading').innerText.includes('“</s>” ← “</s>”')")
-    context.close()
+def test_a_map_is_whole_and_legible(browser, address, screen, scheme) -> None:
+    width, height, ratio = screen
+    with slide(browser, f"{address}#/lecture/paper/1", screen, scheme) as page:
+        cells = page.locator(".stage .fv-cells[tabindex]")
+        cells.wait_for()
+        box, stage = cells.bounding_box(), page.locator(".stage").bounding_box()
+        assert box["height"] > height / 4
+        assert box["y"] + box["height"] <= stage["y"] + stage["height"] + 1
+        assert page.evaluate(SMALLEST) >= (12 * ratio if screen in PHONES else 24)
+        for control in ("step-back", "place", "step-on"):
+            at = page.get_by_test_id(control).bounding_box()
+            assert at["x"] >= 0 and at["x"] + at["width"] <= width
+            assert at["y"] + at["height"] <= height
+        canvas = cells.locator("canvas").bounding_box()  # the last cell is where it is pointed at
+        page.mouse.move(canvas["x"] + canvas["width"] - 4, canvas["y"] + canvas["height"] - 4)
+        until(page, "document.querySelector('.fv-reading').innerText.includes('“</s>” ← “</s>”')")

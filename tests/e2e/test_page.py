@@ -1,16 +1,14 @@
 """The page of attention in a browser, from a file, without a network."""
 
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from foveate.look.draw import colors, maps
-from foveate.look.draw.maps import save_html
+from foveate.look.draw import colors
+from foveate.look.draw.maps import attention_page
 from foveate.look.records import AttentionRecord
 
 pytestmark = pytest.mark.browser
@@ -41,7 +39,7 @@ def sentence(seed: int = 0) -> AttentionRecord:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "attention.html"
-    save_html([sentence(0), sentence(1)], path)
+    path.write_text(attention_page([sentence(0), sentence(1)]), "utf-8")
     return path.as_uri()
 
 
@@ -146,62 +144,6 @@ def test_the_table_says_the_same(open_url: Visit, address: str) -> None:
     assert page.locator(".fv-twin th[scope=row]").all_inner_texts() == TARGET
 
 
-def test_what_is_seen_is_saved(open_url: Visit, address: str) -> None:
-    page = open_url(address)
-    saved = {}
-    for name in ("PNG", "SVG", "JSON"):
-        with page.expect_download() as download:
-            page.get_by_role("button", name=name, exact=True).click()
-        saved[name] = Path(download.value.path()).read_bytes()
-    assert saved["PNG"].startswith(b"\x89PNG")
-    assert b"<text" in saved["SVG"]
-    listed = json.loads(saved["JSON"])
-    assert listed["rows"] == TARGET
-    weights = sentence().maps[CROSS.format(1)].mean(0)
-    np.testing.assert_allclose(listed["weights"], weights, atol=2e-5)
-
-
-def test_hostile_words_are_shown_and_do_nothing(open_url: Visit, tmp_path: Path) -> None:
-    hostile = "</script><img src=x onerror=alert(1)>"
-    words = [hostile, "<b>bold</b>", "مرحبا", "a\nb", "z\u200bw", "😀"]
-    weights = np.eye(6, dtype=np.float32)[None]
-    record = AttentionRecord({"cross_attention": weights}, {"": words}, {"": words})
-    save_html([record], tmp_path / "a.html")
-    page = open_url((tmp_path / "a.html").as_uri())
-    shown = page.locator("[data-side=row] .fv-word").all_inner_texts()
-    assert shown == [*words[:3], "a⟨U+000A⟩b", "z⟨U+200B⟩w", "😀"]
-    assert page.locator("img, b:not(.fv-reading b)").count() == 0
-    assert page.locator(".fv-heads").is_hidden()  # one layer of one head leaves nothing to pick
-
-
-def test_what_is_left_out_is_said(
-    open_url: Visit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(maps, "MOST_SENTENCES", 2)
-    save_html([sentence(n) for n in range(3)], tmp_path / "a.html")
-    assert "1 more sentences" in open_url((tmp_path / "a.html").as_uri()).inner_text("footer")
-
-
-@pytest.mark.parametrize("width", [360, 768, 1280])
-def test_the_page_never_scrolls_sideways(open_url: Visit, address: str, width: int) -> None:
-    page = open_url(address, width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    matrix = page.locator(MATRIX).bounding_box()
-    assert matrix["x"] + matrix["width"] <= width
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(open_url, contrasts, address, scheme) -> None:
-    page = open_url(address, scheme=scheme)
-    assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    result = contrasts(page)
-    assert len(result) > 30
-    assert not [entry for entry in result if entry[0] < 4.5]
-    page.click(".theme")
-    assert page.evaluate("document.documentElement.dataset.theme") != scheme
-    assert not [entry for entry in contrasts(page) if entry[0] < 4.5]
-
-
 def test_every_control_has_a_name_and_is_large_enough(open_url: Visit, address: str) -> None:
     page = open_url(address, 360)
     for control in page.locator("button:visible, select:visible").all():
@@ -220,7 +162,7 @@ TIMED = """() => new Promise((done) => {
 def test_a_hundred_words_are_drawn_within_a_third_of_a_second(open_url: Visit, tmp_path) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(100), (8, 100)).astype(np.float32)
     record = AttentionRecord({CROSS.format(n): weights for n in range(6)}, {}, {})
-    save_html([record], tmp_path / "a.html")
+    (tmp_path / "a.html").write_text(attention_page([record]), "utf-8")
     page = open_url((tmp_path / "a.html").as_uri())
     took = page.evaluate(TIMED)
     assert took < 300

@@ -1,21 +1,17 @@
 """Published pages in Chromium, from a disk: answers are those of Python, nothing is requested."""
 
-import base64
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import foveate.engine.packed
 from foveate.config import PACKAGED
-from foveate.data.tokenizer import EOS
 from foveate.studio.publish import PublishedFile, assemble, asset, publish
 
 ROOT = Path(__file__).parents[2]
-AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 STORED = ROOT / "tests" / "packed" / "v1"
 SOURCES = ["the dog runs", "a cat sleeps", "the man reads", "a girl"]
 ASK = """async ([run, question]) => {
@@ -25,21 +21,22 @@ ASK = """async ([run, question]) => {
   return events;
 }"""
 Visit = Callable[..., Any]
+BUILT = ROOT / "src" / "foveate" / "look" / "draw" / "publish.js"
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.skipif(not importlib.util.find_spec("ziglang"), reason="no zig: make wheels"),
-    pytest.mark.skipif(
-        not (
-            Path(foveate.engine.packed.__file__).parents[1] / "look" / "draw" / "publish.js"
-        ).is_file(),
-        reason="make web builds the page",
-    ),
+    pytest.mark.skipif(not BUILT.is_file(), reason="make web builds the page"),
 ]
 
 
 def stored(*names: str) -> list[PublishedFile]:
     return [PublishedFile(STORED / f"{name}.safetensors", name, SOURCES) for name in names]
+
+
+def loaded(name: str) -> Any:
+    """A packed model in Python."""
+    return foveate.engine.packed.load(STORED / f"{name}.safetensors", threads=1)
 
 
 def address(folder: Path, files: list[PublishedFile], single: bool) -> str:
@@ -53,28 +50,21 @@ def asked(page: Any, run: str, **question: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("single", [True, False])
-def test_a_page_translates_as_python_does(open_url: Visit, tmp_path: Path, single: bool) -> None:
-    names = sorted(path.stem for path in STORED.glob("*.safetensors"))
+def test_a_page_answers_as_python_does(open_url: Visit, tmp_path: Path, single: bool) -> None:
+    """A model of each task; all families and maps are in tests/test_web_engine.py."""
+    names = ["transformer_pre", "classifier", "decoder_only"]
     page = open_url(address(tmp_path, stored(*names), single))
-    for name in names:
-        model = foveate.engine.packed.load(STORED / f"{name}.safetensors", threads=1)
-        if model.header.task == "classification":
-            right = model.classify(SOURCES)
-            own = [asked(page, name, text=line)["labels"] for line in SOURCES]
-            each = [{odds["label"]: odds["p"] for odds in labels} for labels in own]
-            assert each == [pytest.approx(dict(answer.probabilities), abs=1e-5) for answer in right]
-        elif "translation" in model.header.task:
-            for beam in (1, 4):
-                texts = ({"text": line, "search": {"beamSize": beam}} for line in SOURCES)
-                outputs = [asked(page, name, **question)["hypotheses"][0] for question in texts]
-                ids = [[token["id"] for token in output["tokens"]] for output in outputs]
-                answers = model.translate(SOURCES, beam_size=beam, length_penalty=0.6)
-                right_ids = [list(answer.outputs[0].ids) for answer in answers]
-                assert [[i for i in each if i != EOS] for each in ids] == right_ids, (name, beam)
-        else:
-            question = {"text": "the dog", "search": {"seed": 3, "temperature": 0.8, "maxExtra": 9}}
-            [continuation] = model.generate(["the dog"], 9, seed=3, temperature=0.8)
-            assert asked(page, name, **question)["hypotheses"][0]["text"] == continuation.text, name
+    translator, classifier, writer = map(loaded, names)
+    translated = translator.translate(SOURCES, beam_size=4, length_penalty=0.6)
+    for line, right, labels in zip(SOURCES, translated, classifier.classify(SOURCES), strict=True):
+        done = asked(page, "transformer_pre", text=line, search={"beamSize": 4})
+        assert done["hypotheses"][0]["text"] == str(right)
+        own = {odds["label"]: odds["p"] for odds in asked(page, "classifier", text=line)["labels"]}
+        assert own == pytest.approx(dict(labels.probabilities), abs=1e-5)
+    [continuation] = writer.generate(["the dog"], 9, seed=3, temperature=0.8)
+    search = {"seed": 3, "temperature": 0.8, "maxExtra": 9}
+    own = asked(page, "decoder_only", text="the dog", search=search)
+    assert own["hypotheses"][0]["text"] == continuation.text
 
 
 def test_a_word_is_forced_a_head_silenced_and_a_text_cut(open_url: Visit, tmp_path: Path) -> None:
@@ -106,43 +96,22 @@ def test_a_head_is_looked_at_step_by_step(open_url: Visit, tmp_path: Path) -> No
     cells.press(".")  # another head, whose stages are shown then
     cells.press(".")
     walk.locator(".fv-title", has_text="head 1").wait_for()
-    drawing = page.evaluate(
-        "look => foveate.look('transformer_pre', look)",
-        {
-            "view": "scene",
-            "block": "encoder.self_attention",
-            "layer": 0,
-            "head": 1,
-            "text": "a dog",
-        },
-    )
+    look = {"view": "scene", "block": "encoder.self_attention", "layer": 0, "head": 1}
+    asked_for = "look => foveate.look('transformer_pre', look)"
+    drawing = page.evaluate(asked_for, look | {"text": "a dog"})
     assert drawing["panels"][0]["rows"] == ["a", "dog", "</s>"]
 
 
 def test_too_long_a_text_is_refused_and_the_next_one_answered(open_url, tmp_path) -> None:
     page = open_url(address(tmp_path, stored("decoder_only"), single=True))
-    page.locator("textarea").fill("a dog " * 20_000)
-    page.locator("button.primary").click()
-    page.get_by_text("120,000 characters; this page takes 100,000 at a time").wait_for()
-    page.locator("textarea").fill("a dog " * 1100)
-    page.locator("button.primary").click()
-    page.get_by_text(" tokens; this page reads 2,000 at once").wait_for()
-    page.locator("textarea").fill("a dog")
-    page.locator("button.primary").click()
-    page.locator("[data-status=done]").wait_for()
-
-
-def test_the_maps_of_a_page_are_those_of_python(open_url: Visit, tmp_path: Path) -> None:
-    page = open_url(address(tmp_path, stored("gru_bahdanau"), single=True))
-    model = foveate.engine.packed.load(STORED / "gru_bahdanau.safetensors", threads=1)
-    done = asked(page, "gru_bahdanau", text=SOURCES[0], search={"beamSize": 1})
-    [block] = done["drawings"][0]["blocks"]
-    own = np.frombuffer(base64.b64decode(block["layers"][0]["data"]), np.float32)
-    ids = list(model.translate(SOURCES[:1], beam_size=1)[0].outputs[0].ids)
-    source = [*model.tokenizers[0].encode(SOURCES[0]).ids, EOS]
-    (name, right), *_ = model.engine._maps(source, [*ids, EOS]).items()
-    assert name.endswith(block["name"].split(".")[-1])
-    assert np.abs(np.reshape(own, right.shape) - right).max() < 1e-5
+    for count, answer in (
+        (20_000, page.get_by_text("120,000 characters; this page reads 100,000 at once")),
+        (1100, page.get_by_text(" tokens; this page reads 2,000 at once")),
+        (1, page.locator("[data-status=done]")),
+    ):
+        page.locator("textarea").fill("a dog " * count)
+        page.locator("button.primary").click()
+        answer.wait_for()
 
 
 def test_without_simd_the_scalar_engine_answers(browser: Any, tmp_path: Path) -> None:
@@ -152,9 +121,8 @@ def test_without_simd_the_scalar_engine_answers(browser: Any, tmp_path: Path) ->
     page.on("request", lambda request: requests.append(request.url.rpartition("/")[2]))
     page.goto(address(tmp_path, stored("transformer_post"), single=False))
     page.locator("[data-status=done]").wait_for()
-    model = foveate.engine.packed.load(STORED / "transformer_post.safetensors", threads=1)
     [own] = asked(page, "transformer_post", text=SOURCES[1], search={"beamSize": 1})["hypotheses"]
-    assert own["text"] == str(model.translate(SOURCES[1:2], beam_size=1)[0])
+    assert own["text"] == str(loaded("transformer_post").translate(SOURCES[1:2], beam_size=1)[0])
     assert "engine-scalar.js" in requests and "engine-wasm.js" not in requests
     assert "WebAssembly without SIMD, which this browser lacks" in page.inner_text("footer")
     page.close()
@@ -172,19 +140,15 @@ def test_a_file_that_is_missing_is_named(browser: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark"), (1920, "light")])
-def test_axe_finds_nothing(open_url: Visit, tmp_path: Path, width: int, scheme: str) -> None:
-    if not AXE.is_file():
-        pytest.skip("no axe-core here: `npm ci` in web/")
+def test_axe_finds_nothing(open_url: Visit, axe: Any, tmp_path: Path, width, scheme) -> None:
     files = stored("transformer_pre", "guided", "classifier")
     page = open_url(address(tmp_path, files, single=False), width=width, scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.evaluate(AXE.read_text("utf-8"))
     for tab in ("Translate", "Classify"):
         page.get_by_role("button", name=tab).first.click()
         page.locator("[data-status=done]").first.wait_for()
         page.wait_for_timeout(300)
-        violations = page.evaluate("axe.run().then(({violations}) => violations)")
-        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in violations] == [], tab
+        assert axe(page) == [], tab
 
 
 def test_the_policy_names_the_script_and_nothing_else() -> None:

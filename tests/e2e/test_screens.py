@@ -51,17 +51,21 @@ def test_a_demo_is_chosen_changed_and_found_again_by_its_address(visit) -> None:
     assert "d = 64, warmup 100" in again.get_by_test_id("drawing-demo").inner_text()
 
 
+def drag(element: Any, *places: tuple[float, float]) -> None:
+    """Press the mouse at a first share of an element's width and height; release it at a second."""
+    box, mouse = element.bounding_box(), element.page.mouse
+    for (x, y), then in zip(places, (mouse.down, mouse.up), strict=True):
+        mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=5)
+        then()
+
+
 def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(visit) -> None:
     page = visit("#/demos?demo=local")
     wait(page, "demo")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     slider = page.locator("input[data-option=window]")
-    box = slider.bounding_box()
-    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + box["height"] / 2, steps=5)
-    page.mouse.up()
+    drag(slider, (0.3, 0.5), (0.8, 0.5))
     slider.press("ArrowRight")
     value = float(slider.get_attribute("aria-valuetext"))
     assert value > 8
@@ -75,14 +79,9 @@ def test_a_demo_is_dragged_without_a_request_and_shows_the_numbers_of_python(vis
     assert not [url for url in asked if "/api/" in url]
     page.goto(page.url.split("#")[0] + "#/demos?demo=scores")
     until(page, "document.querySelectorAll('.fv-plane .fv-cells').length >= 6")
-    box = page.locator(".fv-plane .fv-cells").first.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 0.25 * box["height"], steps=5)
-    page.mouse.up()
-    x, y = (
-        page.locator(f"input[data-option={name}]").get_attribute("aria-valuetext") for name in "xy"
-    )
+    drag(page.locator(".fv-plane .fv-cells").first, (0.5, 0.5), (0.75, 0.25))
+    options = (page.locator(f"input[data-option={name}]") for name in "xy")
+    x, y = (option.get_attribute("aria-valuetext") for option in options)
     assert 1 < float(x) < 2 and 1 < float(y) < 2
     until(page, "query => document.body.innerText.includes(query)", f"query ({x}, {y})")
 
@@ -99,9 +98,8 @@ def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(visit) -> No
     until(page, "document.querySelectorAll('[data-testid=drawing-comparison]').length === 2")
     page.get_by_test_id("beside-transformer").click()
     growing = wait(page, "view-growing")
-    assert (
-        growing.get_by_test_id("drawing-growing").locator("tbody tr").count() == 4
-    )  # source, reference, runs
+    rows = growing.get_by_test_id("drawing-growing").locator("tbody tr")
+    assert rows.count() == 4  # source, reference, runs
     wait(page, "view-attention")
 
 

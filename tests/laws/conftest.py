@@ -15,9 +15,6 @@ from torch import Tensor, nn
 from foveate.config import Config, kinds
 from foveate.kinds import load_kinds
 from foveate.look.hooks import capture
-from foveate.measure.laws import layers, models, searches
-from foveate.measure.laws.trial import LAWS, Trial
-from foveate.measure.laws.trial import SIZES as CHECKED
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.interleaved import InterleavedDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder, SSRUDecoder
@@ -36,7 +33,6 @@ from tolerances import differ
 from variants import at_scale
 
 load_kinds()
-assert models and searches  # whose laws are registered
 
 VOCABULARY, SIZE = 30, 16
 SIZES: dict[str, int | float] = {
@@ -89,17 +85,6 @@ def each(family: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("config", result.values(), ids=result)
 
 
-@torch.no_grad()
-def keeps_laws(config: Config) -> None:
-    """Every law of `foveate check` holds for a kind, at its sizes, with one seed of each."""
-    concerned = [law for law in LAWS if law.concerns(config, None)]
-    fewer = {"search": 3} | dict.fromkeys((*layers.WHOLE, "feed_forward"), 5)
-    assert len(concerned) >= fewer.get(config.family or "", 7)
-    for law in concerned:
-        for sizes in CHECKED[1::3]:
-            law.holds(Trial(config, sizes))
-
-
 def check_saved(model: nn.Module, other: nn.Module, folder: Path, *inputs: Tensor) -> None:
     """Saved weights, loaded in a model with others, give the same output bit for bit."""
     save_weights(model, folder / "model.safetensors")
@@ -147,64 +132,71 @@ def changed(config: Config, **fields: Any) -> Any:
     return type(config)(**{n: getattr(config, n) for n in type(config).model_fields} | fields)
 
 
-REFUSED = {  # and why; tests/test_attention_kinds.py sees to it that they are
-    "transformer decoder attention.linformer": "it mixes the future in"
-}
+def transformers(**fields: Any) -> tuple[Any, Any]:
+    """Both parts of a Transformer with other values."""
+    return changed(TRANSFORMER[0], **fields), changed(TRANSFORMER[1], **fields)
 
 
-def _models() -> dict[str, EncoderDecoder.Config]:
-    pairs: dict[str, tuple[Any, Any]] = {"transformer": TRANSFORMER, "recurrent": RECURRENT}
-    for name, (encoder, decoder) in list(pairs.items()):
+def attending(**fields: Any) -> Any:
+    """A recurrent decoder with other values of its attention."""
+    return changed(RECURRENT[1], attention=changed(RECURRENT[1].attention, **fields))
+
+
+def _pairs() -> dict[str, tuple[Any, Any]]:
+    """Encoders and decoders by name."""
+    (encoder, decoder), (reading, writing), (mamba, _) = TRANSFORMER, RECURRENT, MAMBA
+    heads, lstm = Attention.Config(num_heads=4), {"cell": LSTMCell.Config(), "num_layers": 2}
+    interleaved = shrink(InterleavedDecoder.Config(local_position=Rotary.Config()))
+    location = defaults("decoder")["location"]
+    deep = changed(reading, **lstm), changed(writing, **lstm)
+    pairs = {
+        "transformer": TRANSFORMER,
+        "recurrent": RECURRENT,
+        "mamba": MAMBA,
+        "mamba one way": (changed(mamba, bidirectional=False), MAMBA[1]),
+        "ssru": (encoder, shrink(SSRUDecoder.Config())),
+        "interleaved": (encoder, interleaved),
+        "post-norm": transformers(norm_order="post"),
+        "sandwich": transformers(norm_order="sandwich"),
+        "plain": transformers(norm_order="plain"),
+        "normed heads": transformers(attention=changed(heads, head_norm=RMSNorm.Config())),
+        "grouped heads": transformers(attention=changed(heads, key_heads=2)),
+        "head size": transformers(attention=Attention.Config(head_size=6)),
+        "embedding norm": transformers(embedding_norm=LayerNorm.Config()),
+        "transformer to recurrent": (encoder, writing),
+        "recurrent to transformer": (reading, decoder),
+        "several heads": (reading, attending(num_heads=4)),
+        "current": (reading, attending(query="current")),
+        "location": (reading, location),
+        "transformer to location": (encoder, location),
+        "no attention": (reading, changed(writing, attention=None)),
+        "deep": deep,
+    }
+    for name, bridge in defaults("bridge").items():
+        pairs[f"bridge {name}"] = deep[0], changed(deep[1], attention=None, bridge=bridge)
+        pairs[f"bridge {name} and attention"] = deep[0], changed(deep[1], bridge=bridge)
+    for name, (encoder, decoder) in (("transformer", TRANSFORMER), ("recurrent", RECURRENT)):
         for label, other in substitutions(encoder):
             pairs[f"{name} encoder {label}"] = other, decoder
         for label, other in substitutions(decoder):
             pairs[f"{name} decoder {label}"] = encoder, other
-    grouped = Attention.Config(num_heads=4, key_heads=2)
     encoder, decoder = TRANSFORMER
-    pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
-    pairs["sandwich"] = tuple(changed(part, norm_order="sandwich") for part in TRANSFORMER)
-    normed = Attention.Config(num_heads=4, head_norm=RMSNorm.Config())
-    pairs["normed heads"] = tuple(changed(part, attention=normed) for part in TRANSFORMER)
-    pairs["interleaved"] = (
-        encoder,
-        shrink(InterleavedDecoder.Config(local_position=Rotary.Config())),
-    )
-    pairs["plain"] = tuple(changed(part, norm_order="plain") for part in TRANSFORMER)
-    pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
-    additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})
-    pairs["mamba"] = MAMBA
-    pairs["ssru"] = encoder, shrink(SSRUDecoder.Config())
-    pairs["mamba one way"] = changed(MAMBA[0], bidirectional=False), MAMBA[1]
     for name, attention in defaults("attention").items():
         if name != "full" and not issubclass(attention.owner, SparseAttention):
             pairs[f"cross {name}"] = encoder, changed(decoder, cross_attention=attention)
-    pairs["transformer to recurrent"] = encoder, RECURRENT[1]
-    pairs["recurrent to transformer"] = RECURRENT[0], decoder
-    pairs["several heads"] = RECURRENT[0], changed(RECURRENT[1], attention=additive)
-    pairs["location"] = RECURRENT[0], defaults("decoder")["location"]
-    pairs["transformer to location"] = encoder, defaults("decoder")["location"]
-    pairs["no attention"] = RECURRENT[0], changed(RECURRENT[1], attention=None)
-    current = changed(RECURRENT[1].attention, query="current")
-    pairs["current"] = RECURRENT[0], changed(RECURRENT[1], attention=current)
-    deep = changed(RECURRENT[1], cell=LSTMCell.Config(), num_layers=2)
-    wide = Attention.Config(head_size=6)
-    pairs["head size"] = tuple(changed(part, attention=wide) for part in TRANSFORMER)
-    normed = LayerNorm.Config()
-    pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
-    pairs["deep"] = reading = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
-    for name, bridge in defaults("bridge").items():
-        pairs[f"bridge {name}"] = reading[0], changed(deep, attention=None, bridge=bridge)
-        pairs[f"bridge {name} and attention"] = reading[0], changed(deep, bridge=bridge)
+    del pairs["transformer decoder attention.linformer"]  # refused: it mixes the future in
+    return pairs
+
+
+def _models() -> dict[str, EncoderDecoder.Config]:
     result = {
         name: EncoderDecoder.Config(
             encoder=encoder,
             decoder=decoder,
             tie="none" if name.endswith("position.appended") else "target",  # sizes differ
         )
-        for name, (encoder, decoder) in pairs.items()
+        for name, (encoder, decoder) in _pairs().items()
     }
-    for name in REFUSED:
-        del result[name]
     result["output bias"] = changed(result["transformer"], output_bias=True, tie="inputs")
     presets = defaults("model").items()
     return result | {n: c for n, c in presets if issubclass(c.owner, EncoderDecoder)}
@@ -245,6 +237,12 @@ def _built(name: str) -> EncoderDecoder:
     return build(MODELS[name])
 
 
+def _fresh(request: pytest.FixtureRequest) -> EncoderDecoder:
+    made = _built(request.param).eval()
+    made.zero_grad()
+    return made
+
+
 FAMILY_NAMES = (
     "transformer", "recurrent", "mamba", "ssru", "post-norm", "grouped heads", "several heads",
     "location", "no attention", "current", "deep", "transformer to recurrent",
@@ -256,17 +254,13 @@ FAMILY_NAMES = (
 @pytest.fixture(params=at_scale(MODELS, FAMILY_NAMES))
 def family(request: pytest.FixtureRequest) -> EncoderDecoder:
     """As `model`, but only a model of each family outside of ``make proofs``."""
-    made = _built(request.param).eval()
-    made.zero_grad()
-    return made
+    return _fresh(request)
 
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     """Every family, and every kind of part in one of them; tests leave its weights alone."""
-    made = _built(request.param).eval()
-    made.zero_grad()
-    return made
+    return _fresh(request)
 
 
 KEYS = real(5, 3)
@@ -313,11 +307,9 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
 
         def counted(*inputs: Any, **named: Any) -> Tensor:
             calls.append(1)
-            result: Tensor = kernel(*inputs, **named)
-            return result
+            return kernel(*inputs, **named)
 
-        limit = -1 if expected else 10**9
-        monkeypatch.setattr(fused_module, "SHORT", limit)
+        monkeypatch.setattr(fused_module, "SHORT", -1 if expected else 10**9)
         monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
         return calls
 

@@ -1,6 +1,10 @@
-"""Laws of attention, over every score and every normaliser."""
+"""Laws of attention, over every score, normaliser and kind, against the definitions of the kinds.
+
+Others are in test_model_kinds.py and test_equations.py; those of models are in test_families.py.
+"""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -9,12 +13,23 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from foveate.config import Config
+from foveate.look.hooks import capture
 from foveate.measure.laws.layers import check_weights
-from foveate.nn.attention import Attention, split_heads
+from foveate.models.transformer import TransformerDecoder
+from foveate.nn.attention import Attention, BaseAttention, split_heads
 from foveate.nn.context import DecoderState, Mask
+from foveate.nn.efficient_attention import (
+    KernelAttention,
+    LocalAttention,
+    LowRankAttention,
+    RandomFeatureAttention,
+    SparseAttention,
+)
+from foveate.nn.more_positions import ALiBi
 from foveate.nn.positions import Rotary
-from foveate.nn.scores import Dot, Location, Score, Softmax
-from laws.conftest import KEYS, SIZE, each, each_mask, keeps_laws, weights_of
+from foveate.nn.scores import Location, Score
+from foveate.nn.spec import Tokens
+from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, each_mask, real, weights_of
 from tolerances import close, differ
 
 Road = Callable[[bool], list[int]]
@@ -41,11 +56,6 @@ def joined(mixed: Tensor) -> Tensor:
 
 
 @each("score")
-def test_laws_of_scores(config: Config) -> None:
-    keeps_laws(config)
-
-
-@each("score")
 def test_a_score_copies_no_matrix_for_each_sequence(config: Config) -> None:
     """Nothing that a score of one query makes, or its gradient, is larger than the keys."""
     rows, length, size = 64, 2, 16
@@ -69,30 +79,32 @@ class _Largest(TorchDispatchMode):
         return result
 
 
-@each("normalizer")
-def test_laws_of_normalizers(config: Config) -> None:
-    keeps_laws(config)
-
-
-@each("attention")
-def test_laws_of_attention(config: Config) -> None:
-    keeps_laws(config)
-
-
 @each_mask
 def test_fused_equals_explicit(attention: Attention, mask: Callable[[], Mask], fused: Road) -> None:
+    """The outputs, and the mixture by weights that sum to one and are 0 where masked."""
     query, memory = torch.randn(2, 5, SIZE, requires_grad=True), torch.randn(2, 5, SIZE)
-    for read in (None, memory):
-        result = []
+    rotation = Rotary.Config().build(SIZE, attention.num_heads)
+    possible = attention.score.scale is not None and attention.normalizer.fusable
+    for read, position in ((None, None), (memory, None), (None, rotation)):
+        inputs, result = (query, read, mask(), None, position), []
         for expected in (False, True):
             calls = fused(expected)
-            output = attention(query, read, mask())
-            possible = attention.score.scale is not None and attention.normalizer.fusable
+            output = attention(*inputs)
             assert bool(calls) == (expected and possible), "not the road that was asked for"
             (gradient,) = torch.autograd.grad(output.square().sum(), query)
             result.append((output, gradient))
         for explicit, other in zip(*result, strict=True):
             close(other, explicit)
+        calls.clear()
+        weights = weights_of(attention, *inputs)
+        assert not calls, "who looks takes the explicit road"
+        check_weights(weights, {}, mask().dense(range(5), range(5)))
+        close(
+            attention.output(
+                joined(weights @ values_of(attention, query if read is None else read))
+            ),
+            output,
+        )
 
 
 def test_fused_attention_never_asks_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,48 +117,6 @@ def test_fused_attention_never_asks_cudnn(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(F, "scaled_dot_product_attention", asked)
     Attention.Config(num_heads=2).build(SIZE)(torch.randn(1, 200, SIZE))
     assert allowed == [False]
-
-
-def test_a_tap_chooses_the_explicit_road(attention: Attention, fused: Road) -> None:
-    calls = fused(True)
-    attention.tap = lambda weights: None
-    attention(torch.randn(2, 5, SIZE))
-    assert not calls
-
-
-def test_rotated_fused_equals_rotated_explicit(attention: Attention, fused: Road) -> None:
-    x, position = torch.randn(2, 6, SIZE), Rotary.Config().build(SIZE, attention.num_heads)
-    both = roads(attention, fused)
-    result = [attention(x, mask=Mask(causal=True), position=position) for _ in both]
-    close(result[-1], result[0])
-
-
-@each_mask
-def test_rows_sum_to_one_and_are_zero_where_masked(attention, mask) -> None:
-    weights = weights_of(attention, torch.randn(2, 5, SIZE), None, mask())
-    assert weights.shape == (2, attention.num_heads, 5, 5)
-    check_weights(weights, {}, mask().dense(range(5), range(5)))
-
-
-def test_the_output_is_the_mixture_by_the_weights(attention: Attention) -> None:
-    x = torch.randn(2, 5, SIZE)
-    mixed = weights_of(attention, x) @ values_of(attention, x)
-    close(attention(x), attention.output(joined(mixed)))
-
-
-def test_a_silenced_head_takes_its_share_away(attention: Attention) -> None:
-    x, silenced = torch.randn(2, 5, SIZE), attention.num_heads - 1
-    size = SIZE // attention.num_heads
-
-    def silence(weights: Tensor) -> Tensor:
-        saved = torch.ones(attention.num_heads, 1, 1)
-        saved[silenced] = 0
-        return weights * saved
-
-    whole, mixed = attention(x), weights_of(attention, x) @ values_of(attention, x)
-    columns = attention.output.weight[:, silenced * size : (silenced + 1) * size]
-    attention.tap = silence
-    close(attention(x), whole - mixed[:, silenced] @ columns.T)
 
 
 def test_a_tap_can_force_where_to_look(attention: Attention) -> None:
@@ -174,90 +144,17 @@ def test_a_tap_replaces_weights_of_hypotheses_that_share_keys(attention: Attenti
 
 def test_a_query_that_sees_nothing_gets_zeros(attention: Attention, fused: Road) -> None:
     keys = torch.tensor([[False] * 5, [True] * 5])
-    x = torch.randn(2, 5, SIZE)
+    x = torch.randn(2, 5, SIZE, requires_grad=True)
     for _ in roads(attention, fused):
+        attention.zero_grad()
         output = attention(x, mask=Mask(keys))
         assert torch.equal(output[0], attention.output.bias.expand(5, -1))
         close(output[1], attention(x[1:])[0])
-    assert bool((weights_of(attention, x, None, Mask(keys))[0] == 0).all())
-
-
-def test_gradients_of_blind_queries_are_numbers(attention: Attention, fused: Road) -> None:
-    keys = torch.tensor([[False] * 5, [True] * 5])
-    for _ in roads(attention, fused):
-        attention.zero_grad()
-        x = torch.randn(2, 5, SIZE, requires_grad=True)
-        attention(x, mask=Mask(keys)).square().sum().backward()
+        output.square().sum().backward()
         for tensor in (x, *attention.parameters()):
             assert tensor.grad is not None
             assert bool(tensor.grad.isfinite().all())
         assert bool((x.grad[0] == 0).all())  # type: ignore[index]
-
-
-def test_attention_without_position_is_equivariant_to_permutation(attention: Attention) -> None:
-    if not attention.score.reads_keys:
-        pytest.skip("this score looks at places, whatever stands there")
-    x, order = torch.randn(2, 6, SIZE), torch.randperm(6)
-    close(attention(x[:, order]), attention(x)[:, order])
-
-
-def test_the_future_leaves_the_past_bit_equal(attention: Attention, fused: Road) -> None:
-    x = torch.randn(2, 6, SIZE)
-    other = x.clone()
-    other[:, 4:] = 1e3 * torch.randn(2, 2, SIZE)
-    for _ in roads(attention, fused):
-        before, after = (attention(item, mask=Mask(causal=True)) for item in (x, other))
-        assert torch.equal(before[:, :4], after[:, :4])
-        assert differ(before[:, 4:], after[:, 4:])
-
-
-def test_what_stands_in_padding_changes_no_bit(attention: Attention, fused: Road) -> None:
-    memory, query = torch.randn(2, 5, SIZE), torch.randn(2, 3, SIZE)
-    other = memory.clone()
-    other[~KEYS] = 1e3
-    for _ in roads(attention, fused):
-        assert torch.equal(*(attention(query, m, Mask(KEYS)) for m in (memory, other)))
-        close(attention(query[1:], memory[1:, :3]), attention(query, memory, Mask(KEYS))[1:])
-
-
-def test_grouped_queries_equal_repeated_keys(attention: Attention) -> None:
-    heads, groups = attention.num_heads, attention.key_heads
-    full = attention.config.model_copy(update={"key_heads": None}).build(SIZE).eval()
-    full.load_state_dict(
-        {
-            name: value.unflatten(0, (groups, -1))
-            .repeat_interleave(heads // groups, 0)
-            .flatten(0, 1)
-            if name.partition(".")[0] in ("key", "value")
-            else value
-            for name, value in attention.state_dict().items()
-        }
-    )
-    x = torch.randn(2, 5, SIZE)
-    close(attention(x, mask=Mask(KEYS)), full(x, mask=Mask(KEYS)))
-
-
-@each_mask
-def test_hypotheses_share_the_keys_of_their_source(attention, mask, fused) -> None:
-    memory, seen = torch.randn(2, 5, SIZE), mask()
-    keys = None if seen.key_mask is None else seen.key_mask.repeat_interleave(3, 0)
-    for _ in roads(attention, fused):
-        for steps in (1, 3):
-            query, own = torch.randn(6, steps, SIZE), Mask(keys, seen.causal, seen.window)
-            expanded = attention(query, memory.repeat_interleave(3, 0), own)
-            close(attention(query, memory, mask()), expanded)
-
-
-@pytest.mark.parametrize("window", [None, 2])
-def test_whole_equals_chunk_by_chunk(attention: Attention, window: int | None) -> None:
-    x = torch.randn(2, 5, SIZE)
-    whole = attention(x, mask=Mask(causal=True, window=window))
-    for chunks in ([1] * 5, [3, 2], [1, 4], [3, 1, 1], [2, 1, 2]):
-        state, result = DecoderState(), []
-        for part in x.split(chunks, dim=1):
-            result.append(attention(part, None, Mask(causal=True, window=window), state))
-            state.position += part.shape[1]
-        close(torch.cat(result, dim=1), whole)
 
 
 def test_keys_of_a_memory_are_made_once(attention: Attention) -> None:
@@ -273,17 +170,6 @@ def test_dropped_weights_keep_their_mean() -> None:
     expected = attention.eval()(x[:1])[0]
     torch.testing.assert_close(dropped.mean(dim=0), expected, atol=0.1, rtol=0.1)
     assert differ(dropped[0], dropped[1])
-
-
-def test_colder_softmax_looks_at_one_place() -> None:
-    def weights(temperature: float) -> Tensor:
-        torch.manual_seed(0)
-        normalizer = Softmax.Config(temperature=temperature)
-        attention = Attention.Config(normalizer=normalizer, num_heads=4).build(SIZE)
-        return weights_of(attention, torch.randn(2, 5, SIZE))
-
-    hard = torch.nn.functional.one_hot(weights(1.0).argmax(dim=-1), 5).float()
-    close(weights(1e-6), hard)
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
@@ -325,8 +211,172 @@ def test_location_refuses_a_source_past_its_limit() -> None:
         attention(torch.randn(1, 8, SIZE))
 
 
-def test_nothing_projected_is_the_equation_alone() -> None:
-    attention = Attention.Config(score=Dot.Config(), project=()).build(SIZE)
-    query, memory = torch.randn(2, 3, SIZE), torch.randn(2, 5, SIZE)
-    assert not list(attention.parameters())
-    close(attention(query, memory), (query @ memory.mT).softmax(dim=-1) @ memory)
+HEADS = 4
+KINDS = {n: changed(c, num_heads=HEADS, key_heads=2) for n, c in defaults("attention").items()}
+each_kind = pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
+SPARSE = {n: c for n, c in KINDS.items() if issubclass(c.owner, SparseAttention)}
+KERNELS = {n: c for n, c in KINDS.items() if issubclass(c.owner, KernelAttention)}
+each_sparse = pytest.mark.parametrize("config", SPARSE.values(), ids=SPARSE)
+each_kernel = pytest.mark.parametrize("config", KERNELS.values(), ids=KERNELS)
+
+
+def built(config: BaseAttention.Config, size: int = SIZE) -> Any:
+    torch.manual_seed(0)
+    return config.build(size).eval()
+
+
+def full_like(attention: BaseAttention) -> Attention:
+    """Full attention with the same projections."""
+    heads, shared = attention.num_heads, attention.key_heads
+    full = Attention.Config(num_heads=heads, key_heads=shared).build(SIZE).eval()
+    expected = set(full.state_dict())
+    full.load_state_dict({n: t for n, t in attention.state_dict().items() if n in expected})
+    return full  # type: ignore[no-any-return]
+
+
+@each_kind
+def test_a_mixture_by_the_weights_shown_is_the_output(
+    config: BaseAttention.Config,
+) -> None:
+    """Also where no weights are formed unless somebody looks."""
+    attention, x = built(config), torch.randn(2, 9, SIZE, requires_grad=True)
+    padded, blind = real(9, 6), real(9, 0)
+    for mask in (Mask(), Mask(padded), Mask(causal=True), Mask(padded, causal=True), Mask(blind)):
+        if mask.causal and not config.owner.causal:  # type: ignore[union-attr]
+            continue
+        plain = attention(x, None, mask)
+        weights = weights_of(attention, x, None, mask)
+        assert weights.shape == (2, HEADS, 9, 9)
+        attention.tap = lambda seen, weights=weights: weights.to(seen.dtype)  # force what was seen
+        close(attention(x, None, mask), plain)
+        attention.tap = None
+        if mask.key_mask is not None:
+            assert bool((weights.transpose(1, 3)[~mask.key_mask] == 0).all())
+        if mask.causal:
+            assert bool((weights.triu(1) == 0).all())
+    plain.square().sum().backward()
+    assert bool(x.grad.isfinite().all())  # type: ignore[union-attr]
+
+
+@each_kind
+def test_long_inputs_step_by_step(config: BaseAttention.Config) -> None:
+    """Longer than any block, chunk and window."""
+    attention, x = built(config), torch.randn(1, 150, SIZE)
+    assert attention(x[:, :0], None, Mask(causal=attention.causal)).shape == (1, 0, SIZE)
+    if not attention.causal:
+        with pytest.raises(ValueError, match="future"):
+            attention(x, None, Mask(causal=True))
+        return
+    whole = attention(x, None, Mask(causal=True))
+    state, result = DecoderState(), []
+    for part in x.split([70, 1, 40, 1, 1, 37], dim=1):
+        result.append(attention(part, None, Mask(causal=True), state))
+        state.position += part.shape[1]
+    close(torch.cat(result, dim=1), whole)
+
+
+def test_a_table_without_a_kind_is_full_attention() -> None:
+    tree = {"attention": {"kind": "local"}, "cross_attention": {"score": "additive"}}
+    decoder = TransformerDecoder.Config.parse(tree)
+    assert type(decoder.attention) is LocalAttention.Config
+    assert type(decoder.cross_attention) is Attention.Config
+
+
+@pytest.mark.parametrize("window", range(1, 11))
+@pytest.mark.parametrize("causal", [False, True])
+def test_local_attention_is_full_attention_under_a_window(window: int, causal: bool) -> None:
+    x, position = torch.randn(2, 9, SIZE), Rotary.Config().build(SIZE, 4)
+    local = built(LocalAttention.Config(num_heads=4, window=window))
+    expected = full_like(local)(x, None, Mask(real(9, 5), causal, window), None, position)
+    close(local(x, None, Mask(real(9, 5), causal), None, position), expected)
+
+
+@each_sparse
+def test_sparse_attention_adds_positions_and_takes_the_fused_road(config, fused) -> None:
+    attention, x = built(config), torch.randn(2, 9, SIZE)
+    position = ALiBi.Config().build(SIZE, HEADS)
+    result = []
+    for expected in (False, True):
+        calls = fused(expected)
+        result.append(attention(x, None, Mask(real(9, 7), causal=True), None, position))
+        assert bool(calls) == expected
+    close(*result)
+
+
+@each_sparse
+def test_sparse_attention_computes_less(config: SparseAttention.Config) -> None:
+    """Products of queries with keys grow with the length, not with its square."""
+    attention = built(config)
+    score, computed = attention.score.forward, [0]
+
+    def counted(q: Tensor, k: Tensor) -> Tensor:
+        computed[-1] += q.shape[2] * k.shape[2]
+        return score(q, k)
+
+    attention.score.forward = counted
+    for length in (20, 40, 80):
+        attention(torch.randn(1, length, SIZE), None, Mask(causal=True))
+        computed.append(0)
+    assert computed[1] < 2.2 * computed[0] and computed[2] < 2.2 * computed[1]
+
+
+@each_sparse
+def test_sparse_attention_is_not_for_a_memory(config: SparseAttention.Config) -> None:
+    decoder = changed(TRANSFORMER[1], attention=config).build(Tokens(30), SIZE)
+    assert type(decoder.layers[0].self_attention) is config.owner
+    assert type(decoder.layers[0].cross_attention) is Attention
+    with pytest.raises(ValueError, match=r'cross_attention = ".*full"'):
+        changed(TRANSFORMER[1], cross_attention=config).build(Tokens(30), SIZE)
+
+
+@each_kernel
+def test_what_a_kernel_remembers_does_not_grow(config: BaseAttention.Config) -> None:
+    def remembered(steps: int) -> int:
+        attention, state = built(config), DecoderState()
+        attention(torch.randn(1, steps, SIZE), None, Mask(causal=True), state)
+        assert not state._grown
+        return sum(t.numel() for parts in state._current.values() for t in parts)
+
+    assert remembered(3) == remembered(200) > 0
+
+
+@each_kernel
+def test_kernels_refuse_what_needs_scores(config: BaseAttention.Config) -> None:
+    attention, x, state = built(config), torch.randn(1, 5, SIZE), DecoderState()
+    with pytest.raises(ValueError, match=r'position = "alibi" .* another position'):
+        attention(x, position=ALiBi.Config().build(SIZE, HEADS))
+    with pytest.raises(ValueError, match="no window"):
+        attention(x, None, Mask(window=2))
+    attention(x, None, Mask(causal=True), state)
+    state.position += 5
+    with pytest.raises(ValueError, match="state=None"), capture(attention):
+        attention(x, None, Mask(causal=True), state)
+
+
+def test_random_features_are_right_on_average() -> None:
+    attention = built(RandomFeatureAttention.Config(features=20_000))
+    q, k = (0.3 * torch.randn(1, 1, 6, SIZE) for _ in range(2))
+    factor = attention._exponents(q).amax(dim=-1, keepdim=True).exp()
+    result = attention.of_queries(q) * factor @ attention.of_keys(k).mT / 20_000
+    torch.testing.assert_close(result, (q @ k.mT / SIZE**0.5).exp(), atol=0, rtol=0.05)
+
+
+def test_directions_are_orthogonal_in_groups() -> None:
+    directions = built(RandomFeatureAttention.Config(features=40)).directions
+    for group in directions.split(SIZE):
+        products = F.normalize(group) @ F.normalize(group).T
+        close(products, torch.eye(len(group)))
+
+
+def test_linformer_refuses_what_it_cannot_do() -> None:
+    attention = built(LowRankAttention.Config(max_length=8))
+    with pytest.raises(ValueError, match=r"9 positions .* max_length = 8"):
+        attention(torch.randn(1, 9, SIZE))
+    with pytest.raises(ValueError, match="another position"):
+        attention(torch.randn(1, 5, SIZE), position=ALiBi.Config().build(SIZE, 1))
+    with pytest.raises(ValueError, match="including future ones"):
+        attention(torch.randn(1, 5, SIZE), mask=Mask(causal=True))
+
+    decoder = changed(TRANSFORMER[1], attention=KINDS["linformer"])
+    with pytest.raises(ValueError, match=r"decoder\.attention .* including future ones"):
+        decoder.build(Tokens(30), SIZE)

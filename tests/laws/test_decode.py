@@ -1,9 +1,11 @@
-"""Laws of search: toy models given by tables, brute force, and every real family."""
+"""Laws of search: toy models given by tables, brute force, and every real family; of beginnings
+and rules: every search writes as it was told, and scores the whole output.
+"""
 
 import copy
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -12,14 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from foveate.config import ConfigError
 from foveate.decode.beam import Beam, DiverseBeam
-from foveate.decode.constraints import DecodingBatch
+from foveate.decode.constraints import DecodingBatch, MinLength, NoRepeat, OutputRule
 from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Greedy, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
-from laws.conftest import KEYS as TWO
-from laws.conftest import MODELS, build, defaults, each, ids, keeps_laws
+from laws.conftest import KEYS, MODELS, build, defaults, each, ids
 from laws.tables import (
     END,
     A,
@@ -36,33 +38,18 @@ from laws.tables import (
 )
 from tolerances import MODEL, near
 
-TOY = {  # p of A, B, C and the end
-    (): (0.5, 0.2, 0.3, 0.0),
-    (A,): (0.25, 0.4, 0.3, 0.05),
-    (A, B): (0.3, 0.3, 0.4, 0.0),
-    (A, B, C): (0.2, 0.1, 0.1, 0.6),
-    (A, C): (0.2, 0.6, 0.2, 0.0),
-    (A, C, B): (0.2, 0.1, 0.1, 0.6),
-}
+Output = tuple[float, Prefix, bool]  # log p, ids, whether it ended
 
 
-def toy(prefix: Prefix) -> Sequence[float]:
-    return TOY.get(prefix, (0.3, 0.3, 0.3, 0.1))
+def score(output: Output, alpha: float) -> float:
+    """log p of an output, its length with its end penalised."""
+    return output[0] / ((5 + len(output[1]) + output[2]) / 6) ** alpha
 
 
-def test_greedy_goes_astray() -> None:
-    ((best,),) = search(Greedy.Config(), [toy])
-    assert best.ids == [A, B, C]
-    assert best.ended
-    assert math.exp(best.log_probability) == near(0.048)
-
-
-@pytest.mark.parametrize("width", range(2, 9))
-def test_a_beam_finds_the_better_path(width: int) -> None:
-    (result,) = search(Beam.Config(beam_size=width, length_penalty=0.0), [toy])
-    assert result[0].ids == [A, C, B]
-    assert math.exp(result[0].log_probability) == near(0.054)
-    assert result[0].score == result[0].log_probability
+def hypotheses(outputs: Iterable[Output], alpha: float) -> list[Hypothesis]:
+    """The outputs, best first."""
+    found = [Hypothesis(list(o[1]), o[0], score(o, alpha), o[2]) for o in outputs]
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
 
 @settings(max_examples=25)
@@ -75,36 +62,7 @@ def test_a_beam_as_wide_as_the_space_is_brute_force(seeds, alpha, longest) -> No
     config = Beam.Config(beam_size=60, length_penalty=alpha, **limit(longest))
     tables = [random_table(seed) for seed in seeds]
     for table, result in zip(tables, search(config, tables), strict=True):
-
-        def score(output: tuple[float, Prefix, bool]) -> float:
-            return output[0] / ((5 + len(output[1]) + output[2]) / 6) ** alpha
-
-        expected = sorted(everything(table, longest), key=score, reverse=True)
-        assert len(result) == len(expected)
-        alike(result, [Hypothesis(list(o[1]), o[0], score(o), o[2]) for o in expected])
-
-
-@torch.no_grad()
-def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> None:
-    source, length = ids(1, 4, vocabulary=5), 3
-    memory = model_pair.encode(source)
-    prefixes = [p for n in range(length) for p in itertools.product((0, 1, 2, 4), repeat=n)]
-    outputs = [[*prefix, END] for prefix in prefixes]
-    outputs += map(list, itertools.product((0, 1, 2, 4), repeat=length))
-    config = Beam.Config(beam_size=len(outputs), length_penalty=0.0, **limit(length))
-    batch = DecodingBatch([0], DecoderSteps(model_pair, memory), [4])
-    (result,) = config.build()(batch, 2, END)
-    log_p = forced(model_pair, source, outputs)
-    order = sorted(range(len(outputs)), key=lambda i: -log_p[i])
-    assert [h.ids + [END] * h.ended for h in result] == [outputs[i] for i in order]
-
-
-@pytest.fixture(
-    params=["transformer", "recurrent", "no attention", "bridge states", "bridge summary"]
-)
-def model_pair(request: pytest.FixtureRequest) -> EncoderDecoder:
-    """One of each family, with five tokens."""
-    return build(MODELS[request.param], vocabulary=5)
+        alike(result, hypotheses(everything(table, longest), alpha))
 
 
 @torch.no_grad()
@@ -114,11 +72,6 @@ def forced(model: EncoderDecoder, source: Tensor, outputs: Sequence[Sequence[int
     read = torch.nn.functional.pad(whole[:, :-1], (1, 0), value=2)
     result = token_log_probabilities(model(source.expand(len(outputs), -1), read), whole)
     return [float(row[: len(ids)].sum()) for row, ids in zip(result, outputs, strict=True)]
-
-
-@each("search")
-def test_laws_of_searches(config: Search.Config) -> None:
-    keeps_laws(config)
 
 
 @settings(max_examples=30)
@@ -143,47 +96,62 @@ def test_no_source_notices_its_neighbours(seeds, width, data) -> None:
             alike(result, alone)
 
 
-@settings(max_examples=30)
-@given(seed=st.integers(0, 10**6), width=st.integers(1, 8), alpha=st.sampled_from([0.0, 0.6, 1.0]))
-def test_the_n_best_are_sorted_distinct_and_scored_right(seed, width, alpha) -> None:
-    table = random_table(seed)
-    (result,) = search(Beam.Config(beam_size=width, length_penalty=alpha, **limit(5)), [table])
-    assert 1 <= len(result) <= width
-    assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
-    outputs = [(*h.ids, END) if h.ended else tuple(h.ids) for h in result]
-    assert len(set(outputs)) == len(outputs)
-    for output, hypothesis in zip(outputs, result, strict=True):
-        assert END not in hypothesis.ids
-        assert hypothesis.log_probability == near(log_p(table, output), terms=MODEL)
-        penalty = ((5 + len(output)) / 6) ** alpha
-        assert hypothesis.score * penalty == near(log_p(table, output), terms=MODEL)
-
-
-def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Prefix, bool]]:
-    """Beam search as the books tell it: lists, no batch, every extension looked at."""
-    live: list[tuple[float, Prefix]] = [(0.0, ())]
-    result: list[tuple[float, Prefix, bool]] = []
+def plain_groups(
+    table: Table, groups: int, size: int, diversity: float, longest: int
+) -> list[list[Output]]:
+    """Beam search as the books tell it, group after group (Vijayakumar et al., 2016): lists, no
+    batch, every extension looked at.
+    """
+    live: list[list[tuple[float, Prefix]]] = [[(0.0, ())] for _ in range(groups)]
+    result: list[list[Output]] = [[] for _ in range(groups)]
     for length in range(1, longest + 1):
-        each = ((p, prefix, y, q) for p, prefix in live for y, q in enumerate(table(prefix)))
-        extended = [(p + math.log(q), (*prefix, token)) for p, prefix, token, q in each]
-        extended.sort(reverse=True)
-        result += [(p, y[:-1], True) for p, y in extended[:width] if y[-1] == END]
-        live = [(p, y) for p, y in extended if y[-1] != END][:width]
-        if length == longest:
-            result += [(p, y, False) for p, y in live]
-        if len(result) >= width:
-            break
-    return sorted(result, reverse=True)[:width]
+        used: list[int] = []
+        for g in range(groups):
+            extended = [
+                (p + math.log(q) - diversity * used.count(token), p + math.log(q), (*y, token))
+                for p, y in live[g]
+                for token, q in enumerate(table(y))
+            ]
+            extended.sort(key=lambda item: -item[0])
+            result[g] += [(p, y[:-1], True) for _, p, y in extended[:size] if y[-1] == END]
+            live[g] = [(p, y) for _, p, y in extended if y[-1] != END][:size]
+            used += [y[-1] for _, y in live[g]]
+            if length == longest:
+                result[g] += [(p, y, False) for p, y in live[g]]
+            if len(result[g]) >= size:
+                live[g] = []
+    return result
 
 
-@settings(max_examples=60)
-@given(seed=st.integers(0, 10**6), width=st.integers(1, 7), longest=st.integers(1, 5))
-def test_the_batched_beam_is_the_plain_one(seed: int, width: int, longest: int) -> None:
-    table = random_table(seed, vocabulary=8, ending=2.0)
-    config = Beam.Config(beam_size=width, length_penalty=0.0, **limit(longest))
-    (result,) = search(config, [table])
-    expected = plain_beam(table, width, longest)
-    alike(result, [Hypothesis(list(y), p, p, ended) for p, y, ended in expected])
+@settings(max_examples=100)
+@given(
+    seed=st.integers(0, 10**6),
+    groups=st.integers(1, 4),
+    size=st.integers(1, 4),
+    diversity=st.sampled_from([0.0, 0.3, 2.0]),
+    longest=st.integers(1, 5),
+    alpha=st.sampled_from([0.0, 0.6, 1.0]),
+)
+def test_batched_beams_are_plain_ones(seed, groups, size, diversity, longest, alpha) -> None:
+    """Of one group, which is a beam, and of several."""
+    fields: Any = {"beam_size": groups * size, "length_penalty": alpha, **limit(longest)}
+    configs = [DiverseBeam.Config(groups=groups, diversity=diversity, **fields)]
+    configs += [Beam.Config(**fields)] if groups == 1 else []
+    tables = [random_table(seed + n, vocabulary=8, ending=2.0) for n in range(2)]
+    results = zip(*(search(config, tables) for config in configs), strict=True)
+    for table, outputs in zip(tables, results, strict=True):
+        found = plain_groups(table, groups, size, diversity, longest)
+        best = {(*h.ids, h.ended): h for group in found for h in hypotheses(group, alpha)[:size]}
+        for result in outputs:
+            alike(result, sorted(best.values(), key=lambda h: -h.score))
+
+
+def test_beams_make_whole_groups() -> None:
+    with pytest.raises(ConfigError, match="beam_size = 4 does not divide into 3 groups"):
+        Search.Config.parse({"kind": "diverse_beam", "beam_size": 4, "groups": 3})
+    config = DiverseBeam.Config(beam_size=6, groups=3)
+    assert config.giving(7).beam_size == 9
+    assert config.giving(2) == config
 
 
 @settings(max_examples=30)
@@ -195,17 +163,6 @@ def test_a_beam_of_one_is_greedy(seed: int) -> None:
     for item, other in zip(greedy, beam, strict=True):
         assert [(h.ids, h.ended) for h in item] == [(h.ids, h.ended) for h in other]
         assert item[0].log_probability == near(other[0].log_probability)
-
-
-@settings(max_examples=15)
-@given(seed=st.integers(0, 10**6))
-def test_a_wider_space_never_scores_worse(seed: int) -> None:
-    """The best of all outputs is no worse than what any beam finds."""
-    table = random_table(seed)
-    best = max(everything(table, 3))[0]
-    for width in (1, 2, 5):
-        (result,) = search(Beam.Config(beam_size=width, length_penalty=0.0, **limit(3)), [table])
-        assert result[0].log_probability <= best + 1e-4
 
 
 @each("search")
@@ -234,35 +191,31 @@ SEARCHES = defaults("search") | {
     "wide beam": Beam.Config(beam_size=12),
     "pairs of beams": DiverseBeam.Config(beam_size=6, groups=3),
 }
-SOURCE, KEYS = ids(2, 5), TWO
-LENGTHS = (5, 3)
+SOURCE, LENGTHS = ids(2, 5), (5, 3)  # KEYS
 
 
 @torch.no_grad()
 def found_by(
-    config: Search.Config,
-    model: EncoderDecoder,
-    source: Tensor,
-    keys: Tensor | None,
-    rows: Sequence[int] | None = None,
-    longest: tuple[int, float] = (2, 0.6),
+    config: Search.Config, model: EncoderDecoder, source: Tensor, keys: Tensor, rows: Sequence[int]
 ) -> list[list[Hypothesis]]:
-    lengths = [source.shape[1]] * len(source) if keys is None else keys.sum(dim=1).tolist()
-    short: Search = config.model_copy(update=limit(*longest)).build()
+    short: Search = config.model_copy(update=limit(2, 0.6)).build()
     steps = DecoderSteps(model, model.encode(source, keys))
-    return short(DecodingBatch(rows or range(len(source)), steps, lengths), 2, END)
+    return short(DecodingBatch(rows, steps, keys.sum(dim=1).tolist()), 2, END)
 
 
 def searched_rightly(model: EncoderDecoder, searches: dict[str, Search.Config]) -> None:
     """Beam of one is greedy, scores are forced scores, and neighbours and padding do not matter."""
     model = copy.deepcopy(model).double()  # in which outputs hardly ever score the same
-    outputs = {name: found_by(config, model, SOURCE, KEYS) for name, config in searches.items()}
+    outputs = {
+        name: found_by(config, model, SOURCE, KEYS, [0, 1]) for name, config in searches.items()
+    }
     for item, other in zip(outputs["greedy"], outputs["beam of 1"], strict=True):
         assert [(h.ids, h.ended) for h in item] == [(h.ids, h.ended) for h in other]
     for row, length in enumerate(LENGTHS):
         source = SOURCE[row : row + 1, :length]
         for name, result in outputs.items():
-            alike(found_by(SEARCHES[name], model, source, None, [row])[0], result[row])
+            every = KEYS[row : row + 1, :length]
+            alike(found_by(SEARCHES[name], model, source, every, [row])[0], result[row])
         best = [hypothesis for result in outputs.values() for hypothesis in result[row]]
         expected = forced(model, source, [h.ids + [END] * h.ended for h in best])
         for hypothesis, log_probability in zip(best, expected, strict=True):
@@ -279,10 +232,139 @@ def test_every_search_is_right(name: str) -> None:
     searched_rightly(build(MODELS[name]), SEARCHES)
 
 
-def test_real_searches_end_before_their_limit(model_pair: EncoderDecoder) -> None:
-    """The laws above would prove little if every output were cut."""
-    source = ids(8, 5, vocabulary=5)
-    result = found_by(Beam.Config(), model_pair, source, None, longest=(3, 1.0))
-    hypotheses = [h for of_one in result for h in of_one]
-    assert any(h.ended for h in hypotheses)
-    assert all(math.isfinite(h.score) for h in hypotheses)
+BEGINNINGS = st.lists(st.sampled_from([A, B, C]), max_size=6)
+BEGUN = defaults("search") | {"two groups": DiverseBeam.Config(beam_size=4, groups=2)}
+
+
+def whole(hypothesis: Hypothesis) -> tuple[int, ...]:
+    return (*hypothesis.ids, *[END] * hypothesis.ended)
+
+
+@pytest.mark.parametrize("config", BEGUN.values(), ids=BEGUN)
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10**6), prefixes=st.lists(BEGINNINGS, min_size=1, max_size=4))
+def test_outputs_begin_as_asked_and_score_as_a_whole(config, seed, prefixes) -> None:
+    tables = [random_table(seed + n) for n in range(len(prefixes))]
+    short = config.model_copy(update=limit(3))
+    results = search(short, tables, prefixes=prefixes)
+    for table, prefix, result in zip(tables, prefixes, results, strict=True):
+        assert result
+        for item in result:
+            assert item.ids[: len(prefix)] == prefix
+            assert len(whole(item)) <= len(prefix) + 3, "there is room behind a beginning"
+            assert item.log_probability == near(log_p(table, whole(item)), terms=MODEL)
+
+
+@each("search")
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6))
+def test_empty_beginnings_change_nothing(config: Search.Config, seed: int) -> None:
+    tables = [random_table(seed), random_table(seed + 1)]
+    short = config.model_copy(update=limit(4))
+    assert search(short, tables, prefixes=[[], []]) == search(short, tables)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), prefixes=st.lists(BEGINNINGS, min_size=2, max_size=2))
+def test_a_beam_of_one_is_greedy_behind_a_beginning(seed: int, prefixes: list[list[int]]) -> None:
+    tables = [random_table(seed), random_table(seed + 1)]
+    greedy = search(Greedy.Config(**limit(6)), tables, prefixes=prefixes)
+    beam = Beam.Config(beam_size=1, length_penalty=0.0, **limit(6))
+    item = search(beam, tables, prefixes=prefixes)
+    for left, right in zip(greedy, item, strict=True):
+        alike(left, right)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), prefix=st.lists(st.sampled_from([A, B, C]), max_size=2))
+def test_a_wide_beam_is_brute_force_over_what_begins_so(seed: int, prefix: list[int]) -> None:
+    """Beams keep only live beginnings, so all that end or are cut later are found."""
+    table, outputs = random_table(seed), everything(random_table(seed), len(prefix) + 2)
+    config = Beam.Config(beam_size=60, length_penalty=1.0, **limit(2))
+    (result,) = search(config, [table], prefixes=[prefix])
+    begun = [output for output in outputs if list(output[1][: len(prefix)]) == prefix]
+    alike(result, hypotheses(begun, 1.0))
+
+
+@each("search")
+def test_beginnings_go_by_the_numbers_of_the_sources(config: Search.Config) -> None:
+    """A source leaves early, others stand in another order: each keeps its own beginning."""
+    prefixes = [[B, B, B, B], [], [A], [C, A]]
+    tables = [random_table(n, ending=5.0) for n in range(4)]
+    short = config.model_copy(update=limit(5))
+    together = search(short, tables, prefixes=prefixes)
+    order = [2, 0, 3]
+    mixed = search(short, [tables[n] for n in order], [1, 1, 1], order, prefixes)
+    for n, result in zip(order, mixed, strict=True):
+        alike(result, together[n])
+    for n, table in enumerate(tables):
+        (alone,) = search(short, [table], [1], [n], prefixes)
+        alike(alone, together[n])
+
+
+@each("search")
+def test_rules_wait_for_the_beginning(config: Search.Config) -> None:
+    rules = NoRepeat.Config(size=1), MinLength.Config(length=4)
+    ruled = config.like(config, rules=rules, max_ratio=0.0, max_extra=6)
+    (result,) = search(ruled, [random_table(3)], prefixes=[[A, A]])
+    for item in result:
+        assert item.ids[:2] == [A, A] and item.ids.count(A) == 2
+        assert len(item.ids) == len({*item.ids}) + 1
+
+
+def test_draws_behind_a_beginning_are_draws_of_the_rest() -> None:
+    """p(y | prefix): the rest is drawn as if the beginning had been drawn by chance."""
+    table = random_table(5)
+    config = Sample.Config(num_samples=4000, **limit(1))
+    (result,) = search(config, [table], prefixes=[[A]])
+    first = [item.ids[1] if len(item.ids) > 1 else END for item in result]
+    counts = torch.bincount(torch.tensor(first), minlength=4) / len(first)
+    torch.testing.assert_close(counts, torch.tensor(table((A,))), atol=0.03, rtol=0)
+
+
+def ruled(config: Search.Config, *rules: OutputRule.Config) -> list[list[Hypothesis]]:
+    tables = [random_table(seed, vocabulary=8) for seed in range(3)]
+    return search(config.like(config, rules=rules, **limit(30)), tables)
+
+
+def grams(hypothesis: Hypothesis, n: int) -> list[tuple[int, ...]]:
+    written = hypothesis.ids
+    return [tuple(written[i : i + n]) for i in range(len(written) - n + 1)]
+
+
+@each("search")
+def test_no_gram_stands_twice(config: Search.Config) -> None:
+    for n in (1, 2, 3):
+        for outputs in ruled(config, NoRepeat.Config(size=n), MinLength.Config(length=7)):
+            assert outputs and all(len(h.ids) >= 7 for h in outputs)
+            assert all(len(set(grams(h, n))) == len(grams(h, n)) for h in outputs)
+
+
+@each("search")
+def test_outputs_are_long_enough_and_other_rules_change_nothing(config: Search.Config) -> None:
+    long = ruled(config, MinLength.Config(length=9))
+    assert all(outputs and all(len(h.ids) >= 9 for h in outputs) for outputs in long)
+    assert any(len(set(grams(h, 2))) < len(grams(h, 2)) for outputs in long for h in outputs)
+    plain = ruled(config)
+    assert any(len(h.ids) < 9 for outputs in plain for h in outputs), "a rule has work to do"
+    assert ruled(config, NoRepeat.Config(size=99)) == plain
+
+
+def pairs(rule: OutputRule.Config, written: torch.Tensor) -> list[tuple[int, int]]:
+    rows, tokens = rule.build().forbidden(written, END)
+    return sorted(set(zip(rows.tolist(), tokens.tolist(), strict=True)))
+
+
+def test_repeats_by_hand() -> None:
+    written = torch.tensor([[4, 5, 4, 5], [4, 4, 4, 6]])
+    assert pairs(NoRepeat.Config(size=2), written) == [(0, 4)]
+    assert pairs(NoRepeat.Config(size=1), written) == [(0, 4), (0, 5), (1, 4), (1, 6)]
+    assert pairs(NoRepeat.Config(size=3), written[:, :2]) == []
+    assert pairs(MinLength.Config(length=5), written) == [(0, END), (1, END)]
+    assert pairs(MinLength.Config(length=4), written) == []
+
+
+def test_where_nothing_is_allowed_the_output_ends() -> None:
+    rules = NoRepeat.Config(size=1), MinLength.Config(length=20)
+    ((best,),) = search(Greedy.Config(rules=rules, **limit(50)), [random_table(1)])
+    assert best.ended and sorted(best.ids) == [A, B, C]

@@ -56,18 +56,13 @@ def test_dropout_in_eval_mode_is_the_identity() -> None:
     assert Dropout(0.0)(x) is x
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (2, 3, 9), (0, 4)], ids=str)
-def test_every_shape(shape: tuple[int, ...]) -> None:
-    dropped = Dropout(0.5)(torch.ones(shape))
-    assert dropped.shape == shape
-    assert bool(((dropped == 0) | (dropped == 2)).all())
-
-
-def test_views_and_half_precision() -> None:
+def test_every_shape_views_and_half_precision() -> None:
     x = torch.ones(64, 32, dtype=torch.bfloat16)
-    for view in (x.T, x[::2], x[:, 3:9], x.expand(2, 64, 32)):
+    shapes = [torch.ones(shape) for shape in ((), (1,), (7,), (0, 4))]
+    for view in (*shapes, x.T, x[::2], x[:, 3:9], x.expand(2, 64, 32)):
         dropped = Dropout(0.5)(view)
-        assert dropped.dtype == torch.bfloat16
-        assert dropped.shape == view.shape
-        assert 0.3 < float((dropped == 0).float().mean()) < 0.7
+        assert dropped.dtype == view.dtype and dropped.shape == view.shape
+        assert bool(((dropped == 0) | (dropped == 2)).all())
+        if view.numel() > 7:
+            assert 0.3 < float((dropped == 0).float().mean()) < 0.7
     assert bool((x == 1).all()), "the input is left alone"

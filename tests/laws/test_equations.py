@@ -1,5 +1,6 @@
 """What is printed is what is computed: the equation of every stage, evaluated from the inputs of
-the stage and the weights, equals the numbers that stand beside it, for every registered kind.
+the stage and the weights, equals the numbers that stand beside it, for every registered kind; and
+who captures stages changes no bit.
 """
 
 import re
@@ -25,7 +26,7 @@ from foveate.nn.positions import Position
 from foveate.nn.recurrent import Cell
 from foveate.nn.spec import Tokens
 from foveate.nn.ssm import SSRU
-from laws.conftest import defaults
+from laws.conftest import changed, defaults
 
 SIZE, HEADS, LENGTH = 16, 2, 5
 HEAD = -1  # the last one
@@ -48,17 +49,13 @@ def array(x: Tensor) -> Array:
 def weights_of(attention: BaseAttention, position: Position | None) -> dict[str, Array]:
     """The weights of a head by the symbols that stand for them."""
     symbols: dict[str, Array] = {"K": attention.key_size}
-    for name in ("query", "key", "value"):
+    heads, shared = attention.num_heads, attention.key_heads
+    for name, count in {"query": heads, "key": shared, "value": shared, "output": 1}.items():
         part = getattr(attention, name)
         if isinstance(part, nn.Linear):
-            heads = attention.num_heads if name == "query" else attention.key_heads
-            symbols[f"W_{name[0]}"] = array(part.weight.chunk(heads)[HEAD])
+            symbols[f"W_{name[0]}"] = array(part.weight.chunk(count)[HEAD])
             if part.bias is not None:
-                symbols[f"b_{name[0]}"] = array(part.bias.chunk(heads)[HEAD])
-    if isinstance(attention.output, nn.Linear):
-        symbols["W_o"] = array(attention.output.weight)
-        if attention.output.bias is not None:
-            symbols["b_o"] = array(attention.output.bias)
+                symbols[f"b_{name[0]}"] = array(part.bias.chunk(count)[HEAD])
     for name, part in attention.named_parameters():
         if name.endswith("_norm.norm.weight"):
             symbols |= {f"γ_{name[0]}": array(part), "ε": attention.config.head_norm.eps}
@@ -83,13 +80,11 @@ def of_score(name: str, part: Array) -> dict[str, Array]:
 def frequency(config: Any, power: float) -> float:
     """base^(−power), divided by ``factor``: always, or as far as a pair is slow (Llama 3)."""
     omega: float = config.base**-power
-    if config.kind == "rope_linear":
-        return omega / config.factor
+    share = 1.0 if config.kind == "rope" else 0.0  # that is not slowed
     if config.kind == "rope_llama3":
         turns = config.length * omega / (2 * np.pi)
-        share = (turns - config.low) / (config.high - config.low)
-        return omega * min(max(share, 0), 1) + omega / config.factor * (1 - min(max(share, 0), 1))
-    return omega
+        share = min(max((turns - config.low) / (config.high - config.low), 0), 1)
+    return omega * (share + (1 - share) / getattr(config, "factor", 1.0))
 
 
 def of_position(position: Position) -> dict[str, Array]:
@@ -113,9 +108,9 @@ def of_position(position: Position) -> dict[str, Array]:
     return symbols
 
 
-def visible(attention: BaseAttention, t: int) -> Sequence[int]:
+def visible(attention: BaseAttention, t: int, causal: bool) -> Sequence[int]:
     """The keys that a query attends to by the pattern of its kind and the causal mask."""
-    keys = range(t + 1 if attention.causal else LENGTH)
+    keys = range(t + 1 if causal else LENGTH)
     if isinstance(attention, LocalAttention):
         return [i for i in keys if abs(t - i) < attention.config.window]
     if isinstance(attention, BlockSparseAttention):
@@ -143,9 +138,19 @@ def check_attention(
     for part in attention.parameters():  # biases begin with 0
         part.data += 0.3 * torch.randn(part.shape)
     x = torch.randn(1, LENGTH, SIZE)
-    with torch.no_grad(), capture_stages(attention) as calls:
-        attention(x, mask=Mask(causal=True) if causal else None, position=position)
+    inputs: Any = (x, None, Mask(causal=True) if causal else None, None, position)
+    with torch.no_grad():
+        attention.tap = lambda weights: None  # by the equation, as with a probe
+        before = attention(*inputs)
+        attention.tap = None
+        with capture_stages(attention) as calls:
+            assert torch.equal(attention(*inputs), before)
     stages = attention_stages(attention, calls, attention.num_heads - 1)
+    shown = {stage.name: stage.values for stage in stages}
+    assert {"query", "value", "weights", "context"} <= shown.keys()
+    assert np.array_equal(shown["output"], before[0].numpy())
+    for name in shown.keys() - {"mask", "masked score"}:
+        assert np.isfinite(shown[name]).all(), name
     contexts = array(calls["context"].values[0][0])  # (H, T, V)
     for t in range(LENGTH):
         symbols = weights_of(attention, position) | {"t": t, "x": array(x[0])}
@@ -173,7 +178,7 @@ def check_stage(
         own["k_"], counts = symbols["k̃_"], {"i": counts["r"], "j": counts["r"]}
     hidden: list[int] = []
     if stage.name == "weights" and "e_" not in symbols and "α̃_" not in symbols:
-        keys = visible(attention, t) if causal else range(LENGTH)
+        keys = visible(attention, t, causal)
         hidden = [i for i in range(LENGTH) if i not in keys]
         counts = {"i": keys, "j": keys}
     index = indexed(stage)
@@ -216,51 +221,56 @@ def full(**fields: Any) -> Any:
     return Attention.Config.parse({"num_heads": HEADS, **fields})
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_scores(score: str) -> None:
-    check_attention(full(score=SCORES[score]))
+FIELDS: list[dict[str, Any]] = [{"score": score} for score in SCORES.values()]
+FIELDS += [{"normalizer": normalizer} for normalizer in NORMALIZERS.values()]
+FIELDS += [
+    {"score": {"kind": "additive", "own_matrix": True}},
+    {"score": {"kind": "cosine", "sharpness": 3.5}},
+    {"normalizer": {"kind": "softmax", "temperature": 0.5}},
+]
 
 
-@pytest.mark.parametrize(
-    "score",
-    [
-        {"kind": "additive", "own_matrix": True},
-        {"kind": "cosine", "sharpness": 3.5},
-        {"kind": "location", "softmax_over": "max_length", "max_length": 7},
-        {"kind": "affine_location", "softmax_over": "max_length", "max_length": 7},
-    ],
-    ids=str,
-)
-def test_scores_with_options(score: dict[str, Any]) -> None:
-    check_attention(full(score=score), causal=False)
+WAYS = [(fields, causal) for fields in FIELDS for causal in (True, False)]
+PLACES = {"softmax_over": "max_length", "max_length": 7}  # of a source, which hides no future
+WAYS += [({"score": {"kind": kind} | PLACES}, False) for kind in ("location", "affine_location")]
 
 
-@pytest.mark.parametrize("normalizer", NORMALIZERS)
-@pytest.mark.parametrize("causal", [True, False])
-def test_normalizers(normalizer: str, causal: bool) -> None:
-    check_attention(full(normalizer=NORMALIZERS[normalizer]), causal=causal)
+@pytest.mark.parametrize(("fields", "causal"), WAYS, ids=str)
+def test_scores_and_normalizers(fields: dict[str, Any], causal: bool) -> None:
+    stages = check_attention(full(**fields), causal=causal)
+    weights = next(stage.equation for stage in stages if stage.name == "weights")
+    assert ("0.5" in weights) == ("temperature" in str(fields) and "0.5" in str(fields))
 
 
-def test_temperature() -> None:
-    stages = check_attention(full(normalizer={"kind": "softmax", "temperature": 0.5}))
-    assert "0.5" in next(stage.equation for stage in stages if stage.name == "weights")
+def config_of(kind: str, **fields: Any) -> Any:
+    """Attention of a kind whose pattern leaves some keys out of five."""
+    own = {"local": {"window": 3}, "block_sparse": {"block_size": 2}}.get(kind, {})
+    return BaseAttention.Config.parse({"kind": kind, "num_heads": HEADS} | own | fields)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("kind", ["full", "local", "block_sparse"])
 def test_positions(position: str, kind: str) -> None:
-    config = {"kind": kind, "num_heads": HEADS} | ({"window": 3} if kind == "local" else {})
-    config |= {"block_size": 2} if kind == "block_sparse" else {}
-    check_attention(BaseAttention.Config.parse(config), POSITIONS[position].build(SIZE, HEADS))
+    own = POSITIONS[position].build(SIZE, HEADS)
+    names = [stage.name for stage in check_attention(config_of(kind), own)]
+    assert ("rotated query" in names) == own.rotates
+    assert ("bias" in names) == (own.biases and kind == "full")
+
+
+@pytest.mark.parametrize(("size", "near", "first"), [(2, 1, 1), (2, 0, 0), (1, 2, 3), (3, 0, 1)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_patterns_of_blocks(size: int, near: int, first: int, causal: bool) -> None:
+    config = config_of("block_sparse", block_size=size, near=near, first=first)
+    check_attention(config, causal=causal)
 
 
 @pytest.mark.parametrize("kind", defaults("attention"))
 @pytest.mark.parametrize("bias", [True, False])
 def test_attentions(kind: str, bias: bool) -> None:
     config = defaults("attention")[kind].model_copy(update={"num_heads": HEADS, "bias": bias})
-    stages = check_attention(config, causal=config.owner.causal)
-    written = {stage.name: stage.equation for stage in stages}
-    assert all(written[n].endswith(f" + b_{n[0]}") == bias for n in ("query", "key", "value"))
+    for causal in {False, config.owner.causal}:
+        written = {s.name: s.equation for s in check_attention(config, causal=causal)}
+        assert all(written[n].endswith(f" + b_{n[0]}") == bias for n in ("query", "key", "value"))
 
 
 @pytest.mark.parametrize("project", [(), ("query",), ("key", "value"), ("query", "key", "output")])
@@ -271,17 +281,26 @@ def test_what_is_not_projected(project: tuple[str, ...]) -> None:
         assert ("W_o" in written["output"]) == ("output" in project)
 
 
-def test_shared_heads() -> None:
-    check_attention(full(key_heads=1))
+def test_a_query_without_a_key_has_weights_of_0() -> None:
+    hidden = Mask(key_mask=torch.zeros(1, LENGTH, dtype=torch.bool))
+    attention = full(key_heads=1).build(SIZE)
+    with capture_stages(attention) as calls:
+        attention(torch.randn(1, LENGTH, SIZE), mask=hidden)
+    shown = {stage.name: stage.values for stage in attention_stages(attention, calls, 0)}
+    assert np.isfinite(shown["output"]).all() and not shown["weights"].any()
+
+
+@pytest.mark.parametrize("kind", defaults("attention"))
+def test_shared_heads(kind: str) -> None:
+    config = defaults("attention")[kind].model_copy(update={"num_heads": HEADS, "head_size": 4})
+    check_attention(changed(config, key_heads=1), causal=config.owner.causal)
 
 
 @pytest.mark.parametrize("position", [None, "rope"])
 @pytest.mark.parametrize("kind", ["full", "local", "linear"])
 def test_norms_of_heads(kind: str, position: str | None) -> None:
-    config = {"kind": kind, "num_heads": HEADS, "head_norm": "rms_norm"}
-    config |= {"window": 3} if kind == "local" else {}
     own = None if position is None else POSITIONS[position].build(SIZE, HEADS)
-    stages = check_attention(BaseAttention.Config.parse(config), own)
+    stages = check_attention(config_of(kind, head_norm="rms_norm"), own)
     assert {"normed query", "normed key"} <= {stage.name for stage in stages}
 
 
@@ -327,7 +346,7 @@ def check_cell(cell: Cell, stages: Sequence[Stage], feed: nn.Linear | None = Non
             close(stage.values[t], computed, f"{stage.name}: {stage.equation}")
 
 
-CELLS = [*(({"kind": kind}) for kind in defaults("cell"))]
+CELLS = [{"kind": kind} for kind in defaults("cell")]
 CELLS += [{"kind": "rnn", "activation": name} for name in ("relu", "sigmoid")]
 
 
@@ -335,9 +354,16 @@ CELLS += [{"kind": "rnn", "activation": name} for name in ("relu", "sigmoid")]
 def test_cells(config: dict[str, Any]) -> None:
     cell: Cell = Cell.Config.parse(config).build(SIZE, SIZE)
     x = torch.randn(1, LENGTH, SIZE)
-    with torch.no_grad(), capture_stages(cell) as calls:
-        cell.run(x, cell.start(x[:, 0]))
-    check_cell(cell, cell_stages(cell, calls))
+    with torch.no_grad():
+        plain, _ = Cell.run(cell, x, cell.start(x[:, 0]))
+        with capture_stages(cell) as calls:
+            outputs, _ = cell.run(x, cell.start(x[:, 0]))
+    assert torch.equal(outputs, plain) and cell.probe is None
+    stages = cell_stages(cell, calls)
+    check_cell(cell, stages)
+    shown = {stage.name: stage.values for stage in stages}
+    assert np.array_equal(shown["state"], outputs[0].numpy())
+    assert np.array_equal(shown["before"][1:], outputs[0, :-1].numpy())
 
 
 @pytest.mark.parametrize("query", ["previous", "current"])
@@ -365,22 +391,26 @@ def test_cells_that_attention_feeds(config: dict[str, Any], query: str) -> None:
                 check_cell(first, [*stages[:number], short, *stages[number + 1 :]], decoder.feed)
     shown = {stage.name: stage for stage in stages}
     assert all("C" in s.equation for n, s in shown.items() if n in ("sum", "candidate"))
+    fed, contexts = shown["fed"].values, torch.cat(attended["output"].values, 1)[0]
     if query == "previous":
-        contexts = torch.cat(attended["output"].values, 1)[0]
-        close(shown["fed"].values, contexts.numpy(), "the context")
+        close(fed, contexts.numpy(), "the context")
     else:
-        close(shown["fed"].values[1:], outputs[0, :-1].numpy(), "the read-out")
+        close(fed[1:], outputs[0, :-1].numpy(), "the read-out")
+
+
+FEED_FORWARD = ("inner", "W₁", "b₁"), ("outer", "W₂", "b₂"), ("gate", "V", "c")
 
 
 def block_weights(module: nn.Module) -> dict[str, Array]:
     """The weights of a feed-forward, a norm or a linear map by their symbols."""
     if isinstance(module, FeedForward):
-        layers = {"W₁": "inner", "W₂": "outer", "V": "gate"}
-        biases = {"W₁": "b₁", "W₂": "b₂", "V": "c"}
-        parts = {s: getattr(module, name) for s, name in layers.items() if hasattr(module, name)}
-        symbols = {s: array(part.weight).T for s, part in parts.items()}  # of rows: x W₁
-        own = {s: part.bias for s, part in parts.items() if part.bias is not None}
-        return symbols | {biases[symbol]: array(bias) for symbol, bias in own.items()}
+        symbols: dict[str, Array] = {}
+        for name, weight, bias in FEED_FORWARD:
+            if hasattr(module, name):
+                part = getattr(module, name)
+                symbols[weight] = array(part.weight).T  # of rows: x W₁
+                symbols |= {} if part.bias is None else {bias: array(part.bias)}
+        return symbols
     if isinstance(module, Norm):
         named = {name.rpartition(".")[2]: array(part) for name, part in module.named_parameters()}
         symbols = {"γ": named.get("weight"), "β": named.get("bias"), "ε": module.config.eps}
@@ -399,12 +429,7 @@ def check_block(module: nn.Module) -> str:
     x = torch.randn(1, 3, SIZE)
     with torch.no_grad():
         shown = array(module(x)[0])
-    text = (
-        equation.replace("φ(x", "f(x")
-        .partition(" (Ba ")[0]
-        .partition(" (Zhang")[0]
-        .partition(" for each")[0]
-    )
+    text = re.split(r" \((?:Ba|Zhang) | for each", equation.replace("φ(x", "f(x"))[0]
     for t in range(3):
         symbols = block_weights(module) | {"x": array(x[0, t])}
         close(shown[t], evaluated(text, symbols, {}), equation)

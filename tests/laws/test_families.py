@@ -1,23 +1,28 @@
-"""Laws of whole models: every family, and every kind of part in one of them."""
+"""Laws of whole models: every family, every kind of part in one of them, every decoder alone."""
 
 import itertools
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import foveate
 from foveate.look.hooks import capture
+from foveate.models.classic import WindowDecoder
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory, Model
-from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.language_model import LanguageModel
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.nn.attention import BaseAttention
 from foveate.nn.context import DecoderState
 from foveate.nn.efficient_attention import LowRankAttention
 from foveate.nn.linear import Dropout
+from foveate.nn.recurrent import LSTMCell
 from foveate.nn.spec import Tokens
 from laws.conftest import (
     MODELS,
@@ -33,50 +38,92 @@ from laws.conftest import (
     gradients_reach,
     ids,
     real,
+    shrink,
 )
-from tolerances import close, differ
+from tolerances import MODEL, close, differ
 
 LENGTHS = (6, 4, 5)
 KEYS = real(*LENGTHS)
-SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
+SOURCE, TARGET, TEXT = ids(3, 6), ids(3, 5, seed=2), ids(3, 9)
+
+
+PLAIN = shrink(RecurrentDecoder.Config(num_layers=2, embedding_size=16, readout="state"))
+
+
+def _language_models() -> dict[str, LanguageModel.Config]:
+    known = defaults("decoder").items()
+    decoders: dict[str, Any] = {n: c for n, c in known if n != "location"}
+    for name, cell in defaults("cell").items():
+        size = {"cell": cell, "embedding_size": PLAIN.hidden_size}
+        decoders[f"{name}, plain"] = PLAIN.model_copy(update=size)
+    result = {name: LanguageModel.Config(decoder=config) for name, config in decoders.items()}
+    presets = {n: c for n, c in defaults("model").items() if issubclass(c.owner, LanguageModel)}
+    return result | {name: _level(config) for name, config in presets.items()}
+
+
+def _level(config: Any) -> Any:
+    """A small preset whose read-out is the state needs an embedding of the state's size."""
+    decoder = config.decoder
+    if getattr(decoder, "readout", "mixed") == "mixed":
+        return config
+    level = decoder.model_copy(update={"embedding_size": decoder.hidden_size})
+    return config.model_copy(update={"decoder": level})
+
+
+LANGUAGE_MODELS = _language_models()
+WRITERS: dict[str, Any] = MODELS | {f"language {n}": c for n, c in LANGUAGE_MODELS.items()}
+
+
+def made(config: Any, seed: int = 0) -> Any:
+    """A translator or a language model, ready for use."""
+    torch.manual_seed(seed)
+    sides = 1 if isinstance(config, LanguageModel.Config) else 2
+    return config.build(*[Tokens(VOCABULARY)] * sides).eval()
+
+
+@cache
+def _made(name: str) -> Any:
+    return made(WRITERS[name])
+
+
+@pytest.fixture(params=WRITERS)
+def writer(request: pytest.FixtureRequest) -> Any:
+    """As `model`, and every decoder that can stand alone as a language model."""
+    result = _made(request.param).eval()
+    result.zero_grad()
+    return result
+
+
+@pytest.fixture(params=LANGUAGE_MODELS)
+def language_model(request: pytest.FixtureRequest) -> Any:
+    return _made(f"language {request.param}")
+
+
+def inputs_of(model: Any) -> tuple[Tensor, ...]:
+    return (SOURCE, TARGET, KEYS) if isinstance(model, EncoderDecoder) else (TEXT,)
 
 
 @torch.no_grad()
-def test_whole_equals_step_by_step_equals_chunks(model: EncoderDecoder) -> None:
-    memory = model.encode(SOURCE, KEYS)
-    whole = model.decode(TARGET, memory)
-    for chunks in ([1] * 5, [3, 2], [1, 4], [2, 1, 1, 1]):
+def test_chunks_equal_the_whole_and_see_no_future(writer: Any) -> None:
+    translates = isinstance(writer, EncoderDecoder)
+    memory, text = (writer.encode(SOURCE, KEYS), TARGET) if translates else (None, TEXT)
+    whole, count = writer.decode(text, memory), text.shape[1]
+    for chunks in ([1] * count, [count - 2, 2], [1, count - 1], [2, *[1] * (count - 2)]):
         state = DecoderState()
-        parts = [model.decode(part, memory, state) for part in TARGET.split(chunks, dim=1)]
+        parts = [writer.decode(part, memory, state) for part in text.split(chunks, dim=1)]
         close(torch.cat(parts, dim=1), whole)
-        assert state.position == 5
+        assert state.position == count
+    check_future(lambda read: writer.logits(writer.decode(read, memory)), text, 3)
 
 
 @torch.no_grad()
-def test_the_future_leaves_the_past_bit_equal(model: EncoderDecoder) -> None:
-    check_future(lambda target: model(SOURCE, target, KEYS), TARGET, 3)
-
-
-@torch.no_grad()
-def test_padding_changes_nothing(model: EncoderDecoder) -> None:
+def test_neither_padding_nor_other_rows_change_anything(model: EncoderDecoder) -> None:
     logits = model(SOURCE, TARGET, KEYS)
     for row, length in enumerate(LENGTHS):
         close(model(SOURCE[row : row + 1, :length], TARGET[row : row + 1])[0], logits[row])
-
-
-@torch.no_grad()
-def test_what_stands_in_padding_changes_no_bit(model: EncoderDecoder) -> None:
     other = torch.where(KEYS, SOURCE, torch.ones_like(SOURCE))
-    assert torch.equal(model(SOURCE, TARGET, KEYS), model(other, TARGET, KEYS))
-    full = torch.ones_like(KEYS)
-    close(model(SOURCE, TARGET, full), model(SOURCE, TARGET))
-
-
-@torch.no_grad()
-def test_rows_of_a_batch_do_not_see_each_other(model: EncoderDecoder) -> None:
-    rows = torch.tensor([2, 0, 1])
-    permuted = model(SOURCE[rows], TARGET[rows], KEYS[rows])
-    close(permuted, model(SOURCE, TARGET, KEYS)[rows])
+    assert torch.equal(model(other, TARGET, KEYS), logits)
+    close(model(SOURCE, TARGET, torch.ones_like(KEYS)), model(SOURCE, TARGET))
 
 
 @torch.no_grad()
@@ -105,31 +152,29 @@ def test_steps_follow_reordered_hypotheses_and_the_sources_that_are_left(model) 
     close(result, model(SOURCE[sources], read, KEYS[sources])[:, -1])
 
 
-def test_every_parameter_receives_a_gradient(model: EncoderDecoder) -> None:
-    source, target = ids(2, 24), ids(2, 24, seed=2)  # as long as places are told apart
-    model(source, target).square().sum().backward()
-    gradients_reach(model)
+def test_every_parameter_receives_a_gradient(writer: Any) -> None:
+    texts = [ids(2, 24, seed=n) for n in (1, 2)]  # as long as places are told apart
+    writer(*texts[: 2 if isinstance(writer, EncoderDecoder) else 1]).square().sum().backward()
+    gradients_reach(writer)
 
 
-def test_half_precision_trains(model: EncoderDecoder) -> None:
+def test_half_precision_trains(writer: Any) -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        logits = model(SOURCE, TARGET, KEYS)
+        logits = writer(*inputs_of(writer))
     logits.float().square().mean().backward()
-    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    grads = [p.grad for p in writer.parameters() if p.grad is not None]
     assert all(bool(grad.isfinite().all()) for grad in grads)
-    exact = model(SOURCE, TARGET, KEYS).detach()
+    exact = writer(*inputs_of(writer)).detach()
     assert float((logits.detach().float() - exact).abs().mean()) < 0.1 * float(exact.std())
 
 
-def test_saved_and_loaded_weights_give_the_same_output(model: EncoderDecoder, tmp_path) -> None:
-    torch.manual_seed(1)
-    other = model.config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()
-    check_saved(model, other, tmp_path, SOURCE, TARGET, KEYS)
+def test_saved_and_loaded_weights_give_the_same_output(writer: Any, tmp_path: Path) -> None:
+    check_saved(writer, made(writer.config, seed=1), tmp_path, *inputs_of(writer))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", WRITERS)
 def test_config_to_toml_to_config(name: str) -> None:
-    assert Model.Config.parse(tomllib.loads(MODELS[name].toml())) == MODELS[name]
+    assert Model.Config.parse(tomllib.loads(WRITERS[name].toml())) == WRITERS[name]
 
 
 @pytest.mark.parametrize("name", sorted(set(defaults("model")) & set(MODELS)))
@@ -149,6 +194,22 @@ def test_dropout_is_random_in_training_and_absent_in_use(name: str) -> None:
 
 
 @torch.no_grad()
+def test_rows_of_texts_do_not_see_each_other(language_model: LanguageModel) -> None:
+    rows = torch.tensor([2, 0, 1])
+    close(language_model(TEXT[rows]), language_model(TEXT)[rows])
+
+
+@torch.no_grad()
+def test_memory_is_constant_where_a_decoder_says_so(language_model: LanguageModel) -> None:
+    state, sizes = DecoderState(), []
+    for part in ids(1, 24).split(8, dim=1):
+        language_model.decode(part, state=state)
+        swapped = sum(t.numel() for parts in state._current.values() for t in parts)
+        sizes.append((swapped, len(state._grown)))
+    assert (len(set(sizes)) == 1 and not state._grown) == language_model.decoder.constant_memory
+
+
+@torch.no_grad()
 def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecoder) -> None:
     plain = model(SOURCE, TARGET, KEYS)
     with capture(model) as maps:
@@ -165,58 +226,43 @@ def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecode
             assert bool((weights.triu(1) == 0).all()), name
         else:
             assert bool((weights.transpose(1, 3)[~KEYS] == 0).all()), name
+    for name in [name for name in maps if name.endswith("cross_attention")][:1]:
+        attentions[name].tap = lambda weights: weights * 0
+        assert differ(model(SOURCE, TARGET, KEYS), plain), "a silenced head is missing"
+        attentions[name].tap = None
+        assert torch.equal(model(SOURCE, TARGET, KEYS), plain)
+
+
+def every_encoder_and_decoder() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every cell one way and both ways; without attention, and with it in both orders."""
+    known = {n: c for n, c in defaults("decoder").items() if c.owner.reads_memory}
+    encoders, decoders = defaults("encoder"), dict(known)
+    attentions = [None, *(RecurrentAttention(query=query) for query in ("previous", "current"))]
+    for name, cell in defaults("cell").items():
+        for both in (False, True):
+            encoders[f"{name} {both}"] = changed(RECURRENT[0], cell=cell, bidirectional=both)
+        for attention in attentions:
+            own = changed(RECURRENT[1], cell=cell, attention=attention)
+            decoders[f"{name} {attention}"] = own
+    encoders["post-norm"], decoders["post-norm"] = (
+        changed(part, norm_order="post") for part in TRANSFORMER
+    )
+    return encoders, decoders
 
 
 @torch.no_grad()
-def test_a_silenced_head_is_missing_from_the_output(model: EncoderDecoder) -> None:
-    looking = [m for n, m in model.named_modules() if n.endswith("cross_attention")]
-    if not looking:
-        pytest.skip("looks at nothing")
-    plain = model(SOURCE, TARGET, KEYS)
-    looking[0].tap = lambda weights: weights * 0
-    silenced = model(SOURCE, TARGET, KEYS)
-    assert differ(silenced, plain)
-    looking[0].tap = None
-    assert torch.equal(model(SOURCE, TARGET, KEYS), plain)
-
-
-def recurrent_decoders() -> dict[str, Any]:
-    """Every cell, without attention and with it in both orders."""
-    cells = defaults("cell")
-    result = {
-        f"{cell} {query}": changed(
-            RECURRENT[1], cell=chosen, attention=RecurrentAttention(query=query)
-        )
-        for (cell, chosen), query in itertools.product(cells.items(), ("previous", "current"))
-    }
-    return result | {
-        f"{cell} alone": changed(RECURRENT[1], cell=chosen, attention=None)
-        for cell, chosen in cells.items()
-    }
-
-
 def test_every_encoder_goes_with_every_decoder() -> None:
-    encoders = defaults("encoder") | {
-        f"{cell} {bidirectional}": changed(RECURRENT[0], cell=chosen, bidirectional=bidirectional)
-        for (cell, chosen), bidirectional in itertools.product(
-            defaults("cell").items(), (False, True)
-        )
-    }
-    encoders["post-norm"] = changed(TRANSFORMER[0], norm_order="post")
-    known = {n: c for n, c in defaults("decoder").items() if c.owner.reads_memory}
-    decoders = known | recurrent_decoders()
-    decoders["post-norm"] = changed(TRANSFORMER[1], norm_order="post")
-    for encoder, decoder in itertools.product(encoders, decoders):
-        config = EncoderDecoder.Config(encoder=encoders[encoder], decoder=decoders[decoder])
-        model = build(config)
-        with torch.no_grad():
-            logits = model(SOURCE, TARGET, KEYS)
-            assert logits.shape == (3, 5, VOCABULARY), (encoder, decoder)
-            other = model(SOURCE.roll(1, 0), TARGET, KEYS.roll(1, 0))
-            assert differ(logits, other), (encoder, decoder, "is deaf to the source")
-            state, memory = DecoderState(), model.encode(SOURCE, KEYS)
-            steps = [model.decode(TARGET[:, t : t + 1], memory, state) for t in range(5)]
-            close(model.logits(torch.cat(steps, dim=1)), logits)
+    for (encoder, own), (decoder, other) in itertools.product(
+        *(parts.items() for parts in every_encoder_and_decoder())
+    ):
+        model = build(EncoderDecoder.Config(encoder=own, decoder=other))
+        logits = model(SOURCE, TARGET, KEYS)
+        assert logits.shape == (3, 5, VOCABULARY), (encoder, decoder)
+        rolled = model(SOURCE.roll(1, 0), TARGET, KEYS.roll(1, 0))
+        assert differ(logits, rolled), (encoder, decoder, "is deaf to the source")
+        state, memory = DecoderState(), model.encode(SOURCE, KEYS)
+        steps = [model.decode(TARGET[:, t : t + 1], memory, state) for t in range(5)]
+        close(model.logits(torch.cat(steps, dim=1)), logits)
 
 
 def test_a_decoder_that_reads_no_memory_says_so() -> None:
@@ -227,31 +273,6 @@ def test_a_decoder_that_reads_no_memory_says_so() -> None:
             build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=decoder))
 
 
-@pytest.mark.parametrize("query", ["previous", "current"])
-@pytest.mark.parametrize("score", defaults("score").values(), ids=defaults("score"))
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_every_score_serves_a_recurrent_decoder(score, query, bidirectional) -> None:
-    attention = RecurrentAttention(score=score, query=query)
-    decoder = RecurrentDecoder.Config(
-        embedding_size=12, hidden_size=SIZE, num_layers=2, attention=attention
-    )
-    encoder = RecurrentEncoder.Config(
-        embedding_size=12, hidden_size=SIZE, bidirectional=bidirectional
-    )
-    model = build(EncoderDecoder.Config(encoder=encoder, decoder=decoder))
-    with capture(model) as maps:
-        model(SOURCE, TARGET, KEYS)
-    assert maps["decoder.cross_attention"].shape == (3, 1, 5, 6)
-
-
-def test_without_attention_the_last_state_is_all_that_is_known() -> None:
-    without = changed(RECURRENT[1], attention=None)
-    model = build(EncoderDecoder.Config(encoder=RECURRENT[0], decoder=without))
-    memory = model.encode(SOURCE, KEYS)
-    other = Memory(torch.full_like(memory.values, torch.nan), memory.source_mask, memory.final)
-    assert torch.equal(model.decode(TARGET, memory), model.decode(TARGET, other))
-
-
 def test_a_memory_of_no_recurrence_is_summed_up_by_its_mean() -> None:
     values = torch.randn(3, 6, 4)
     for row, length in enumerate(LENGTHS):
@@ -260,24 +281,52 @@ def test_a_memory_of_no_recurrence_is_summed_up_by_its_mean() -> None:
     close(Memory(values).summary(), values.mean(dim=1))
 
 
-def test_tied_tables_are_one() -> None:
-    model = build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="all"))
+def test_tied_tables_are_one_where_their_shapes_are() -> None:
+    encoder, decoder = TRANSFORMER
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
+    model, free = build(config), build(changed(config, tie="none"))
     table = model.output.weight
     assert model.encoder.embedding.weight is table
     assert model.decoder.embedding.weight is table
-    free = build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="none"))
-    assert free.output.weight is not free.decoder.embedding.weight
     shared = sum(p.numel() for p in model.parameters())
     assert sum(p.numel() for p in free.parameters()) == shared + 2 * VOCABULARY * SIZE
-
-
-def test_tables_of_other_shapes_are_not_tied() -> None:
-    config = EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="all")
     with pytest.raises(ValueError, match=r"source embedding is \(31, 16\).*\(30, 16\).*joint"):
         config.build(Tokens(31), Tokens(30))
-    mixed = EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=RECURRENT[1], tie="all")
     with pytest.raises(ValueError, match=r'\(30, 16\).*\(30, 12\).*model\.tie = "none"'):
-        build(mixed)
+        build(changed(config, decoder=RECURRENT[1]))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("order", [2, 3, 5])
+def test_a_window_of_n_sees_n_minus_1_tokens(order: int) -> None:
+    """Changing any older token leaves the prediction bit-identical; the oldest seen changes it."""
+    config = shrink(WindowDecoder.Config()).model_copy(update={"order": order})
+    model = made(LanguageModel.Config(decoder=config))
+    before = model(TEXT)[:, -1]
+    for place in range(9):
+        other = TEXT.clone()
+        other[:, place] = 4 + (other[:, place] - 3) % (VOCABULARY - 4)
+        assert torch.equal(model(other)[:, -1], before) == (place <= 8 - (order - 1)), place
+
+
+def test_windows_and_plain_readouts_have_no_place_for_a_source() -> None:
+    plain = RecurrentDecoder.Config(attention=RecurrentAttention(), readout="state")
+    for config, why in ((WindowDecoder.Config(), "reads only its own"), (plain, 'use "mixed"')):
+        with pytest.raises(ValueError, match=why):
+            config.build(Tokens(9), 8)
+
+
+def test_the_fused_lstm_is_the_explicit_one() -> None:
+    """Outputs, last states and every gradient."""
+    cell, x = LSTMCell.Config().build(5, 6), torch.randn(3, 7, 5, requires_grad=True)
+    hidden = torch.randn(3, 6), torch.randn(3, 6)
+    result = []
+    for run in (cell.run, super(LSTMCell, cell).run):
+        outputs, last = run(x, hidden)
+        expected = [x, *cell.parameters()]
+        grads = torch.autograd.grad(outputs.square().sum() + last[1].sum(), expected)
+        result.append([outputs, *last, *grads])
+    close(result[0], result[1], terms=MODEL)
 
 
 CHECKED = ("nn", "models", "look", "spec", "decode.forced", "tasks.objective")

@@ -24,7 +24,7 @@ from foveate.nn.recurrent import Cell, Recurrence
 from foveate.nn.spec import Labels, Tokens
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run import compiled
-from foveate.tasks.base import DecoderBatch, Loss
+from foveate.tasks.base import DecoderBatch
 from foveate.tasks.classification import LabelledBatch, TextClassification
 from foveate.tasks.masked import MaskedBatch, MaskedLanguage
 from foveate.tasks.objectives import CrossEntropy, token_loss
@@ -51,20 +51,25 @@ def overriding(module: nn.Module, method: str, how: str) -> Iterator[None]:
         base = getattr(kind, method)
         body = {method: lambda self, *inputs: doubled(base(self, *inputs))}
         module.__class__ = type(kind.__name__, (kind,), body)
-    elif how == "object":
-        setattr(module, method, lambda *inputs: doubled(own(*inputs)))
-    else:
-        hook = module.register_forward_hook(lambda module, inputs, output: doubled(output))
-    yield
-    if how == "class":
+        yield
         module.__class__ = kind
     elif how == "object":
+        setattr(module, method, lambda *inputs: doubled(own(*inputs)))
+        yield
         delattr(module, method)
     else:
-        hook.remove()
+        with module.register_forward_hook(lambda module, inputs, output: doubled(output)):
+            yield
 
 
 HOWS = pytest.mark.parametrize("how", ["class", "object", "hook"])
+
+
+def ways(*methods: str, forward: str = "forward") -> pytest.MarkDecorator:
+    """Each method by each way; a hook stands for ``forward`` alone."""
+    pairs = [(method, how) for method in methods for how in ("class", "object")]
+    pairs += [(method, "hook") for method in methods if method in forward.split()]
+    return pytest.mark.parametrize(("method", "how"), pairs)
 
 
 PARTS = {
@@ -114,15 +119,11 @@ def test_a_kernel_that_a_class_claims_again_is_used(fused) -> None:
     assert calls
 
 
-@HOWS
-@pytest.mark.parametrize("method", ["forward", "project"])
+@ways("forward", "project")
 @each("cell")
 def test_a_cell_runs_its_own_steps(config, method, how) -> None:
-    torch.manual_seed(0)
     cell: Cell = config.build(SIZE, SIZE)
     x = torch.randn(2, 5, SIZE)
-    if how == "hook" and method != "forward":
-        return
     plain = Recurrence(cell)(x)[0]
     with overriding(cell, method, how):
         steps = Recurrence(cell)(x)[0]
@@ -130,17 +131,15 @@ def test_a_cell_runs_its_own_steps(config, method, how) -> None:
     assert differ(steps, plain)
 
 
-@HOWS
-@pytest.mark.parametrize("part", ["activate", "inner"])
+@ways("activate", "forward")
 @each("feed_forward")
-def test_a_feed_forward_has_its_own_activation(config, part, how) -> None:
-    torch.manual_seed(0)
+def test_a_feed_forward_has_its_own_activation(config, method, how) -> None:
     layer: FeedForward = config.build(SIZE, 20)
-    if config.kind == "none" or (how == "hook" and part == "activate"):
+    if config.kind == "none":
         return
     x = torch.randn(2, 5, SIZE)
-    plain, owner = layer(x), layer if part == "activate" else layer.inner
-    with overriding(owner, part if part == "activate" else "forward", how):
+    plain = layer(x)
+    with overriding(layer if method == "activate" else layer.inner, method, how):
         close(layer.train()(x), layer.eval()(x))
         assert differ(layer(x), plain)
 
@@ -161,22 +160,13 @@ def test_a_norm_is_its_own_in_training(config, how) -> None:
 
 
 def test_kinds_derived_from_none_do_something() -> None:
-    class Twice(NoFeedForward):
-        def forward(self, x: Tensor) -> Tensor:
-            return 2 * x
-
-    class Double(NoNorm):
-        def forward(self, x: Tensor) -> Tensor:
-            return 2 * x
-
-    config = shrink(TransformerEncoder.Config())
-    layer = EncoderLayer(config)
-    layer.feed_forward = Twice(NoFeedForward.Config(), SIZE, SIZE)
-    twice = type("C", (), {"build": lambda self, *sizes: layer.feed_forward})()
-    with_twice = config.model_copy(update={"feed_forward": twice})
-    assert len(EncoderLayer(with_twice).blocks) == 2
+    body = {"forward": lambda self, x: 2 * x}
+    feed_forward = type("Twice", (NoFeedForward,), body)(NoFeedForward.Config(), SIZE, SIZE)
+    built = type("C", (), {"build": lambda self, *sizes: feed_forward})()
+    config = shrink(TransformerEncoder.Config()).model_copy(update={"feed_forward": built})
+    assert len(EncoderLayer(config).blocks) == 2
     model = build(MODELS["transformer"])
-    model.encoder.norm = Double(NoNorm.Config(), SIZE)
+    model.encoder.norm = type("Double", (NoNorm,), body)(NoNorm.Config(), SIZE)
     with pytest.raises(CannotPack, match="Double"):
         Program(model)
 
@@ -209,13 +199,10 @@ def check_training(
             assert differ(trained(), plain)
 
 
-@HOWS
-@pytest.mark.parametrize("method", ["logits", "predict", "decode", "encode", "output"])
+@ways("logits", "predict", "decode", "encode", "output", forward="output")
 @torch.no_grad()
 def test_a_translator_is_trained_on_what_it_answers_with(method: str, how: str) -> None:
     model = build(MODELS["output bias"])
-    if how == "hook" and method != "output":
-        return
 
     def trained() -> Tensor:
         memory = model.encode(SOURCE, KEYS)
@@ -225,14 +212,11 @@ def test_a_translator_is_trained_on_what_it_answers_with(method: str, how: str) 
     check_training(model, method, how, trained, partial(answered, model))
 
 
-@HOWS
-@pytest.mark.parametrize("method", ["logits", "decode", "output"])
+@ways("logits", "decode", "output", forward="output")
 @torch.no_grad()
 def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: str) -> None:
     torch.manual_seed(0)
     model = defaults("model")["language_model"].build(Tokens(VOCABULARY)).eval()
-    if how == "hook" and method != "output":
-        return
 
     def trained() -> Tensor:
         return token_loss(model, DecoderBatch(READ, TARGET, None), PLAIN).logged["nll"].float()
@@ -245,25 +229,20 @@ def test_a_language_model_is_trained_on_what_it_answers_with(method: str, how: s
     check_training(model, method, how, trained, answered)
 
 
-@HOWS
 @pytest.mark.parametrize("kind", ["classifier", "masked_language_model"])
-@pytest.mark.parametrize("method", ["forward", "features", "encode", "output"])
+@ways("forward", "features", "encode", "output", forward="forward output")
 @torch.no_grad()
 def test_other_models_are_trained_on_what_they_answer_with(kind, method, how) -> None:
     torch.manual_seed(0)
     sizes = (Tokens(VOCABULARY), Labels(("a", "b", "c")))[: 2 if kind == "classifier" else 1]
     model = defaults("model")[kind].build(*sizes).eval()
-    if how == "hook" and method not in ("forward", "output"):
-        return
     labels, places = torch.tensor([2, 0, 1]), torch.tensor([0, 3, 9])
-    of_labels = LabelledBatch(SOURCE, KEYS, labels), torch.arange(3)
-    of_tokens = MaskedBatch(SOURCE, KEYS, places, labels), places
-    owner = TextClassification if kind == "classifier" else MaskedLanguage
-    batch, rows = of_labels if kind == "classifier" else of_tokens
-    task = object.__new__(owner)
+    of_labels = TextClassification, LabelledBatch(SOURCE, KEYS, labels), torch.arange(3)
+    of_tokens = MaskedLanguage, MaskedBatch(SOURCE, KEYS, places, labels), places
+    task, batch, rows = of_labels if kind == "classifier" else of_tokens
 
     def trained() -> Tensor:
-        return task.loss(model, batch, PLAIN).logged["nll"].float()
+        return object.__new__(task).loss(model, batch, PLAIN).logged["nll"].float()
 
     def answered() -> Tensor:
         scores = model(SOURCE, KEYS).flatten(0, -2)[rows]
@@ -285,13 +264,11 @@ def test_the_engine_in_c_computes_no_module_that_is_another(name: str, how: str)
 
 
 def test_a_loss_of_scores_is_minimised_also_where_a_kernel_computes_its_base() -> None:
-    class Halved(CrossEntropy):
-        def of_scores(self, scores: Tensor, target: Tensor) -> Loss:
-            return super().of_scores(scores / 2, target)
-
+    base = CrossEntropy.of_scores
+    body = {"of_scores": lambda self, scores, target: base(self, scores / 2, target)}
+    loss = type("Halved", (CrossEntropy,), body)(CrossEntropy.Config())
     hidden, weight, target = torch.randn(5, 4), torch.randn(9, 4), torch.arange(5)
     for bias in (None, torch.randn(9)):
-        loss = Halved(CrossEntropy.Config())
         scores = nn.functional.linear(hidden, weight, bias)
         close(loss(hidden, weight, target, bias).total, loss.of_scores(scores, target).total)
 

@@ -22,7 +22,6 @@ from foveate.models.vision import ConvolutionalEncoder, Glimpse
 from foveate.nn.context import DecoderState
 from foveate.nn.embedding import PatchStem
 from foveate.nn.normalizers import Sampled, choices
-from foveate.nn.recurrent import GRUCell
 from foveate.nn.spec import Labels, Pixels, Tokens
 from foveate.run import RunEngine
 from foveate.run.evaluation import evaluate
@@ -46,25 +45,22 @@ CLASSIFIERS: dict[str, Any] = {
     "vit": Classifier.Config(encoder=VIT, pooling=First.Config(), dropout=0.0),
     "convolutional": Classifier.Config(encoder=CONVOLUTIONAL, pooling=Mean.Config(), dropout=0.0),
     "patches in turn": Classifier.Config(encoder=RECURRENT, dropout=0.0),
-    "glimpse": Glimpse.Config(
-        patch_size=4,
-        scales=2,
-        num_glimpses=3,
-        hidden_size=16,
-        glimpse_size=12,
-        cell=GRUCell.Config(),
+    "glimpse": Glimpse.Config.parse(
+        {
+            "patch_size": 4,
+            "scales": 2,
+            "num_glimpses": 3,
+            "hidden_size": 16,
+            "glimpse_size": 12,
+            "cell": {"kind": "gru"},
+        }
     ),
 }
+WORDS = {"embedding_size": 10, "hidden_size": 12, "dropout": 0.0}
+HARD = RecurrentAttention(normalizer=Sampled.Config())
 DECODERS: dict[str, Any] = {
-    "recurrent": RecurrentDecoder.Config(
-        embedding_size=10, hidden_size=12, dropout=0.0, attention=RecurrentAttention()
-    ),
-    "hard": RecurrentDecoder.Config(
-        embedding_size=10,
-        hidden_size=12,
-        dropout=0.0,
-        attention=RecurrentAttention(normalizer=Sampled.Config()),
-    ),
+    "recurrent": RecurrentDecoder.Config(**WORDS, attention=RecurrentAttention()),
+    "hard": RecurrentDecoder.Config(**WORDS, attention=HARD),
     "transformer": TransformerDecoder.Config(
         hidden_size=16, num_heads=2, num_layers=2, ffn_size=20, dropout=0.0
     ),
@@ -74,99 +70,60 @@ CAPTIONERS = {
     for encoder, chosen in (("vit", VIT), ("convolutional", CONVOLUTIONAL))
     for decoder, words in DECODERS.items()
 }
+BOTH = CLASSIFIERS | CAPTIONERS
 each_classifier = pytest.mark.parametrize("config", CLASSIFIERS.values(), ids=CLASSIFIERS)
 each_captioner = pytest.mark.parametrize("config", CAPTIONERS.values(), ids=CAPTIONERS)
+each_model = pytest.mark.parametrize("config", BOTH.values(), ids=BOTH)
+PIXELS = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(4))
+CAPTIONS = ids(3, 5, vocabulary=VOCABULARY)
 
 
-def classifier(config: Model.Config) -> Any:
+def made_of(config: Model.Config) -> tuple[Any, list[Tensor]]:
+    """A model, and what it reads."""
     torch.manual_seed(0)
-    return config.build(SOURCE, Labels(("a", "b", "c"))).eval()
+    writes = isinstance(config, EncoderDecoder.Config)
+    model = config.build(SOURCE, Tokens(VOCABULARY) if writes else Labels(("a", "b", "c")))
+    return model.eval(), [PIXELS, CAPTIONS] if writes else [PIXELS]
 
 
-def captioner(config: Model.Config) -> EncoderDecoder:
-    torch.manual_seed(0)
-    model: EncoderDecoder = config.build(SOURCE, Tokens(VOCABULARY)).eval()
-    return model
-
-
-def pixels(rows: int = 3) -> Tensor:
-    return torch.randn(rows, 3, 8, 8, generator=torch.Generator().manual_seed(4))
-
-
-def words(rows: int = 3, length: int = 5) -> Tensor:
-    return ids(rows, length, vocabulary=VOCABULARY)
-
-
-@each_classifier
+@each_model
 @torch.no_grad()
-def test_labels_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
-    model, rows = classifier(config), torch.tensor([2, 0, 1])
-    scores = model(pixels())
-    close(model(pixels()[rows]), scores[rows])
-    close(model(pixels()[:1]), scores[:1])
-    assert differ(scores[0], scores[1])
-
-
-@each_captioner
-@torch.no_grad()
-def test_captions_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
-    model, rows = captioner(config), torch.tensor([2, 0, 1])
-    whole = model(pixels(), words())
-    permuted = model(pixels()[rows], words()[rows])
-    close(permuted, whole[rows])
-    assert differ(model(pixels()[rows], words()), whole), "deaf to the picture"
+def test_a_picture_does_not_depend_on_its_neighbours(config: Any) -> None:
+    model, inputs = made_of(config)
+    scores = model(*inputs)
+    close(model(*(part[1:2] for part in inputs)), scores[1:2])
+    assert differ(model(PIXELS.roll(1, 0), *inputs[1:]), scores), "deaf to the picture"
 
 
 @each_captioner
 @torch.no_grad()
 def test_whole_captions_equal_captions_step_by_step(config: Any) -> None:
-    model = captioner(config)
-    memory, state = model.encode(pixels()), DecoderState()
-    steps = [model.decode(words()[:, t : t + 1], memory, state) for t in range(5)]
-    whole = model.decode(words(), memory)
-    close(torch.cat(steps, dim=1), whole)
-
-
-@each_captioner
-@torch.no_grad()
-def test_weights_over_places_sum_to_one(config: Any) -> None:
-    model = captioner(config)
+    model, _ = made_of(config)
+    memory, state = model.encode(PIXELS), DecoderState()
+    steps = [model.decode(CAPTIONS[:, t : t + 1], memory, state) for t in range(5)]
     with capture(model, lambda name: name.endswith("cross_attention")) as maps:
-        model(pixels(), words())
+        close(torch.cat(steps, dim=1), model.decode(CAPTIONS, memory))
+    places = getattr(model.encoder, "labels", None) or model.encoder.stem.labels
     for weights in maps.values():
-        assert weights.shape == (3, weights.shape[1], 5, len(labels_of(model)))
+        assert weights.shape == (3, weights.shape[1], 5, len(places))
         close(weights.sum(-1), torch.ones(weights.shape[:3]))
 
 
-def labels_of(model: Any) -> list[str]:
-    encoder = model.encoder
-    result: list[str] = getattr(encoder, "labels", None) or encoder.stem.labels
-    return result
-
-
-@each_classifier
-def test_every_parameter_of_a_classifier_receives_a_gradient(config: Any) -> None:
-    model = classifier(config)
+@each_model
+def test_every_parameter_receives_a_gradient(config: Any) -> None:
+    model, inputs = made_of(config)
     with choices(model) as made:
-        total = model(pixels()).square().sum()
-    for choice in made:
+        total = model(*inputs).square().sum()
+    for choice in made if len(inputs) == 1 else ():
         assert choice.baseline is not None
         total = total + choice.log_probability.sum() + choice.baseline.square().sum()
     total.backward()
     gradients_reach(model)
 
 
-@each_captioner
-def test_every_parameter_of_a_captioner_receives_a_gradient(config: Any) -> None:
-    model = captioner(config)
-    model(pixels(), words()).square().sum().backward()
-    gradients_reach(model)
-
-
-@pytest.mark.parametrize("name", [*CLASSIFIERS, *CAPTIONERS])
-def test_half_precision_trains(name: str) -> None:
-    model = classifier(CLASSIFIERS[name]) if name in CLASSIFIERS else captioner(CAPTIONERS[name])
-    inputs = (pixels(),) if name in CLASSIFIERS else (pixels(), words())
+@each_model
+def test_half_precision_trains(config: Any) -> None:
+    model, inputs = made_of(config)
     with torch.autocast("cpu", torch.bfloat16), choices(model) as made:
         scores = model(*inputs)
     drawn = sum((choice.log_probability.sum() for choice in made), torch.zeros(()))
@@ -180,9 +137,8 @@ def test_half_precision_trains(name: str) -> None:
     assert float((rounded.float() - exact).abs().mean()) < 0.1 * float(exact.std())
 
 
-@pytest.mark.parametrize("name", [*CLASSIFIERS, *CAPTIONERS])
-def test_config_of_a_picture_model_to_toml_to_config(name: str) -> None:
-    config = (CLASSIFIERS | CAPTIONERS)[name]
+@each_model
+def test_config_of_a_picture_model_to_toml_to_config(config: Any) -> None:
     assert Model.Config.parse(tomllib.loads(config.toml())) == config
 
 
@@ -237,12 +193,10 @@ def test_captioning_overfits_its_captions(describing: Captioning, name: str) -> 
     torch.manual_seed(0)
     model: Any = describing.build(CAPTIONERS[name])
     learn(describing, model, Reinforce.Config().build(), steps=80)
-    outputs = evaluate(
-        describing, RunEngine(describing, model), "train", SearchRequest(Greedy.Config().build())
-    ).outputs
+    request = SearchRequest(Greedy.Config().build())
+    outputs = evaluate(describing, RunEngine(describing, model), "train", request).outputs
     for output, colour in zip(outputs, ("red", "green", "blue"), strict=True):
         assert output in (f"A {colour} square on grey.", f"The square is {colour}."), outputs
-    assert describing.measure(model, "train", Greedy.Config().build()).figures["bleu"] > 99
 
 
 def test_what_draws_is_not_trained_by_cross_entropy_alone(labelling: ImageClassification) -> None:

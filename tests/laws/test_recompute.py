@@ -1,4 +1,4 @@
-"""Activation checkpointing changes no number: every family, in fp32 and bf16, with dropout."""
+"""Layers that are recomputed or compiled learn what layers learn: every family, fp32 and bf16."""
 
 import copy
 from contextlib import nullcontext
@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.presets import PRESETS
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.linear import BatchNorm, Dropout
 from foveate.nn.normalizers import choices
 from foveate.tasks.attention_losses import attentions, doubly_stochastic, watched
-from foveate.train.layers import Recomputed, recompute
+from foveate.train.layers import Recomputed, compile_layers, recompute
 from foveate.train.stored import TrainError
-from laws.conftest import MODELS, TRANSFORMER, build, changed, ids, real
+from laws.conftest import DEVICES, MODELS, TRANSFORMER, build, changed, ids, real
+from tolerances import MODEL, close
 
 KEYS = real(6, 4, 5)
 SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
@@ -80,21 +83,9 @@ def test_weights_that_a_loss_reads_and_choices_are_formed_again(normalizer: str)
         assert torch.equal(one.grad, other.grad), name
 
 
-ONE_OF_EACH = ["transformer", "post-norm", "recurrent", "mamba", "ssru", "grouped heads", "deep"]
-one_of_each = pytest.mark.parametrize("name", ONE_OF_EACH)
-
-
-def test_recomputed_layers_learn_the_same_to_the_bit(family: EncoderDecoder) -> None:
-    learns_the_same(family, half=False)
-
-
-@one_of_each
-def test_recomputed_layers_learn_the_same_in_half_precision(name: str) -> None:
-    learns_the_same(build(MODELS[name]), half=True)
-
-
-def learns_the_same(model: EncoderDecoder, half: bool) -> None:
-    whole, again = copy.deepcopy(model).train(), copy.deepcopy(model).train()
+@pytest.mark.parametrize("half", [False, True])
+def test_recomputed_layers_learn_the_same_to_the_bit(family: EncoderDecoder, half: bool) -> None:
+    whole, again = copy.deepcopy(family).train(), copy.deepcopy(family).train()
     for either in (whole, again):
         for module in either.modules():
             if isinstance(module, Dropout):
@@ -103,7 +94,7 @@ def learns_the_same(model: EncoderDecoder, half: bool) -> None:
         recompute(again)
     except TrainError as error:
         assert "train.recompute" in str(error)
-        assert not any(name.endswith("layers") for name, _ in model.named_modules())
+        assert not any(name.endswith("layers") for name, _ in family.named_modules())
         return
     expected, most = learnt(whole, half)
     result, least = learnt(again, half)
@@ -114,14 +105,11 @@ def learns_the_same(model: EncoderDecoder, half: bool) -> None:
     assert again.state_dict().keys() == whole.state_dict().keys()
 
 
-@one_of_each
+@pytest.mark.parametrize("name", ["transformer", "mamba", "ssru", "deep"])
 def test_a_layer_is_wrapped_once_and_copies_are_of_their_own(name: str) -> None:
     model = build(MODELS[name])
     again = copy.deepcopy(model)
-    try:
-        recompute(again)
-    except TrainError:
-        return
+    recompute(again)
     recompute(again)
     other = copy.deepcopy(again)
     for module, copied in zip(again.modules(), other.modules(), strict=True):
@@ -130,3 +118,45 @@ def test_a_layer_is_wrapped_once_and_copies_are_of_their_own(name: str) -> None:
             assert copied.forward.forward.__self__ is copied  # type: ignore[union-attr]
     with torch.no_grad():
         assert torch.equal(again.eval()(SOURCE, TARGET, KEYS), model(SOURCE, TARGET, KEYS))
+
+
+SMALL = {"hidden_size": 16, "num_heads": 2, "num_layers": 1, "ffn_size": 24, "dropout": 0.0}
+
+
+def gradients(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]:
+    """The gradients of a batch of so long sources."""
+    source, target = ids(3, length), ids(3, length + 2, seed=2)
+    keys = real(length, length - 1, length - 2)
+    model.zero_grad()
+    logits = model(*(each.to(device) for each in (source, target, keys)))
+    logits.float().square().mean().backward()
+    return {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.scale
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # inductor's import
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")  # its advice of rounder products
+@pytest.mark.parametrize("device", DEVICES)
+def test_compiled_layers_learn_the_same(device: str) -> None:
+    torch._dynamo.reset()
+    config = PRESETS["transformer-small"](
+        encoder=TransformerEncoder.Config.parse(SMALL | {"norm_order": "pre"}),
+        decoder=TransformerDecoder.Config.parse(SMALL | {"norm_order": "post"}),
+    )
+    model = build(config).to(device)
+    other = copy.deepcopy(model)
+    compile_layers(other, "aot_eager" if device == "cpu" else "inductor")
+    assert other.state_dict().keys() == model.state_dict().keys()
+    for length in (5, 9):
+        expected, result = (gradients(each, length, device) for each in (model, other))
+        assert result.keys() == expected.keys()
+        for name, gradient in expected.items():
+            close(result[name], gradient, terms=MODEL)
+
+
+def test_where_it_brings_nothing_that_is_said() -> None:
+    with pytest.raises(TrainError, match=r"train\.compile is for Transformers"):
+        compile_layers(build(PRESETS["bahdanau-2015"]()), "aot_eager")
+    with pytest.raises(TrainError, match=r"train\.compile is for GPUs"):
+        compile_layers(build(PRESETS["transformer-small"]()))

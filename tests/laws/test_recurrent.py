@@ -1,31 +1,82 @@
-"""Laws of recurrence, over every cell."""
+"""Laws of recurrence: every cell, and what a decoder gets of the source by every bridge."""
+
+from typing import Any
 
 import pytest
 import torch
 
-from foveate.measure.laws.layers import check_chunks
-from foveate.nn.recurrent import Cell, LSTMCell, Recurrence, RecurrentStack
-from laws.conftest import each, keeps_laws, real
+from foveate.look.stages import gates_of, stages_by_name
+from foveate.models.encoder_decoder import EncoderDecoder, Memory, Model
+from foveate.models.presets import PRESETS
+from foveate.models.recurrent import Bridge, RecurrentDecoder, StatesBridge
+from foveate.nn.context import DecoderState
+from foveate.nn.recurrent import Cell, GRUCell, LSTMCell, Recurrence, RecurrentStack
+from foveate.nn.spec import Tokens
+from laws.conftest import RECURRENT, TRANSFORMER, build, changed, defaults, each, ids, real
 from tolerances import close, differ
 
-DIRECTIONS = pytest.mark.parametrize("directions", [1, 2], ids=["forwards", "both ways"])
+SOURCE, TARGET, KEYS = ids(3, 6), ids(3, 5, seed=2), real(6, 4, 5)
+LSTM: dict[str, Any] = {"cell": LSTMCell.Config(), "num_layers": 2}
+READER, STATES = changed(RECURRENT[0], **LSTM), StatesBridge.Config()
 
 
-def stack(config: Cell.Config, directions: int = 1) -> RecurrentStack:
-    torch.manual_seed(0)
-    return RecurrentStack(config, 5, 8, num_layers=2, directions=directions).eval()
+def joined(bridge: Bridge.Config | None, reader: Any = READER, **fields: Any) -> Any:
+    """A config of two layers of LSTM on each side, without attention."""
+    decoder = changed(RECURRENT[1], **LSTM | {"attention": None, "bridge": bridge} | fields)
+    return EncoderDecoder.Config(encoder=reader, decoder=decoder)
 
 
-@each("cell")
-def test_laws_of_cells(config: Cell.Config) -> None:
-    keeps_laws(config)
+@pytest.mark.parametrize("config", [None, *defaults("bridge").values()], ids=str)
+@torch.no_grad()
+def test_nothing_else_of_the_source_is_known(config: Bridge.Config | None) -> None:
+    model = build(joined(config))
+    memory = model.encode(SOURCE, KEYS)
+    other = Memory(torch.full_like(memory.values, torch.nan), KEYS, memory.final)
+    assert torch.equal(model.decode(TARGET, memory), model.decode(TARGET, other))
 
 
-@each("cell")
-def test_whole_equals_chunk_by_chunk(config: Cell.Config) -> None:
-    recurrence, x = Recurrence(config.build(5, 8)), torch.randn(3, 7, 5)
-    for chunks in ([1] * 7, [3, 4], [6, 1]):
-        check_chunks(recurrence, x, chunks)
+def test_without_a_bridge_nothing_has_changed() -> None:
+    config = joined(None)
+    assert "bridge" not in config.decoder.tree()
+    model = build(config)
+    names = {n for n in model.state_dict() if n.startswith("decoder.bridge")}
+    assert names == {"decoder.bridge.weight", "decoder.bridge.bias"}
+    decoder, memory = model.decoder, model.encode(SOURCE, KEYS)
+    assert isinstance(decoder, RecurrentDecoder) and memory.final is not None
+    first = torch.tanh(decoder.bridge(memory.final[-1][0])).split(16, dim=-1)
+    state = DecoderState()
+    state.replace(decoder, first)
+    assert torch.equal(model.decode(TARGET, memory, state), model.decode(TARGET, memory))
+
+
+def test_states_that_an_encoder_does_not_have_are_refused() -> None:
+    others = changed(READER, num_layers=1), changed(READER, cell=GRUCell.Config()), TRANSFORMER[0]
+    for reader in others:
+        with pytest.raises(ValueError, match=r"num_layers = 2 .* 2 states .* encoder\.num_layers"):
+            build(joined(STATES, reader))
+
+
+def test_a_language_model_has_no_bridge() -> None:
+    decoder = changed(RECURRENT[1], attention=None, bridge=STATES)
+    with pytest.raises(ValueError, match="language model has no source"):
+        decoder.build(Tokens(30), None)
+
+
+def test_presets_hand_over_as_their_papers_and_earlier_runs_as_before() -> None:
+    for preset, bridge in ((PRESETS["sutskever-2014"], "states"), (PRESETS["cho-2014"], "summary")):
+        tree = preset().tree()
+        assert tree["decoder"].pop("bridge") == {"kind": bridge}
+        assert Model.Config.parse(tree) == preset(decoder=changed(preset().decoder, bridge=None))
+
+
+@each("bridge")
+@torch.no_grad()
+def test_views_of_cells_take_every_bridge(config: Bridge.Config) -> None:
+    model = build(joined(config))
+    plain = model(SOURCE, TARGET, KEYS)
+    with stages_by_name(model, Cell) as cells:
+        close(model(SOURCE, TARGET, KEYS), plain)
+    assert gates_of(cells["decoder.cells.1"])["forget"].shape == (3, 5, 16)
 
 
 @each("cell")
@@ -37,80 +88,24 @@ def test_backwards_is_forwards_over_the_reverse(config: Cell.Config) -> None:
     close(final, last)
 
 
-@DIRECTIONS
+@pytest.mark.parametrize("directions", [1, 2], ids=["forwards", "both ways"])
 @each("cell")
 def test_padding_changes_nothing(config: Cell.Config, directions: int) -> None:
-    layers, x = stack(config, directions), torch.randn(2, 7, 5)
-    lengths = (7, 4)
-    outputs, final = layers(x, real(*lengths))
+    layers = RecurrentStack(config, 5, 8, num_layers=2, directions=directions).eval()
+    x, lengths = torch.randn(2, 7, 5), (7, 4)
+    keys = real(*lengths)
+    (outputs, final), (others, changed) = (
+        layers(read, keys) for read in (x, x.masked_fill(~keys[..., None], 1e3))
+    )
+    assert torch.equal(outputs[keys], others[keys])
     for row, length in enumerate(lengths):
         alone, last = layers(x[row : row + 1, :length])
         close(outputs[row : row + 1, :length], alone)
-        for hidden, own in zip(final, last, strict=True):
+        for hidden, other, own in zip(final, changed, last, strict=True):
+            assert all(map(torch.equal, hidden, other))
             close([part[row : row + 1] for part in hidden], list(own))
-
-
-@DIRECTIONS
-@each("cell")
-def test_what_stands_in_padding_changes_no_bit(config: Cell.Config, directions: int) -> None:
-    layers, x, keys = stack(config, directions), torch.randn(2, 7, 5), real(7, 4)
-    other = x.clone()
-    other[~keys] = 1e3
-    (outputs, final), (others, last) = layers(x, keys), layers(other, keys)
-    assert torch.equal(outputs[keys], others[keys])
-    for hidden, own in zip(final, last, strict=True):
-        assert all(map(torch.equal, hidden, own))
-
-
-@DIRECTIONS
-@each("cell")
-def test_no_mask_is_a_mask_of_ones(config: Cell.Config, directions: int) -> None:
-    layers, x = stack(config, directions), torch.randn(2, 7, 5)
-    assert torch.equal(layers(x)[0], layers(x, torch.ones(2, 7, dtype=torch.bool))[0])
-
-
-@each("cell")
-def test_the_future_leaves_the_past_bit_equal(config: Cell.Config) -> None:
-    layers, x = stack(config), torch.randn(2, 7, 5)
-    other = x.clone()
-    other[:, 4:] += 1
-    before, after = layers(x)[0], layers(other)[0]
-    assert torch.equal(before[:, :4], after[:, :4])
-    assert differ(before[:, 4:], after[:, 4:])
-
-
-@DIRECTIONS
-@each("cell")
-def test_rows_of_a_batch_do_not_see_each_other(config: Cell.Config, directions: int) -> None:
-    layers, x = stack(config, directions), torch.randn(3, 7, 5)
-    keys, rows = real(7, 2, 5), [2, 0, 1]
-    close(layers(x[rows], keys[rows])[0], layers(x, keys)[0][rows])
-
-
-@DIRECTIONS
-@each("cell")
-def test_every_parameter_receives_a_gradient(config: Cell.Config, directions: int) -> None:
-    layers = stack(config, directions)
-    layers(torch.randn(2, 7, 5))[0].square().sum().backward()
-    for name, parameter in layers.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.any()), name
-
-
-@each("cell")
-def test_the_last_state_is_the_output_at_the_last_real_step(config: Cell.Config) -> None:
-    layers, lengths = stack(config), (7, 4)
-    outputs, final = layers(torch.randn(2, 7, 5), real(*lengths))
-    for row, length in enumerate(lengths):
-        assert torch.equal(final[-1][0][row], outputs[row, length - 1])
-
-
-@each("cell")
-def test_recurrence_runs_in_half_precision(config: Cell.Config) -> None:
-    layers, x, keys = stack(config, 2), torch.randn(2, 7, 5), real(7, 4)
-    with torch.autocast("cpu", torch.bfloat16):
-        half, _ = layers(x, keys)
-    torch.testing.assert_close(half.float(), layers(x, keys)[0], atol=0.05, rtol=0.05)
+        if directions == 1:
+            assert torch.equal(final[-1][0][row], outputs[row, length - 1])
 
 
 @each("cell")
@@ -120,19 +115,3 @@ def test_dropout_stands_between_layers(config: Cell.Config) -> None:
     assert torch.equal(item(x)[0], item(x)[0])
     assert differ(two(x)[0], two(x)[0])
     assert torch.equal(two.eval()(x)[0], two(x)[0])
-
-
-def test_an_open_forget_gate_keeps_the_cell_for_a_hundred_steps() -> None:
-    cell = LSTMCell.Config().build(5, 8)
-    with torch.no_grad():
-        for parameter in cell.parameters():
-            parameter.zero_()
-        cell.bias_ih[:8] = -30.0  # the input gate is shut
-        cell.bias_ih[8:16] = 30.0  # the forget gate open
-    saved = torch.randn(3, 8)
-    _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), saved))
-    close(after, saved)
-    with torch.no_grad():
-        cell.bias_ih[8:16] = 0.0  # half open: the cell halves at every step
-    _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), saved))
-    close(after, saved * 0.5**100)

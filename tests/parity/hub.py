@@ -19,6 +19,12 @@ def quietly(make: Callable[[], Any]) -> Any:
         return make()
 
 
+def made(architecture: str, **settings: Any) -> Any:
+    """A model of a class of theirs with the config that belongs to it."""
+    owner = getattr(transformers, architecture)
+    return quietly(lambda: owner(owner.config_class(**settings)).eval())
+
+
 def read_back(folder: Path) -> Any:
     """The model that the library itself reads in a folder; it finds all tensors but poolers."""
     (architecture,) = json.loads((folder / "config.json").read_text())["architectures"]

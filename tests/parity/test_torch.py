@@ -1,20 +1,21 @@
 """Our cells and our attention against PyTorch's own, with the same weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foveate.look.hooks import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder, StatesBridge, SummaryBridge
 from foveate.nn.attention import Attention
 from foveate.nn.context import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
 from foveate.nn.spec import Tokens
+from laws.conftest import weights_of
 from tolerances import close
 
 CELLS: dict[str, tuple[Cell.Config, Callable[..., nn.RNNBase]]] = {
@@ -27,6 +28,22 @@ INPUT, HIDDEN, LENGTHS = 5, 8, (7, 4, 1)
 KEYS = torch.arange(7)[None] < torch.tensor(LENGTHS)[:, None]
 
 
+def pair(config: Cell.Config, module: Any, layers: int, directions: int) -> tuple[Any, Any]:
+    """Our stack and PyTorch's, with the same weights."""
+    ours = RecurrentStack(config, INPUT, HIDDEN, layers, directions)
+    theirs = module(INPUT, HIDDEN, layers, batch_first=True, bidirectional=directions == 2)
+    copy_into(theirs, ours)
+    return ours, theirs
+
+
+def copy_cells(writer: nn.RNNBase, cells: Iterable[nn.Module]) -> None:
+    """Give PyTorch's module the weights of a decoder."""
+    with torch.no_grad():
+        for number, cell in enumerate(cells):
+            for name, weight in cell.named_parameters():
+                getattr(writer, f"{name}_l{number}").copy_(weight)
+
+
 def copy_into(theirs: nn.RNNBase, ours: RecurrentStack) -> None:
     """Give PyTorch's module our weights; the names differ only in layer and direction."""
     with torch.no_grad():
@@ -37,13 +54,18 @@ def copy_into(theirs: nn.RNNBase, ours: RecurrentStack) -> None:
                     getattr(theirs, name + suffix).copy_(weight)
 
 
+def _states(last: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+    return last if isinstance(last, tuple) else (last,)
+
+
+each_cell = pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
+
+
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
+@each_cell
 def test_recurrent_stacks(config, module, layers, directions) -> None:
-    ours = RecurrentStack(config, INPUT, HIDDEN, layers, directions)
-    theirs = module(INPUT, HIDDEN, layers, batch_first=True, bidirectional=directions == 2)
-    copy_into(theirs, ours)
+    ours, theirs = pair(config, module, layers, directions)
     x = torch.randn(3, 7, INPUT, requires_grad=True)
     outputs, final = ours(x)
     expected, last = theirs(x)
@@ -57,11 +79,9 @@ def test_recurrent_stacks(config, module, layers, directions) -> None:
 
 
 @pytest.mark.parametrize("directions", [1, 2])
-@pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
+@each_cell
 def test_padded_sequences(config: Cell.Config, module: type[nn.RNNBase], directions: int) -> None:
-    ours = RecurrentStack(config, INPUT, HIDDEN, 2, directions)
-    theirs = module(INPUT, HIDDEN, 2, batch_first=True, bidirectional=directions == 2)
-    copy_into(theirs, ours)
+    ours, theirs = pair(config, module, 2, directions)
     x = torch.randn(3, 7, INPUT)
     outputs, final = ours(x, KEYS)
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True)
@@ -72,13 +92,9 @@ def test_padded_sequences(config: Cell.Config, module: type[nn.RNNBase], directi
     close(final[-1][0], top)
 
 
-def _states(last: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-    return last if isinstance(last, tuple) else (last,)
-
-
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
+@each_cell
 def test_a_decoder_handed_all_states(config, module, layers, directions) -> None:
     sizes = {"cell": config, "num_layers": layers, "embedding_size": INPUT, "dropout": 0.0}
     own, both = HIDDEN // directions, directions == 2
@@ -90,10 +106,7 @@ def test_a_decoder_handed_all_states(config, module, layers, directions) -> None
     reader = module(INPUT, own, layers, batch_first=True, bidirectional=both)
     copy_into(reader, model.encoder.stack)
     writer = module(INPUT, HIDDEN, layers, batch_first=True)
-    with torch.no_grad():
-        for number, cell in enumerate(model.decoder.cells):
-            for name, weight in cell.named_parameters():
-                getattr(writer, f"{name}_l{number}").copy_(weight)
+    copy_cells(writer, model.decoder.cells)
     source, target = torch.randint(4, 20, (2, 3, 7))
     last = [
         part.view(layers, directions, 3, -1).transpose(1, 2).flatten(2)
@@ -109,15 +122,12 @@ def test_a_decoder_handed_all_states(config, module, layers, directions) -> None
 
 def test_a_decoder_that_reads_one_vector_at_every_step() -> None:
     sizes = {"embedding_size": INPUT, "hidden_size": HIDDEN, "dropout": 0.0}
-    bridge = SummaryBridge.Config()
-    decoder = RecurrentDecoder.Config(**sizes, readout="state", bridge=bridge)
-    model = EncoderDecoder.Config(
-        encoder=RecurrentEncoder.Config(**sizes), decoder=decoder, tie="none"
-    ).build(Tokens(20), Tokens(20))
+    encoder = RecurrentEncoder.Config(**sizes)
+    decoder = RecurrentDecoder.Config(**sizes, readout="state", bridge=SummaryBridge.Config())
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="none")
+    model = config.build(Tokens(20), Tokens(20))
     writer = nn.GRU(INPUT + HIDDEN, HIDDEN, batch_first=True)
-    with torch.no_grad():
-        for name, weight in model.decoder.cells[0].named_parameters():
-            getattr(writer, f"{name}_l0").copy_(weight)
+    copy_cells(writer, model.decoder.cells)
     source, target = torch.randint(4, 20, (2, 3, 7))
     memory, own = model.encode(source), model.decoder.bridge
     context = torch.tanh(own.summary(memory.values[:, -1]))
@@ -139,23 +149,17 @@ def test_multi_head_attention(heads: int, causal: bool, padded: bool) -> None:
     projections = (attention.query, attention.key, attention.value)
     expected, weights = F.multi_head_attention_forward(
         *(x.transpose(0, 1) for x in (query, memory, memory)),
-        embed_dim_to_check=size,
-        num_heads=heads,
-        in_proj_weight=torch.cat([part.weight for part in projections]),
-        in_proj_bias=torch.cat([part.bias for part in projections]),
-        bias_k=None,
-        bias_v=None,
-        add_zero_attn=False,
-        dropout_p=0.0,
-        out_proj_weight=attention.output.weight,
-        out_proj_bias=attention.output.bias,
+        size,
+        heads,
+        torch.cat([part.weight for part in projections]),
+        torch.cat([part.bias for part in projections]),
+        *(None, None, False, 0.0),
+        attention.output.weight,
+        attention.output.bias,
         key_padding_mask=~KEYS if padded else None,
         attn_mask=torch.ones(7, 7).triu(1).bool() if causal else None,
         average_attn_weights=False,
     )
     mask = Mask(KEYS if padded else None, causal=causal)
-    plain = attention(query, memory, mask)
-    with capture(attention) as maps:
-        attention(query, memory, mask)
-    close(plain, expected.transpose(0, 1))
-    close(maps[""], weights)
+    close(attention(query, memory, mask), expected.transpose(0, 1))
+    close(weights_of(attention, query, memory, mask), weights)

@@ -14,8 +14,9 @@ from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.figures import FONT_SIZE, paint, write_words
 from foveate.look.draw.maps import attention, heads
 from foveate.look.draw.sheets import SheetGrid
-from foveate.look.stages import capture_cells
+from foveate.look.stages import gates_of, stages_by_name
 from foveate.look.views.inside import reading
+from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from history.drawing import Draw, OwnFigure, figure, narrow, note
 from history.models import trained
@@ -66,10 +67,10 @@ def gates(folder: Path) -> SheetGrid:
     """Gates of an LSTM language model over a sentence."""
     run = trained("lstm", folder)
     read, words = reading(run, SENTENCE)
-    with torch.inference_mode(), capture_cells(run.model) as result:
+    with torch.inference_mode(), stages_by_name(run.model, Cell) as result:
         run.model.decode(read)
     (steps,) = result.values()
-    return draw_gates(steps.gates, words, units=12, title="Gates of an LSTM over a sentence")
+    return draw_gates(gates_of(steps), words, units=12, title="Gates of an LSTM over a sentence")
 
 
 Guess = list[tuple[str, float]]

@@ -45,7 +45,6 @@ def palette() -> dict[str, Any]:
 DRAGGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "scores": ({"points": 5}, {"x": -0.7, "y": 2.0}),
     "local": ({}, {"position": 14.25, "window": 9.0}),
-    "sinusoids": ({"length": 8, "hidden_size": 6}, {"length": 12, "hidden_size": 8, "base": 50.0}),
 }
 
 

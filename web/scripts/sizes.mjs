@@ -12,6 +12,6 @@ const limits = [["embed", [`${draw}/embed.js`], 46.1], ["widget", [`${draw}/widg
   ["studio", under(assets).filter((file) => !isLearn(file) && !isLanguage(file)), 176], ["learn", under(assets).filter(isLearn), 44], ["language", under(assets).filter(isLanguage), 36]]; // loaded by the slide of a training
 for (const [name, files, most] of limits) {
   const size = files.reduce((sum, file) => sum + gzipSync(readFileSync(file), { level: 9 }).length, 0) / 1000;
-  console.log(`${name.padEnd(8)} ${size.toFixed(1)} kB packed of ${most}`);
+  console.log(`${name.padEnd(8)} ${size.toFixed(1)} kB packed of ${most}${size > most ? ": TOO MUCH" : ""}`);
   if (size > most) process.exitCode = 1;
 }

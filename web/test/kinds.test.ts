@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { listed } from "../src/core/attention";
 import { everyWord } from "../src/core/cells";
-import { boxed, columnsOf, greedyOf, pathTo, textOf } from "../src/core/lanes";
+import { boxed, columnsOf, greedyOf, joins, pathTo, textOf } from "../src/core/lanes";
 import { opacities, tinted } from "../src/core/picture";
 import { fileName } from "../src/core/save";
 import { compared } from "../src/core/table";
@@ -19,6 +19,8 @@ test("a box of a beam has the product of probabilities, and no score that is a l
   const node = { id: 1, parent: null, text: "B .4 =", logP: -1.6, state: "live" } as const;
   expect(boxed({ ...node, score: 0.20000000298 })).toBe("B .4 = .2");
   expect(boxed({ ...node, text: "␣chat", score: -1.6 })).toBe("␣chat");
+  expect([" chat", "s", "."].map((text) => !!joins(text, " le"))).toEqual([false, true, false]);
+  expect(!!joins("s", " ") || !!joins("s")).toBe(false); // behind a blank, or at the beginning
 });
 
 test("the text of a path of probabilities has the tokens alone", () => {
@@ -29,10 +31,11 @@ test("the text of a path of probabilities has the tokens alone", () => {
 
 test("all steps of a beam stand in the room there is, as long as a node can be read", () => {
   const far = ({ wide, across }: ReturnType<typeof columnsOf>, steps: number) => across * (steps - 1) + wide + 4;
-  expect(columnsOf(90, 3, 600)).toEqual({ wide: 90, across: 124 });
-  expect(far(columnsOf(132, 8, 600), 8)).toBeLessThanOrEqual(600);
-  expect(columnsOf(132, 40, 600)).toEqual({ wide: 60, across: 76 }); // edges are told apart between them
-  expect(columnsOf(90, 3, -6).wide).toBe(90); // not laid out yet
+  expect(columnsOf(90, 3, 600, 60)).toEqual({ wide: 90, across: 124 });
+  for (const room of [600, 480]) expect(far(columnsOf(132, 8, room, 46), 8)).toBeLessThanOrEqual(room);
+  expect(columnsOf(132, 40, 600, 60)).toEqual({ wide: 60, across: 72 }); // edges are told apart between them
+  expect(columnsOf(132, 40, 600, 99)).toEqual({ wide: 99, across: 111 }); // no word is cut
+  expect(columnsOf(90, 3, -6, 60).wide).toBe(90); // not laid out yet
 });
 
 test("a panel's largest weight has all the tint, an even look stays pale", () => {

@@ -1,8 +1,10 @@
 import { expect, test } from "vitest";
-import { exactOf, insideOf, largestOf, levelsOf } from "../src/core/insides";
+import { insideOf, largestOf, levelsOf } from "../src/core/insides";
 import { between, isLit, isShown, rowOf, stacked } from "../src/core/scene";
 import type { Values } from "../src/core/numbers";
 import type { ScenePanel } from "../src/core/types";
+
+const PANEL: Omit<ScenePanel, "node" | "rows"> = { columns: [], values: {}, equations: {}, letters: {}, reads: {}, tokens: {}, units: {}, score: "", normalizer: "", head: 0, row: 0 };
 
 test("the camera begins and ends at its stops, and the place that both share stays where it is", () => {
   const whole: [number, number, number, number] = [0, 0, 1240, 560], near: [number, number, number, number] = [100, 50, 124, 56];
@@ -37,9 +39,11 @@ test("inside an attention each weight is an arc and each number stands in its bo
     weights: made([1, 1, 2], [0.25, 0.75]), score: made([1, 1, 2], [1, 2]), query: made([1, 1, 2], [1, 0]), key: made([1, 2, 2], [1, 0, 2, 0]),
     value: made([1, 2, 1], [4, 8]), context: made([1, 1, 1], [7]), output: made([1, 1, 1], [14]),
   }));
-  const panel: ScenePanel = { node: "a", rows: ["q"], columns: ["k", "l"], values: {}, equations: {}, letters: {}, reads: {}, tokens: {}, head: 0, row: 0 };
+  const panel: ScenePanel = { ...PANEL, node: "a", rows: ["q"], columns: ["k", "l"] };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
-  expect(edges.filter(({ name }) => name.startsWith("a head 0 query 0")).map(({ weight }) => weight)).toEqual([0.25, 0.75]);
+  const arcs = edges.filter(({ name }) => name.startsWith("a head 0 query 0"));
+  expect(arcs.map(({ weight }) => weight)).toEqual([0.25, 0.75]);
+  arcs.forEach(({ points }, k) => expect(points.at(-1)![0]).toBe(310 + 620 * k)); // at its word
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
   expect([texts("a e 1"), texts("a α 1"), texts("a c own"), texts("a o out")]).toEqual([["2.00"], ["0.75"], ["7.00"], ["14.00"]]);
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
@@ -50,7 +54,7 @@ test("inside an attention no line is behind a box or close to one, and the decid
   for (const n of [2, 5, 7, 9]) for (const isOne of [true, false]) {
     const vectors = made([1, n, 4], (k) => (k % 5) - 2), words = Array.from({ length: n }, (_, k) => `w${k}`), total = Array.from({ length: n }, (_, k) => Math.exp(k)).reduce((a, b) => a + b);
     const values = new Map(Object.entries({ weights: made([1, n, n], (k) => Math.exp(k % n) / total), score: made([1, n, n], (k) => k % n), query: vectors, key: vectors, value: vectors, context: vectors, output: vectors, h: vectors, memory: vectors }));
-    const panel: ScenePanel = { node: "a", rows: isOne ? words : [...words].reverse(), columns: words, values: {}, equations: { score: "e_i = q · k_i / √d_k", weights: "α_i = exp(e_i) / Σ_j exp(e_j)" }, letters: {}, reads: {}, tokens: {}, head: 0, row: 0 };
+    const panel: ScenePanel = { ...PANEL, node: "a", rows: isOne ? words : [...words].reverse(), columns: words, score: "scaled_dot", normalizer: "softmax" };
     const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]), isStage = ({ tag }: { tag: string }) => /^a [hqkeαvc]$/.test(tag);
     const boxes = nodes.filter((node) => isStage(node) && node.form === "box"), far = ([x, y]: readonly number[], [u, v, w, tall]: readonly number[]) => Math.hypot(Math.max(u! - x!, 0, x! - u! - w!), Math.max(v! - y!, 0, y! - v! - tall!));
     for (const { name, points } of edges.filter(isStage)) for (const { name: box, box: place } of boxes) {
@@ -62,20 +66,18 @@ test("inside an attention no line is behind a box or close to one, and the decid
     for (const { name, tag, hue } of boxes) if (hue !== null && !name.startsWith("a h ")) expect(hue, name).toBe(hues[tag.slice(2)]);
     const label = (name: string) => nodes.find((node) => node.name === `a ${name} work`)!.label, last = (n - 1).toFixed(2), sum = (total / Math.exp(n - 1)).toFixed(2);
     expect(label("e")).toMatch(new RegExp(`^“w${n - 1}”: e = .* \\+ …\\) / √4 = ${(2 * (n - 1)).toFixed(2)} / √4 = ${last}$`));
-    expect(label("α")).toBe(`α = e^{${last} − ${last}} / Σ = 1 / ${sum} = ${(Math.exp(n - 1) / total).toFixed(2)}`);
+    expect(label("α")).toBe(`“w${n - 1}”: α = e^{${last} − ${last}} / Σ = 1 / ${sum} = ${(Math.exp(n - 1) / total).toFixed(2)}`);
   }
 });
 
-test("over each word stand the numbers of a layer, straight up, and zeros of a ReLU are white", () => {
+test("over each word stand the numbers of a layer, straight up, and zeros of a ReLU are grey", () => {
   const made = (shape: number[], numbers: number[]): Values => ({ shape, raw: Float32Array.from(numbers), unit: 1 });
-  const values = new Map(Object.entries({ x: made([1, 2, 2], [1, 2, 3, 4]), activation: made([1, 2, 2], [0, 5, 6, 0]), softmax: made([1, 2, 1], [0.75, 0.5]) }));
-  const panel: ScenePanel = {
-    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, letters: {}, reads: { activation: ["x"], softmax: ["activation"] },
-    tokens: { softmax: [["le"], ["chien"]] }, head: 0, row: 0,
-  };
+  const values = new Map(Object.entries({ x: made([1, 2, 2], [-1, 2, 3, 4]), activation: made([1, 2, 2], [0, 5, 6, 0]), softmax: made([1, 2, 1], [0.75, 0.5]) }));
+  const panel: ScenePanel = { ...PANEL, node: "f", rows: ["the", "dog"], reads: { activation: ["x"], softmax: ["activation"] }, tokens: { softmax: [["le"], ["chien"]] } };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
-  expect([texts("f x 1 0"), texts("f activation 0 0"), texts("f activation 1 0"), texts("f softmax 1 0")]).toEqual([["3.00"], ["0"], ["6.00"], ["chien", "0.50"]]);
+  expect([texts("f x 1 0"), texts("f activation 0 0"), texts("f activation 1 0"), texts("f softmax 1 0")]).toEqual([["3.00"], ["0"], ["6.00"], ["chien", "0.50"]]); // below 0 another colour, 0 none
+  for (const { name, texts: said = [], hue } of nodes) if (/^f (x|activation) \d/.test(name)) expect(hue, name).toBe(said[0] === "0" ? null : said[0]!.startsWith("−") ? 1 : 6);
   for (const { points } of edges) expect(points.every(([x]) => Math.abs(x - points[0]![0]) < 1e-9)).toBe(true);
   for (const { box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01).toBe(true);
 });
@@ -83,9 +85,7 @@ test("over each word stand the numbers of a layer, straight up, and zeros of a R
 test("a gradient goes down, with two digits that count, and no number stands without a target", () => {
   const made = (numbers: number[]): Values => ({ shape: [1, 2, 1], raw: Float32Array.from(numbers), unit: 1 });
   const values = new Map(Object.entries({ "gradient of norm": made([0.00123, 0.5]), loss: made([NaN, 2]) }));
-  const panel: ScenePanel = {
-    node: "f", rows: ["the", "dog"], columns: [], values: {}, equations: {}, letters: {}, reads: { "gradient of norm": ["loss"] }, tokens: { loss: [[], ["chien"]] }, head: 0, row: 0,
-  };
+  const panel: ScenePanel = { ...PANEL, node: "f", rows: ["the", "dog"], reads: { "gradient of norm": ["loss"] }, tokens: { loss: [[], ["chien"]] } };
   const { nodes, edges } = insideOf(panel, values, [0, 0, 1240, 560]);
   const texts = (name: string) => nodes.find((node) => node.name === name)?.texts;
   expect([texts("f gradient-of-norm 0 0"), texts("f loss 0 0"), texts("f loss 1 0")]).toEqual([["0.0012"], undefined, ["chien", "2.00"]]);
@@ -104,9 +104,10 @@ test("all scores are a matrix beside the queries and under the keys, within the 
   for (const n of [2, 9]) {
     const pair = [1, n, n], vectors = [1, n, 4], words = Array.from({ length: n }, (_, k) => `w${k}`);
     const values = new Map(Object.entries({ weights: made(pair), score: made(pair), query: made(vectors), key: made(vectors), value: made(vectors), context: made(vectors), output: made(vectors) }));
-    const panel: ScenePanel = { node: "a", rows: words, columns: words, values: {}, equations: {}, letters: {}, reads: {}, tokens: {}, head: 0, row: 1 };
+    const panel: ScenePanel = { ...PANEL, node: "a", rows: words, columns: words, row: 1 };
     const { nodes } = insideOf(panel, values, [0, 0, 1240, 560]);
     expect(nodes.filter(({ name }) => name.startsWith("a E e "))).toHaveLength(n * n);
+    for (const text of ["Q, 3 of 4", "Kᵀ, 3 of 4", "V, 2 of 4"]) expect(nodes.some(({ label }) => label === text), text).toBe(true);
     for (const { name, box: [x, y, w, h] } of nodes) expect(x >= 0 && y >= 0 && x + w <= 1240.01 && y + h <= 560.01, name).toBe(true);
   }
 });
@@ -118,10 +119,4 @@ test("a line between two parts that are drawn one below the other is whole, in e
   expect(moved.every(([x], k) => x > 0 && x < 620 && (!k || x === moved[k - 1]![0] || moved[k]![1] === moved[k - 1]![1]))).toBe(true);
   expect(stacked([...line].reverse())).toEqual([...moved].reverse());
   for (const own of [line.slice(0, 2).map(([, y]) => [100, y] as [number, number]), line.slice(2).map(([x, y]) => [x + 30, y] as [number, number])]) expect(stacked(own)).toEqual(own);
-});
-
-test("units whose sums are exact as written come first", () => {
-  const made = (numbers: number[]): Values => ({ shape: [1, 1, 3], raw: Float32Array.from(numbers), unit: 1 });
-  const x = [0.024, 0.1, 0.3], y = [0.154, 0.2, 0.004]; // 0.02 + 0.15 is written 0.18
-  expect(exactOf([x, y, x.map((value, k) => value + y[k]!)].map(made))).toEqual([1, 2, 0]);
 });

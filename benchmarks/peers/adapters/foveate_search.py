@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from common import Job
 
-from foveate.data.corpus import Arrays, Work, Workers
+from foveate.data.corpus import Arrays, Work, worker_processes
 from foveate.decode.engine import SearchRequest
 from foveate.engine.packed import PackedEngine, PackedSearch
 from foveate.engine.program import compile_model
@@ -57,13 +57,16 @@ def searching(values: Mapping[str, Any], processes: int) -> Iterator[Call]:
     if processes == 1:
         yield searcher(values)
         return
-    with Workers(searcher, values, processes) as workers, ThreadPoolExecutor(processes) as threads:
+    with (
+        worker_processes(searcher, values, processes) as work,
+        ThreadPoolExecutor(processes) as threads,
+    ):
 
         def call(sentences: Ids, beam: int, rows: int | None) -> None:
             size = rows or CHUNK
             spans = range(0, len(sentences), size)
             parts = [(sentences[n : n + size], beam, rows) for n in spans]
-            list(threads.map(workers, parts))
+            list(threads.map(work, parts))
 
         yield call
 

@@ -1,13 +1,10 @@
 """Word links: symmetrized, and judged by alignment error rate."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal
 
 from foveate.engine.links import (
     Head,
@@ -16,13 +13,10 @@ from foveate.engine.links import (
     Maps,
     Rows,
     link_lines,
-    links,
     read_link,
     read_links,
 )
 from foveate.errors import UserError
-
-Layer = TypeVar("Layer", int, str)  # a map by its number or its name
 
 Method = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
@@ -157,35 +151,20 @@ def read_gold(path: str | Path, say: Callable[[str], None] | None = None) -> lis
     return [Gold(sure, sure | possible) for sure, possible in moved]
 
 
-def rank_heads(
-    corpus: Iterable[Mapping[Layer, NDArray[np.float32]]],
-    gold: Sequence[Gold],
-    links: Callable[[NDArray[np.float32]], Links] = links,
-) -> list[tuple[Layer, int, LinkCounts]]:
-    """Return every head of a block as (name of its map, head, its counts), least error rate first.
-
-    ``corpus`` holds the maps (H, T, S), between words, of each sentence by name; it is read once,
-    so that it may be a generator. ``links`` extracts links from one head's (T, S). Ties keep the
-    order of the model. Raises `UserError` if the numbers of sentences differ.
-    """
-    counts: dict[tuple[Layer, int], LinkCounts] = {}
-    for maps, true in zip(corpus, gold, strict=True):
-        for name, heads in maps.items():
-            for head, weights in enumerate(heads):
-                so_far = counts.get((name, head), LinkCounts())
-                counts[name, head] = so_far + agree(links(weights), true)
-    ranked = sorted(counts.items(), key=lambda entry: entry[1].aer)
-    return [(name, head, agreement) for (name, head), agreement in ranked]
-
-
 def choose(
     corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
 ) -> list[tuple[Head, LinkCounts]]:
     """Return every head and how well its links agree with gold or other links, the best first.
 
-    Raises `UserError` if the model has no attention to the source.
+    ``corpus`` holds the maps of each sentence; it is read once, so that it may be a generator. Ties
+    keep the order of the model. Raises `UserError` if the model has no attention to the source.
     """
-    ranked = rank_heads((dict(enumerate(maps.values())) for maps in corpus), gold, read_links)
-    if not ranked:
+    counts: dict[Head, LinkCounts] = {}
+    for maps, true in zip(corpus, gold, strict=True):
+        for layer, heads in enumerate(maps.values()):
+            for number, weights in enumerate(heads):
+                head = Head(layer, number, rows)
+                counts[head] = counts.get(head, LinkCounts()) + agree(read_links(weights), true)
+    if not counts:
         raise UserError("no head can be chosen: the run has no attention to the source")
-    return [(Head(layer, head, rows), counts) for layer, head, counts in ranked]
+    return sorted(counts.items(), key=lambda entry: entry[1].aer)

@@ -1,34 +1,35 @@
-"""Which cross-attention head of a run aligns words best."""
+"""The cross-attention head of a run that aligns words best."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from foveate.align.aer import Gold, LinkCounts, rank_heads
+from foveate.align.aer import Gold, LinkCounts, choose, judge
 from foveate.align.ibm import AgreementAligner
 from foveate.data.words import words
-from foveate.engine.links import Maps, link_lines, read_pharaoh
+from foveate.engine.links import Head, Maps, link_lines, read_pharaoh
 from foveate.run import Run
+from foveate.run.linking import word_maps
+from foveate.tasks.translation import Translation
 
 HELD_OUT = ("valid", "test")
 LINKED = 5000  # training pairs, about, from which the statistical aligner learns
 
 
-def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:
+def judge_alignment(run: Run, data: Path) -> tuple[Head, LinkCounts]:
     """Choose the cross-attention head that aligns best on validation data; measure it on test data.
 
     Links belong to the reference, so the model reads each reference, not its own answer. They are
     gold links, or if there are none those of a statistical aligner.
     """
     gold = _gold(run, data)
-    name, head, _ = rank_heads(_explained(run, "valid"), gold["valid"])[0]
-    chosen = ({name: maps[name][head : head + 1]} for maps in _explained(run, "test"))
-    return name, head, rank_heads(chosen, gold["test"])[0][2]
+    head, _ = choose(_maps(run, "valid"), gold["valid"])[0]
+    return head, judge(list(map(head.links, _maps(run, "test"))), gold["test"])
 
 
-def _explained(run: Run, split: str) -> Iterator[Maps]:
+def _maps(run: Run, split: str) -> Iterator[Maps]:
     """Yield the cross-attention maps of each pair of a split, between words."""
-    records = (run.explain(*pair, units="words") for pair in zip(*run.pairs(split), strict=True))
-    return ({n: r.maps[n][:, :-1, :-1] for n in r.names("cross_attention")} for r in records)
+    pairs = list(zip(*run.pairs(split), strict=True))
+    return word_maps(run.need(Translation, "align"), run.model, pairs)
 
 
 def _gold(run: Run, data: Path) -> dict[str, list[Gold]]:

@@ -174,15 +174,11 @@ class WordAligner(Aligner):
 
     config: Config
     first: "WordAligner | None" = None  # the simpler model whose t this one starts from
+    numbers: WordIds
+    lexicon: Lexicon
 
     def train(self, pairs: Sequence[Pair]) -> list[float]:
         return EMTraining(self.ready(pairs)).fit(self)
-
-    def start(self, corpus: "EMTraining") -> None:
-        """Take the corpus's words, and t from the simpler model if there is one."""
-        if self.first is not None:
-            corpus.fit(self.first)
-        self.numbers, self.lexicon = corpus.numbers, corpus.lexicon
 
     def align(self, pairs: Sequence[Pair]) -> list[Links]:
         links: list[Links] = [set() for _ in pairs]
@@ -230,8 +226,10 @@ class EMTraining:
         self.places = [part.reshape(own.shape) for part, own in zip(parts, keys, strict=True)]
 
     def fit(self, model: WordAligner) -> list[float]:
-        """Run EM; return the log-likelihood before each iteration."""
-        model.start(self)
+        """Run EM, after that of its first; return the log-likelihood before each iteration."""
+        if model.first is not None:
+            self.fit(model.first)
+        model.numbers, model.lexicon = self.numbers, self.lexicon
         return [self.step(model) for _ in range(model.config.iterations)]
 
     def step(self, model: WordAligner) -> float:

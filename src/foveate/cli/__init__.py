@@ -100,12 +100,12 @@ app = typer.Typer(
 def program(
     show_version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="let runs import the modules that they name")
+        bool, typer.Option("--trust", help="let runs import the modules they list")
     ] = False,
     own: Annotated[
-        bool, typer.Option("--import", help="FILE: import a Python file of yours; repeat")
+        bool, typer.Option("--import", help="FILE: import your own Python file; repeatable")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks of errors")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="print tracebacks of errors")] = False,
 ) -> None:
     """Train, inspect and serve sequence models."""
     if trust:

@@ -25,20 +25,20 @@ align = typer.Typer(
     no_args_is_help=True,
 )
 
-Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
+Out = Annotated[Path | None, typer.Option(help="write here, not to standard output")]
 
 
 @dataclass(frozen=True)
 class RunLinks:
     """The options of a run: which head gives the links."""
 
-    layer: Annotated[int | None, typer.Option(help="of a run: from 0, or -1: the last")] = None
-    head: Annotated[int | None, typer.Option(min=0, help="of the layer; else their mean")] = None
-    gold: Annotated[Path | None, typer.Option(help="choose the head by these gold links")] = None
-    agree_with: Annotated[Path | None, typer.Option(help="or by these Pharaoh links")] = None
-    save: Annotated[bool, typer.Option("--save", help="keep the head for this run")] = False
+    layer: Annotated[int | None, typer.Option(help="layer of a run; -1 is the last")] = None
+    head: Annotated[int | None, typer.Option(min=0, help="default: the mean of all heads")] = None
+    gold: Annotated[Path | None, typer.Option(help="gold links that choose the head")] = None
+    agree_with: Annotated[Path | None, typer.Option(help="Pharaoh links that choose it")] = None
+    save: Annotated[bool, typer.Option("--save", help="save the head with the run")] = False
     after_reading: Annotated[
-        bool, typer.Option("--after-reading", help="rows: the word read, not the one produced")
+        bool, typer.Option("--after-reading", help="rows are the words read, not produced")
     ] = False
 
     def reference(self) -> list[Gold] | None:
@@ -79,19 +79,19 @@ class RunLinks:
 def align_files(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a run, ibm1, hmm, …")],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="one sentence per line")],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="their translations")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="the translations")],
     selection: RunLinks = RunLinks(),
     symmetrize: Annotated[
-        str | None, typer.Option(help="both directions: intersection, union, grow-diag, …")
+        str | None, typer.Option(help="join both directions: union, grow-diag, …")
     ] = None,
     pretokenised: Annotated[
-        bool | None, typer.Option(help="words are separated by spaces; default: detected")
+        bool | None, typer.Option(help="spaces separate words; default: detected")
     ] = None,
-    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
+    to: Annotated[str | None, typer.Option(help="target language, if several")] = None,
     out: Out = None,
     checkpoint: Checkpoint = "best",
 ) -> None:
-    """Links 0-0 1-2 of each pair, by a run's attention or an aligner trained on the files."""
+    """Print word links 0-0 1-2 of each pair, by a run's attention or a trained aligner."""
     from foveate.config import kinds
     from foveate.kinds import load_kinds
 
@@ -111,11 +111,11 @@ def align_files(
 
 @align.command("evaluate")
 def evaluate_links(
-    links: Annotated[Path, typer.Argument(metavar="LINKS", help="Pharaoh: 0-0 1-2")],
-    gold: Annotated[Path, typer.Argument(metavar="GOLD", help="1-1 2p3, p: possible")],
+    links: Annotated[Path, typer.Argument(metavar="LINKS", help="file of 0-0 1-2")],
+    gold: Annotated[Path, typer.Argument(metavar="GOLD", help="file of 1-1 2p3 (p: possible)")],
     as_json: Json = False,
 ) -> None:
-    """Precision, recall and alignment error rate."""
+    """Compute precision, recall and alignment error rate."""
     from foveate.align.aer import judge, read_gold
     from foveate.data.catalogue import find
 
@@ -137,9 +137,9 @@ def evaluate_links(
 
 @align.command("symmetrize")
 def join_links(
-    forward: Annotated[Path, typer.Argument(metavar="FORWARD", help="links source-target")],
-    backward: Annotated[Path, typer.Argument(metavar="BACKWARD", help="links target-source")],
-    method: Annotated[str, typer.Option(help="how")] = "grow-diag-final-and",
+    forward: Annotated[Path, typer.Argument(metavar="FORWARD", help="source-target links")],
+    backward: Annotated[Path, typer.Argument(metavar="BACKWARD", help="target-source links")],
+    method: Annotated[str, typer.Option(help="union, grow-diag, …")] = "grow-diag-final-and",
     out: Out = None,
 ) -> None:
     """Join the links of two directions."""

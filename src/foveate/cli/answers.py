@@ -20,7 +20,6 @@ from foveate.errors import ConfigError, UserError
 if TYPE_CHECKING:
     from foveate.engine.answers import Answer, Continuation, LabelAnswer
     from foveate.engine.packed import PackedModel
-    from foveate.look.views.examples import Picture
     from foveate.run import Run
     from foveate.run.evaluation import Evaluation
 
@@ -55,14 +54,14 @@ def answer(
     run: options.RunPath,
     inputs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[INPUT…]", help="pictures, or files of series; text is on stdin"),
+        typer.Argument(metavar="[INPUT…]", help="pictures or series; text comes on stdin"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object each")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object each")] = False,
     batch_tokens: options.BatchTokens = None,
     checkpoint: options.Checkpoint = "best",
     threads: options.Threads = None,
 ) -> None:
-    """Answer lines, pictures or series by any run."""
+    """Run any model on lines, pictures or series."""
     loaded, tally = load(run, checkpoint), Tally()
     reads = loaded.task.reads
     if reads == "text" and inputs:
@@ -93,7 +92,9 @@ def answered(
         hint("Type one text per line; Ctrl-D ends.")
         items = tally.read(sys.stdin.buffer)
     elif reads == "picture":
-        items = portions(pictures_of(names), CHUNK)
+        from foveate.look.views.examples import picture_of
+
+        items = portions(list(map(picture_of, names)), CHUNK)
     for number, each in enumerate(chain.from_iterable(answer(i, batch_tokens) for i in items), 1):
         if each.cut:
             tally.note(CUT, number)
@@ -106,10 +107,10 @@ def classify(
         list[str] | None,
         typer.Argument(metavar="[IMAGE…]", help="JPEG or PNG, or numbers of test pictures"),
     ] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="LABEL TAB P of every label")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="print LABEL TAB P of each")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object per line")] = False,
     batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="tokens, or pictures, per batch")
+        int | None, typer.Option(min=1, help="tokens or pictures per batch")
     ] = None,
     choice: EngineChoice = EngineChoice(),
 ) -> None:
@@ -159,39 +160,30 @@ def label_text(answer: LabelAnswer, picture: str | None, all_labels: bool, as_js
     return "\t".join(columns)
 
 
-def pictures_of(names: Sequence[str]) -> list[Picture]:
-    """Return files, or numbers of test pictures of the run. Raises `ConfigError` for neither."""
-    from foveate.look.views.examples import picture_of
-
-    return [picture_of(name) for name in names]
-
-
 @dataclass(frozen=True)
 class SamplingOptions:
     """The options of how the next token is drawn."""
 
     temperature: Above0 = None
-    top_k: Annotated[int | None, typer.Option(min=1, help="only the k most probable")] = None
-    top_p: Annotated[float | None, typer.Option(help="only the top probability mass p")] = None
-    min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None
+    top_k: Annotated[int | None, typer.Option(min=1, help="sample from the k most probable")] = None
+    top_p: Annotated[float | None, typer.Option(help="sample from the top mass p")] = None
+    min_p: Annotated[float | None, typer.Option(help="minimum p, relative to the largest")] = None
     repetition_penalty: Above0 = None
-    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds give equal texts")] = None
+    seed: Annotated[int | None, typer.Option(min=0, help="seed of the random numbers")] = None
 
 
 def generate(
     run: options.RunPath,
-    prompt: Annotated[
-        str | None, typer.Option(help="or lines on stdin; a blank line is an empty prompt")
-    ] = None,
-    max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
-    num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
+    prompt: Annotated[str | None, typer.Option(help="default: each line of stdin")] = None,
+    max_length: Annotated[int, typer.Option(min=1, help="tokens per text")] = 200,
+    num: Annotated[int, typer.Option(min=1, help="texts per prompt")] = 1,
     sampling: SamplingOptions = SamplingOptions(),
-    beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
+    beam_size: Annotated[int | None, typer.Option(min=1, help="use beam search; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON, one text per line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object per text")] = False,
     choice: EngineChoice = EngineChoice(),
 ) -> None:
-    """Go on with a text, by a language model."""
+    """Continue a text with a language model."""
     chosen = options.chosen(sampling)
     if beam_size is not None and chosen:
         name = next(iter(chosen)).replace("_", "-")
@@ -254,10 +246,10 @@ def _stream(continue_text: Callable[..., list[Continuation]], prompt: str, targe
 
 def score(
     run: options.RunPath,
-    tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", help="print each token's, too")] = False,
     choice: EngineChoice = EngineChoice(),
 ) -> None:
-    """Log-probabilities of given pairs (TSV, stdin)."""
+    """Print log-probabilities of given pairs (TSV, stdin)."""
     spec, model = choice.packed(run)
     loaded = model or spec.load()
     layout = loaded.sides("score").format
@@ -320,9 +312,11 @@ def _check_source(
 class HeldOut:
     """The options of the data on which a run is measured."""
 
-    source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None
-    reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None
-    split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test"
+    source: Annotated[Path | None, typer.Option("--data", help="file of inputs, or of pairs")] = (
+        None
+    )
+    reference: Annotated[Path | None, typer.Option(help="file of references")] = None
+    split: Annotated[str, typer.Option(help="split of the run's own data")] = "test"
 
 
 @dataclass(frozen=True)
@@ -333,13 +327,13 @@ class Measuring:
     length_penalty: options.LengthPenalty = None
     batch_tokens: options.BatchTokens = None
     bleu_tokenizer: Annotated[
-        str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
+        str | None, typer.Option(help="default: chosen by the references' script")
     ] = None
     signature: Annotated[
-        str | None, typer.Option(metavar="papers|sacrebleu|both", help="which BLEU")
+        str | None, typer.Option(metavar="papers|sacrebleu|both", help="form of the BLEU signature")
     ] = None
     against: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="also another run on the same lines, with p")
+        Path | None, typer.Option(metavar="RUN", help="run to test against, with p values")
     ] = None
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None
     baseline: Annotated[bool, typer.Option(help="add a baseline that trains in seconds")] = True
@@ -356,7 +350,7 @@ def evaluate(
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
-    """All figures of the task on held-out data."""
+    """Compute all metrics of the task on held-out data."""
     from foveate.data.catalogue import DataError, MissingData
 
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())

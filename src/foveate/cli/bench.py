@@ -14,7 +14,7 @@ bench = typer.Typer(cls=VerbGroup, help="Measure speed and memory here.", no_arg
 Shape = Annotated[
     str, typer.Argument(metavar="[SHAPE]", help="small, base, rnnsearch, a preset or CONFIG.toml")
 ]
-Seconds = Annotated[float, typer.Option(min=0.1, help="of measuring")]
+Seconds = Annotated[float, typer.Option(min=0.1, help="seconds to measure")]
 
 
 @bench.command("train")
@@ -23,11 +23,11 @@ def bench_train(
     overrides: Overrides = None,
     seconds: Seconds = 30,
     precision: Annotated[str | None, typer.Option(help="auto, fp32 or bf16")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="without the breakdown of time")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="skip the breakdown of time")] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Real target tokens a second in training."""
+    """Measure target tokens per second in training."""
     from foveate.measure import training
     from foveate.measure.training import workload
 
@@ -41,13 +41,13 @@ def bench_train(
 def bench_decode(
     shape: Shape = "small",
     overrides: Overrides = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="of each way of decoding")] = 10,
-    sentences: Annotated[int, typer.Option(min=1, help="of the test data")] = 1000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="seconds per search")] = 10,
+    sentences: Annotated[int, typer.Option(min=1, help="number of test sentences")] = 1000,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8")] = "fp32",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Sentences a second, outputs of equal length."""
+    """Measure sentences per second in decoding."""
     from foveate.measure import decoding
     from foveate.measure.training import workload
 

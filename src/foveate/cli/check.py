@@ -14,10 +14,10 @@ def check(
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="time limit for each file")] = 20.0,
     exercises: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="write the twelve exercises there")
+        Path | None, typer.Option(metavar="FOLDER", help="write the twelve exercises here")
     ] = None,
 ) -> None:
-    """Try the laws on a score, cell, … of your own."""
+    """Run the property tests on your own score, cell, …"""
     from foveate.measure.laws.check import check, write_exercises
 
     if exercises is not None:

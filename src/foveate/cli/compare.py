@@ -14,20 +14,20 @@ LINEAGE = "lineage"
 def compare(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="CONFIG|RUN… [a.b=c …]", help="two or more, or: lineage [MODEL…]"),
+        typer.Argument(metavar="CONFIG|RUN… [a.b=c …]", help="two or more; or: lineage [MODEL…]"),
     ],
-    steps: Annotated[int | None, typer.Option(min=1, help="of each model; default 1,000")] = None,
-    minutes: Annotated[float | None, typer.Option(help="of training for each model")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="target tokens for each model")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="steps a model; default: 1,000")] = None,
+    minutes: Annotated[float | None, typer.Option(help="minutes of training per model")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="target tokens per model")] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="replace the first's: source, then target or labels"),
+        typer.Option(metavar="FILE", help="files in place of the first config's data"),
     ] = None,
-    text: Annotated[str | None, typer.Option(help="the example that all models answer")] = None,
-    out: Annotated[Path, typer.Option(help="the page; .json and .md beside it")] = Path(
+    text: Annotated[str | None, typer.Option(help="example for all models")] = None,
+    out: Annotated[Path, typer.Option(help="page; .json and .md go beside it")] = Path(
         "report.html"
     ),
-    runs: Annotated[Path | None, typer.Option(metavar="DIR", help="where runs go")] = None,
+    runs: Annotated[Path | None, typer.Option(metavar="DIR", help="folder for the runs")] = None,
     threads: Threads = None,
 ) -> None:
     """Train models with an equal budget and compare them."""

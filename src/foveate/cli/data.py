@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 data = typer.Typer(cls=VerbGroup, help="List, get and check data sets.", no_args_is_help=True)
 
-Split = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="once, or for each side")]
-ConfigPath = Annotated[Path | None, typer.Option(help="report what its limits would drop")]
+Split = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="one file, or one per side")]
+ConfigPath = Annotated[Path | None, typer.Option(help="config whose limits to apply")]
 
 
 @data.command("list")
 def list_sets(as_json: Json = False) -> None:
-    """The data sets known, sizes and licences."""
+    """List the known data sets, with sizes and licences."""
     from foveate.data.catalogue import catalogue
 
     if as_json:
@@ -39,10 +39,8 @@ def list_sets(as_json: Json = False) -> None:
 @data.command("get")
 def get_set(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    mirror: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="folder to take it from")
-    ] = None,
-    into: Annotated[Path | None, typer.Option(metavar="DIR", help="instead of the cache")] = None,
+    mirror: Annotated[Path | None, typer.Option(metavar="DIR", help="folder to copy from")] = None,
+    into: Annotated[Path | None, typer.Option(metavar="DIR", help="default: the cache")] = None,
 ) -> None:
     """Get a data set from its source or a mirror."""
     from foveate.cli.export import progress_shown
@@ -56,7 +54,7 @@ def get_set(
 @data.command("report")
 def report_on(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILES…", help="a table, a text, or two files")
+        list[Path], typer.Argument(metavar="FILES…", help="a table, a text, or two sides")
     ],
     valid: Split = None,
     test: Split = None,
@@ -64,7 +62,7 @@ def report_on(
     kind: Annotated[DataKind | None, typer.Option(help="override the detected kind")] = None,
     as_json: Json = False,
 ) -> None:
-    """What pairs, labelled or plain text or a series hold, and what is odd in them."""
+    """Report what data files contain, and what is unusual in them."""
     from rich.console import Console
 
     from foveate.data.report import report_files
@@ -101,10 +99,10 @@ def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
 
 
 def new(
-    task: Annotated[TaskName, typer.Argument(help="auto guesses it from the files")],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="one, or two sides")],
-    out: Annotated[Path, typer.Option(help="the config to write")] = Path("config.toml"),
-    minutes: Annotated[float, typer.Option(min=0.01, help="time to train")] = 30.0,
+    task: Annotated[TaskName, typer.Argument(help="auto: guessed from the files")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="one file, or two sides")],
+    out: Annotated[Path, typer.Option(help="config to write")] = Path("config.toml"),
+    minutes: Annotated[float, typer.Option(min=0.01, help="minutes of training")] = 30.0,
     force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
 ) -> None:
     """Write a config for your own data."""

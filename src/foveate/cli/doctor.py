@@ -92,7 +92,7 @@ def kinds(
         bool, typer.Option("--schema", help="a JSON Schema of configs, for editors and checks")
     ] = False,
 ) -> None:
-    """What a config may hold: tables, kinds, fields."""
+    """List what a config may contain: tables, kinds, fields."""
     from foveate.kinds import config_schema, described, kinds_table
     from foveate.run import RunConfig
 
@@ -107,7 +107,7 @@ def kinds(
 
 
 def doctor(as_json: Json = False) -> None:
-    """What is slow on this machine, and why."""
+    """Report what is slow on this machine, and why."""
     report = examine()
     typer.echo(to_json(asdict(report)) if as_json else report.text())
 

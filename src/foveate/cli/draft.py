@@ -14,21 +14,21 @@ from foveate.errors import ConfigError
 
 Held = Annotated[
     tuple[Path, Path] | None,
-    typer.Option(metavar="SOURCE TARGET", help="held-out lines: fit the estimates to them"),
+    typer.Option(metavar="SOURCE TARGET", help="fit the estimates to held-out lines"),
 ]
-Second = Annotated[Path | None, typer.Option(metavar="RUN", help="compare with its draft")]
-Limit = typer.Option(min=0, max=100, help="chrF below which a sentence has this colour")
+Second = Annotated[Path | None, typer.Option(metavar="RUN", help="run whose draft to compare")]
+Limit = typer.Option(min=0, max=100, help="a chrF below it gets this colour")
 
 
 def draft(
     run: options.RunPath,
     book: Annotated[Path | None, typer.Argument(metavar="[BOOK]", help="the document")] = None,
-    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="its draft")] = None,
+    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="draft to write")] = None,
     calibrate: Held = None,
     second: Second = None,
     red: Annotated[float, Limit] = 40.0,
     yellow: Annotated[float, Limit] = 60.0,
-    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
+    to: Annotated[str | None, typer.Option(help="target language, if several")] = None,
     checkpoint: options.Checkpoint = "best",
     threads: options.Threads = None,
 ) -> None:

@@ -5,35 +5,33 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from foveate.cli.options import Checkpoint, RunPath, load, named, say
 from foveate.errors import ConfigError
 
-TARGETS = "argos", "ctranslate2", "huggingface", "onnx"
+Target = Literal["argos", "ctranslate2", "huggingface", "onnx"]
 
 
 def export(
     run: RunPath,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="folder or file to write")],
-    to: Annotated[str, typer.Option(help="argos, ctranslate2, huggingface or onnx")],
+    to: Annotated[Target, typer.Option(help="program that will run it")],
     quantization: Annotated[
-        str, typer.Option(help="float32, bfloat16, float16, int16 or int8, where the target has it")
+        str, typer.Option(help="float32, bfloat16, float16, int16 or int8, if supported")
     ] = "float32",
-    check: Annotated[int, typer.Option(min=1, help="sentences to test the export on")] = 100,
+    check: Annotated[int, typer.Option(min=1, help="sentences to test the export with")] = 100,
     sample: Annotated[
-        Path | None, typer.Option(help="test on these: lines of SOURCE or SOURCE TAB REFERENCE")
+        Path | None, typer.Option(help="test lines: SOURCE or SOURCE TAB REFERENCE")
     ] = None,
     language: Annotated[
-        list[str] | None, typer.Option(metavar="CODE", help="source and target, for argos")
+        list[str] | None, typer.Option(metavar="CODE", help="both languages, for argos")
     ] = None,
     checkpoint: Checkpoint = "best",
 ) -> None:
-    """Write a run for another program, and try it there."""
-    if to not in TARGETS:
-        raise ConfigError(f"no export to {to!r}; there are: {', '.join(TARGETS)}")
+    """Convert a run for another program, and test it there."""
     from foveate.exchange.base import export, sample_of
 
     loaded = load(run, checkpoint)
@@ -46,10 +44,10 @@ def export(
 def pack(
     run: RunPath,
     out: Annotated[
-        Path | None, typer.Argument(metavar="[OUT]", help="a .safetensors file; default: in RUN")
+        Path | None, typer.Argument(metavar="[OUT]", help=".safetensors file; default: in RUN")
     ] = None,
-    precision: Annotated[str, typer.Option(help="of the matrices: fp32, fp16 or int8")] = "fp32",
-    licence: Annotated[str, typer.Option(help="of the training data, and whom to name")] = "",
+    precision: Annotated[str, typer.Option(help="fp32, fp16 or int8 matrices")] = "fp32",
+    licence: Annotated[str, typer.Option(help="licence and credits of the data")] = "",
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write a run as one file that answers without PyTorch."""
@@ -98,19 +96,19 @@ def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
 def publish(
     models: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN|FILE...]", callback=named, help="runs, packed files"),
+        typer.Argument(metavar="[RUN|FILE...]", callback=named, help="runs or packed files"),
     ] = None,
-    single: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="one HTML file")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="a page and its files")] = None,
-    precision: Annotated[str, typer.Option(help="of runs: fp32, fp16 or int8")] = "int8",
-    example: Annotated[list[str] | None, typer.Option(help="an input, of the first model")] = None,
-    title: Annotated[str, typer.Option(help="of the page; default: names of the models")] = "",
-    licence: Annotated[str, typer.Option(help="of the training data of runs")] = "",
-    train: Annotated[bool, typer.Option("--train", help="also train a small model")] = False,
+    single: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="an HTML file")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="folder of a page")] = None,
+    precision: Annotated[str, typer.Option(help="fp32, fp16 or int8")] = "int8",
+    example: Annotated[list[str] | None, typer.Option(help="example input; repeatable")] = None,
+    title: Annotated[str, typer.Option(help="page title; default: the models' names")] = "",
+    licence: Annotated[str, typer.Option(help="licence of the training data")] = "",
+    train: Annotated[bool, typer.Option("--train", help="add a model that trains there")] = False,
 ) -> None:
     """Write a page whose models answer, or train, without a server."""
     from foveate.config import shipped
-    from foveate.studio.publish import PublishedFile, examples_of, packed_run, publish
+    from foveate.studio.publish import PublishedFile, packed_run, publish
 
     target = single or out
     if target is None or (single and out):
@@ -127,7 +125,7 @@ def publish(
                 continue
             run, place = shipped(path), Path(folder) / f"{number}.safetensors"
             file = packed_run(run, place, precision, licence)
-            files.append(PublishedFile(file, run.resolve().name, own or examples_of(run, file)))
+            files.append(PublishedFile(file, run.resolve().name, own or run))
         known = earlier(target if single else target / "index.html")
         size = publish(files, target, title, single is not None, progress, train)
     names = ", ".join([file.name for file in files] + ["training"] * train)
@@ -135,10 +133,10 @@ def publish(
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="folder or vocabulary file")],
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder to make")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="folder of the model")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder to write")],
 ) -> None:
-    """Make a run of a model or vocabulary of others."""
+    """Make a run from another library's model."""
     if not source.exists():
         raise ConfigError(f"{source}: no such file or folder; give what another program has saved")
     from foveate.exchange.importing import import_from

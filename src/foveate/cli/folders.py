@@ -230,7 +230,7 @@ def translate_folder(
     values = {"run": spec._asdict(), "weights": weights, "threads": threads, **same}
     same |= {"overrides": spec.overrides, "precision": spec.precision, "engine": spec.engine}
     same |= {"run": weights, "format": format, "lines": folders.LINES}
-    job = folders.FolderJob(out, same, [source.name for source in sources])
+    job = folders.FolderJob(out, same, [source.target for source in sources])
     unfinished = [source for source in sources if job.finished(source) is None]
     execute = on_ray if ray and job.missing(unfinished) else in_processes
     refused = job.translate(unfinished, lambda parts: execute(values, parts, processes))
@@ -270,12 +270,18 @@ def _report(
     begun: int,
     skipped: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    tally = Tally()
+    tally, notes = Tally(), list[str]()
     finished = {source: job.finished(source) for source in sources}
     for source, events in finished.items():
         for event, lines in (events or {}).items():
+            if event.startswith(folders.NOTE):
+                notes.append(f"{source.target}{event}")
+                continue
             places = (f"{source.name}:{line}" if line else source.name for line in lines)
             tally.note(event, *places)
+    tally.remarks += notes[:SHOWN]
+    if left := notes[SHOWN:]:
+        tally.remarks.append(f"{len(left):,} more such notes")
     count, before = sum(source.lines for source in sources), len(sources) - begun
     new = sum(events is not None for events in finished.values()) - before
     sizes = {"file": len(sources), "line": count}

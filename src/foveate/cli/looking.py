@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     list[Path] | None,
-    typer.Option(help="png, svg, pdf, webp, html, json, npz or txt; may be repeated"),
+    typer.Option(help="png, svg, pdf, webp, html, json, npz or txt; repeatable"),
 ]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", callback=named, help="folders of runs")]
 OnlyRun = Annotated[
@@ -128,10 +128,9 @@ def _form(entry: ViewEntry) -> tuple[Sequence[str], str, bool]:
     """
     if find_spec("torch") is None:
         from foveate.look.views.records import VIEWS as OF_FILES
-        from foveate.look.views.records import fields_of
 
         if entry.name in OF_FILES:
-            return fields_of(entry.name), "", False
+            return ("text", "target", "units", *OF_FILES[entry.name][1]), "", False
     return entry.reads, entry.spec.by_place, entry.spec.several
 
 

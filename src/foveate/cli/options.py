@@ -1,4 +1,4 @@
-"""What the verbs of the command line share: options, loading a run, lines in, messages out."""
+"""Shared by the verbs of the command line: options, loading a run, lines in, messages out."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ RunPath = Annotated[
 ]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
 BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's")]
-LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
+LengthPenalty = Annotated[float | None, typer.Option(help="power of the length that divides")]
 BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens per batch")]
-Ensemble = Annotated[list[Path] | None, typer.Option(metavar="RUN", help="add a run; repeatable")]
-Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
+Ensemble = Annotated[list[Path] | None, typer.Option(metavar="RUN", help="run to add; repeatable")]
+Precision = Annotated[Literal["fp32", "int8"], typer.Option(help="fp32 or int8 weights")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[a.b=c …]", help="override values of the config; none removes one"),
+    typer.Argument(metavar="[a.b=c …]", help="override config values; none removes one"),
 ]
 DataKind = Literal["pairs", "labelled", "text", "series"]
 TaskName = Literal[
@@ -126,8 +126,8 @@ TaskName = Literal[
     "captioning", "vision",
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="never output it")]
-Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="% similarity accepted in the memory")]
+Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="phrase never to output")]
+Fuzzy = Annotated[float, typer.Option(min=1, max=100, help="minimum similarity in the memory, %")]
 
 
 def flat(verb: Callable[..., None]) -> Callable[..., None]:

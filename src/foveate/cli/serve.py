@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -30,16 +30,10 @@ File = Annotated[Path, typer.Option("--file", help="file with the hashes of the 
 
 @dataclass(frozen=True)
 class ServerEngine:
-    """The options of how runs are loaded, and loading them.
-
-    Raises ``ConfigError`` for an unknown precision or engine.
-    """
+    """The options of how runs are loaded, and loading them."""
 
     precision: options.Precision = "fp32"
-    engine: Annotated[str, typer.Option(help="auto, packed or torch")] = "auto"
-
-    def __post_init__(self) -> None:
-        self._spec(Path()).check()
+    engine: Literal["auto", "packed", "torch"] = "auto"
 
     def _spec(self, folder: Path) -> RunSpec:
         return RunSpec(str(folder), precision=self.precision, engine=self.engine)
@@ -82,11 +76,11 @@ class ServerAddress:
     host: Annotated[str, typer.Option(help="other hosts need --keys or --no-auth")] = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 5000
     languages: Annotated[list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr")] = None
-    keys: Annotated[Path | None, typer.Option("--keys", help="require a key from this file")] = None
-    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="clients need keys")] = True
-    allow_host: Annotated[list[str] | None, typer.Option(help="a host name of this server")] = None
-    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None
-    behind_proxy: Annotated[str | None, typer.Option(help="trust its X-Forwarded-For")] = None
+    keys: Annotated[Path | None, typer.Option("--keys", help="file of the clients' keys")] = None
+    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="require keys")] = True
+    allow_host: Annotated[list[str] | None, typer.Option(help="host name of this server")] = None
+    cors: Annotated[list[str] | None, typer.Option(help="site whose pages may use it")] = None
+    behind_proxy: Annotated[str | None, typer.Option(help="proxy whose headers to trust")] = None
 
 
 @dataclass(frozen=True)
@@ -95,10 +89,10 @@ class ServerTerms:
 
     glossary: Annotated[
         list[str] | None,
-        typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one"),
+        typer.Option(metavar=FILES, help="lines TERM TAB VARIANT|VARIANT"),
     ] = None
     memory: Annotated[
-        list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")
+        list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV to look up first")
     ] = None
     fuzzy: options.Fuzzy = 100.0
     ban: options.Ban = None
@@ -119,13 +113,13 @@ class BatchLimits:
     """The options of how requests share batches: `Batching`, with a delay in milliseconds."""
 
     max_batch_delay_ms: Annotated[
-        float, typer.Option(min=0, help="wait for others to share a batch")
+        float, typer.Option(min=0, help="milliseconds to wait for a batch")
     ] = 5.0
     tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, help="source tokens × beams")
+        int | None, typer.Option("--batch-tokens", min=1, help="source tokens × beams per batch")
     ] = None
-    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None
-    max_wait: Annotated[float | None, typer.Option(min=0.1, help="longest wait, seconds")] = None
+    queue: Annotated[int | None, typer.Option(min=1, help="most characters in the queue")] = None
+    max_wait: Annotated[float | None, typer.Option(min=0.1, help="longest wait in seconds")] = None
 
 
 @dataclass(frozen=True)
@@ -134,24 +128,24 @@ class Serving:
 
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN…", callback=named, help="runs, packed files, names of models"),
+        typer.Argument(metavar="RUN…", callback=named, help="runs, packed files or model names"),
     ]
     address: ServerAddress = ServerAddress()
     weights: Annotated[int | None, typer.Option(min=1, help="MiB of weights in memory")] = None
     engine: ServerEngine = ServerEngine()
-    preload: Annotated[bool, typer.Option("--preload", help="load all runs at the start")] = False
-    studio: Annotated[bool, typer.Option(help="the studio at /")] = True
-    studio_token: Annotated[str | None, typer.Option(help="its token, for others")] = None
+    preload: Annotated[bool, typer.Option("--preload", help="load all runs at start")] = False
+    studio: Annotated[bool, typer.Option(help="show the studio at /")] = True
+    studio_token: Annotated[str | None, typer.Option(help="token for other users")] = None
     terms: ServerTerms = ServerTerms()
     protect: Annotated[
-        list[str] | None, typer.Option(metavar="REGEX", help="protect matches, beside URLs, …")
+        list[str] | None, typer.Option(metavar="REGEX", help="text to keep unchanged, like URLs")
     ] = None
     glossaries: Annotated[Path | None, typer.Option(help="folder for clients' glossaries")] = None
     limits: RequestLimits = RequestLimits()
     batching: BatchLimits = BatchLimits()
     drain: Annotated[float, typer.Option(min=0, help="seconds to finish at SIGTERM")] = 30.0
-    threads: Annotated[int | None, typer.Option(min=1, help="batches computed at a time")] = None
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info"
+    threads: Annotated[int | None, typer.Option(min=1, help="batches at the same time")] = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 @serve.command("runs")
@@ -214,7 +208,7 @@ def studio(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port")] = 8377,
     browser: Annotated[bool, typer.Option(help="open the page")] = True,
     host: Annotated[str, typer.Option(help="other hosts need --token")] = "127.0.0.1",
-    token: Annotated[str | None, typer.Option(help="token of the page")] = None,
+    token: Annotated[str | None, typer.Option(help="token that opens the page")] = None,
     lectures: Annotated[Path | None, typer.Option(help="folder for your own lectures")] = None,
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and exit")] = False,
 ) -> None:

@@ -19,8 +19,8 @@ from foveate.errors import ConfigError
 if TYPE_CHECKING:
     from foveate.documents.languages import Direction
     from foveate.engine.answers import Translator
-    from foveate.student.make import Texts
-    from foveate.student.teachers import Teacher
+    from foveate.exchange.student.make import Texts
+    from foveate.exchange.student.teachers import Teacher
 
 TEACHER = "a run, packed file, model's name, folder of another library, URL or file of outputs"
 
@@ -31,15 +31,15 @@ class TeacherChoice:
 
     beam_size: options.BeamSize = None
     ensemble: options.Ensemble = None
-    model: Annotated[str, typer.Option(help="of a URL in OpenAI's shape")] = ""
-    prompt: Annotated[str, typer.Option(help="with {text}, and {source}, {target}")] = ""
-    key_env: Annotated[str, typer.Option(metavar="NAME", help="variable with the key")] = ""
-    batch: Annotated[int | None, typer.Option(min=1, help="lines of a request")] = None
-    timeout: Annotated[float, typer.Option(min=0.1, help="seconds of a request")] = 60.0
+    model: Annotated[str, typer.Option(help="model's name in an OpenAI API")] = ""
+    prompt: Annotated[str, typer.Option(help="text with {text}, {source}, {target}")] = ""
+    key_env: Annotated[str, typer.Option(metavar="NAME", help="variable that has the key")] = ""
+    batch: Annotated[int | None, typer.Option(min=1, help="lines per request")] = None
+    timeout: Annotated[float, typer.Option(min=0.1, help="seconds per request")] = 60.0
 
     def open(self, name: str, pair: Direction, sources: Sequence[str]) -> Teacher:
         """Return a teacher. Raises ``ConfigError`` for what is none, or lacks its key."""
-        from foveate.student import teachers
+        from foveate.exchange.student import teachers
 
         path, others = Path(name), self.ensemble or []
         if name.startswith(("http://", "https://")):
@@ -68,20 +68,22 @@ class Lessons:
     """The options of what the student learns from."""
 
     teacher: Annotated[str, typer.Option(metavar="T", help=TEACHER)]
-    pair: Annotated[str, typer.Option(help="such as en:fr, or en:fr:fra_Latn")]
-    source: Annotated[list[Path], typer.Option(metavar="TEXT", help="a sentence a line; repeat")]
+    pair: Annotated[str, typer.Option(help="en:fr, or en:fr:fra_Latn")]
+    source: Annotated[list[Path], typer.Option(metavar="TEXT", help="text file; repeatable")]
     back: Annotated[list[Path] | None, typer.Option(help="text in the target language")] = None
-    back_teacher: Annotated[str, typer.Option(metavar="T", help="translates --back")] = ""
-    noise: Annotated[float, typer.Option(min=0, max=1, help="share of pairs copied noisily")] = 0.0
-    least_score: Annotated[float, typer.Option(help="mean log p of a token, of models")] = -math.inf
-    price: Annotated[float, typer.Option(min=0, help="of a million characters of sources")] = 0.0
-    per: Annotated[Literal["characters", "tokens"], typer.Option(help="of --price")] = "characters"
-    budget: Annotated[float, typer.Option(min=0, help="never exceeded; needs --price")] = math.inf
+    back_teacher: Annotated[str, typer.Option(metavar="T", help="teacher that translates it")] = ""
+    noise: Annotated[float, typer.Option(min=0, max=1, help="share of noisy copies")] = 0.0
+    least_score: Annotated[float, typer.Option(help="minimum mean log p per token")] = -math.inf
+    price: Annotated[float, typer.Option(min=0, help="price per million of --per")] = 0.0
+    per: Annotated[Literal["characters", "tokens"], typer.Option(help="unit of price")] = (
+        "characters"
+    )
+    budget: Annotated[float, typer.Option(min=0, help="limit in the units of --price")] = math.inf
 
     def texts(self, out: Path, pair: Direction, choice: TeacherChoice) -> Texts:
         """Open teachers and their journals. Raises ``ConfigError`` for what does not fit."""
         from foveate.documents.languages import Direction
-        from foveate.student.journal import Account, AnswerJournal
+        from foveate.exchange.student.journal import Account, AnswerJournal
 
         if bool(self.back) != bool(self.back_teacher):
             raise ConfigError("--back TEXT and --back-teacher T belong together: add the other")
@@ -116,19 +118,19 @@ def lines_of(files: Sequence[Path]) -> list[str]:
 
 
 def student(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="folder of all that is made")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="folder for the results")],
     lessons: Lessons,
     overrides: options.Overrides = None,
     choice: TeacherChoice = TeacherChoice(),
-    minutes: Annotated[float, typer.Option(min=0.01, help="of training")] = 30.0,
-    test: Annotated[tuple[Path, Path] | None, typer.Option(help="source, reference")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="print the plan alone")] = False,
-    no_train: Annotated[bool, typer.Option("--no-train", help="end with the data")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask whether to begin")] = False,
+    minutes: Annotated[float, typer.Option(min=0.01, help="minutes of training")] = 30.0,
+    test: Annotated[tuple[Path, Path] | None, typer.Option(help="source and reference")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="print the plan and stop")] = False,
+    no_train: Annotated[bool, typer.Option("--no-train", help="stop after the data")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="start without asking")] = False,
 ) -> None:
     """Make a small translator from any teacher's answers."""
     from foveate.documents.languages import CODE, Direction
-    from foveate.student import make
+    from foveate.exchange.student import make
     from foveate.train.checkpoint import run_lock
 
     codes, changed = lessons.pair.split(":", 2), overrides or []

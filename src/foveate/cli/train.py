@@ -16,8 +16,10 @@ import typer
 import foveate.cli.options as options
 from foveate.cli.options import load
 from foveate.errors import install, not_built
+from foveate.files import replace_file
 
 if TYPE_CHECKING:
+    from foveate.engine.links import Head
     from foveate.run import Run
 
 SENTENCES = 7  # held-out ones on the page of the quickstart
@@ -34,7 +36,7 @@ def train(
         bool, typer.Option("--changed-data", help="resume with changed training data")
     ] = False,
 ) -> None:
-    """Train a config; a run that exists goes on."""
+    """Train a config, or resume its run."""
     from foveate.config import all_assigned, load_tree, shipped
 
     load_tree(shipped(config))  # what cannot be read is said before PyTorch is imported
@@ -46,7 +48,7 @@ def train(
 
 def average(
     run: options.RunPath,
-    last: Annotated[int | None, typer.Option(min=1, help="how many; default: all kept")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="checkpoints; default: all kept")] = None,
 ) -> None:
     """Average the weights of the last checkpoints."""
     from foveate.run.training import average
@@ -56,10 +58,10 @@ def average(
 
 def shortlist(
     run: options.RunPath,
-    often: Annotated[int, typer.Option(min=0, help="tokens that are always included")] = 300,
-    likely: Annotated[int, typer.Option(min=1, help="tokens for each source token")] = 100,
+    often: Annotated[int, typer.Option(min=0, help="tokens that are always allowed")] = 300,
+    likely: Annotated[int, typer.Option(min=1, help="tokens per source token")] = 100,
 ) -> None:
-    """Learn which tokens may come next, for decode.shortlist=true."""
+    """Learn likely target tokens, for decode.shortlist=true."""
     from foveate.align.shortlist import learn, reach
     from foveate.run.pack import renew
     from foveate.tasks.translation import Translation
@@ -79,10 +81,10 @@ def shortlist(
 
 def quickstart(
     folder: Annotated[
-        Path | None, typer.Option(help="where the run goes; default: runs/quickstart, runs/grammar")
+        Path | None, typer.Option(help="default: runs/quickstart or runs/grammar")
     ] = None,
     grammar: Annotated[
-        bool, typer.Option("--grammar", help="sentences of a grammar, with gold alignments")
+        bool, typer.Option("--grammar", help="use a grammar with gold alignments")
     ] = False,
 ) -> None:
     """Train a small translator and look inside."""
@@ -122,13 +124,13 @@ def start(
     console.rule(f"3 · {own.held_out}")
     evaluation = run.evaluate(*run.pairs("test"))
     figures = dict(evaluation.figures)
-    name, head, agreement = judge_alignment(run, data)
+    head, agreement = judge_alignment(run, data)
     if (data / "test.align").exists():
         figures["aer"] = agreement.aer
     for figure, value in evaluation.figures.items():
         console.print(f"{figure:>12} {value:6.2f}")
     whose = "aer" if "aer" in figures else "aer, by an aligner's links"
-    console.print(f"{whose:>12} {agreement.aer:6.3f}  ({name}, head {head})")
+    console.print(f"{whose:>12} {agreement.aer:6.3f}  (layer {head.layer}, head {head.head})")
     resume = f"{_command()} train {config} --run {run.path}"
     if poor := why_poor(run, evaluation.figures["bleu"], own.good, resume):
         console.print(poor, style="bold", soft_wrap=True)
@@ -136,7 +138,7 @@ def start(
     console.rule("4 · translate, and see why")
     tried = run.pairs("test")[0]
     shown = tried[:: max(1, len(tried) // SENTENCES)][:SENTENCES]
-    drawn = _translated(run, [own.sentence, *shown], (name, head), folder, console.print)
+    drawn = _translated(run, [own.sentence, *shown], head, folder, console.print)
     console.rule("5 · next")
     places = {"run": run.path, "film": folder / "film.html", **drawn}
     next_steps = NEXT.format(**places, command=_command(), sentence=own.sentence)
@@ -147,23 +149,22 @@ def start(
 def _translated(
     run: Run,
     sentences: Sequence[str],
-    place: tuple[str, int],
+    head: Head,
     folder: Path,
     say: Callable[[str], None],
 ) -> dict[str, Path]:
-    """Translate sentences, draw a head (layer, number) as it reads the first; the files drawn."""
-    from foveate.look.draw.maps import attention, save_html
+    """Translate sentences, draw a head as it reads the first; the files drawn."""
+    from foveate.look.draw.maps import attention, attention_page
 
     records = []
     for answer in run.translate(sentences):
         say(f"{answer.source}\n  → {answer.hypotheses[0]}")
         records.append(answer.record())
-    layer = records[0].names("cross_attention").index(place[0])
-    view = attention(records[0], layer=layer, head=place[1])
+    view = attention(records[0], layer=head.layer, head=head.head)
     print(view.text())
     files = {"picture": folder / "attention.png", "page": folder / "attention.html"}
     view.save(files["picture"])
-    save_html(records, files["page"])
+    replace_file(files["page"], attention_page(records))
     return files
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
@@ -21,38 +20,30 @@ if TYPE_CHECKING:
     from foveate.documents.base import DocumentOptions
     from foveate.documents.memory import Assistance, AssistedRun
     from foveate.engine.answers import TextAnswer, TranslateOptions, Translator
-    from foveate.look.records import AttentionRecord
 
-PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
-
-PrefixFile = Annotated[Path | None, typer.Option(help="beginnings of the outputs, line by line")]
-Format = Annotated[str | None, typer.Option(help="default: by the ending; a wrong one lists all")]
-In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
-Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
+Format = Annotated[str | None, typer.Option(help="default: by the file's ending")]
+In = Annotated[Path | None, typer.Option("--in", help="document or folder")]
+Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="phrase in every output")]
 
 
 @dataclass(frozen=True)
 class LineOutputs:
-    """The options of lines: what is written for each, in which language, and how it begins."""
+    """The options of lines: what is written for each, and in which language."""
 
-    num_hypotheses: Annotated[int, typer.Option(min=1, help="more: n-best list")] = 1
-    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False
-    alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None
-    attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None
-    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None
-    prefix_file: PrefixFile = None
+    num_hypotheses: Annotated[int, typer.Option(min=1, help="outputs per line")] = 1
+    scores: Annotated[bool, typer.Option("--scores", help="print SCORE TAB TRANSLATION")] = False
+    alignments: Annotated[Path | None, typer.Option(help="file for links 0-0 1-2")] = None
+    to: Annotated[str | None, typer.Option(help="target language, if several")] = None
 
 
 @dataclass(frozen=True)
 class Terms:
     """The options of a glossary, a translation memory, and phrases that outputs must (not) hold."""
 
-    glossary: Annotated[
-        Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
-    ] = None
+    glossary: Annotated[Path | None, typer.Option(help="lines TERM TAB VARIANT|VARIANT")] = None
     force: Force = None
     ban: options.Ban = None
-    memory: Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")] = None
+    memory: Annotated[Path | None, typer.Option(help="TMX or TSV to look up first")] = None
     fuzzy: options.Fuzzy = 100.0
 
     def __bool__(self) -> bool:
@@ -85,19 +76,16 @@ class Request:
     lines: LineOutputs = LineOutputs()
     format: Format = None
     source: In = None
-    target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None
+    target: Annotated[Path | None, typer.Option("--out", help="file or folder to write")] = None
     protect: Annotated[
         list[str] | None,
-        typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
+        typer.Option(metavar="REGEX", help="text to keep unchanged, like URLs"),
     ] = None
-    again: Annotated[bool, typer.Option("--again", help="in catalogues, retranslate all")] = False
+    again: Annotated[bool, typer.Option("--again", help="retranslate all entries (PO, …)")] = False
     not_fuzzy: Annotated[
-        bool, typer.Option("--not-fuzzy", help="do not mark translations as drafts (PO, XLIFF)")
+        bool, typer.Option("--not-fuzzy", help="do not mark translations as drafts")
     ] = False
     terms: Terms = Terms()
-    silence: Annotated[
-        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads to silence")
-    ] = None
     ensemble: options.Ensemble = None
     batch_tokens: options.BatchTokens = None
     length_penalty: options.LengthPenalty = None
@@ -106,7 +94,7 @@ class Request:
     engine: EngineName = "auto"
     processes: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="that translate a folder; default: all cores"),
+        typer.Option(min=1, max=1024, help="processes for a folder; default: all cores"),
     ] = None
     threads: options.Threads = None
     verbose: Verbose = False
@@ -140,7 +128,7 @@ class Request:
         """Translate a document of a file or standard input to a file or standard output."""
         from foveate.data.text import CUT
         from foveate.documents.folders import translate_document, with_languages
-        from foveate.documents.formats import format_of, read_document
+        from foveate.documents.formats import check_output, format_of, read_document
         from foveate.engine.answers import STAYED
         from foveate.files import replace_file
 
@@ -152,15 +140,11 @@ class Request:
                 "lines go to a file by > FILE"
             )
         kind = format_of(source or Path(), self.format)
-        if kind == "pdf" and target is not None and target.suffix.lower() == ".pdf":
-            raise ConfigError(f"--out {target}: of a PDF the text is translated; name a .txt file")
+        check_output(target or Path(), kind)
         options = self._document_options()
         messages: list[str] = []
         with self._loaded(messages) as run:
-            try:
-                data = sys.stdin.buffer.read() if source is None else source.read_bytes()
-            except OSError as error:
-                raise ConfigError(f"cannot read {source}: {error.strerror}") from None
+            data = sys.stdin.buffer.read() if source is None else source.read_bytes()
             name = str(source or "standard input")
             document = read_document(kind, data, with_languages(run, options), name)
             data, answers = translate_document(run, document, self.search)
@@ -181,22 +165,16 @@ class Request:
         from foveate.cli.folders import translate_folder
 
         self._refuse_line_outputs()
-        self._refuse_assistance()
+        if self.terms:
+            raise ConfigError("glossary, memory, phrases work in one process: not for a folder")
         job = (self.spec, self.search, self._document_options())
         workers = self.processes, self.threads or 1
         return translate_folder(source, self.target, self.format, *job, *workers)
 
-    def _refuse_assistance(self) -> None:
-        """Raise ``ConfigError`` for options that work in one process alone."""
-        if self.silence:
-            raise ConfigError("--silence works in one process: leave it out for a folder")
-        if self.terms:
-            raise ConfigError("glossary, memory, phrases work in one process: not for a folder")
-
     def _refuse_line_outputs(self) -> None:
         """Raise ``ConfigError`` for options of lines, which documents do not have."""
         if replace(self.lines, to=None) != LineOutputs():
-            raise ConfigError("a document has one translation: no n-best, maps, …")
+            raise ConfigError("a document has one translation: no n-best, links, …")
 
     def _document_options(self) -> DocumentOptions:
         """Return the options of documents. Raises ``ConfigError`` for an invalid pattern."""
@@ -208,32 +186,21 @@ class Request:
 
     @contextmanager
     def _loaded(self, messages: list[str]) -> Iterator[Translator | AssistedRun]:
-        """Load the run with its silenced heads and terms, which add to ``messages``."""
+        """Load the run with its terms, which add to ``messages``."""
         if self.processes is not None:
             raise ConfigError("--processes is for folders: give --in FOLDER --out FOLDER")
         if self.terms.memory is None and self.terms.fuzzy != 100:
             raise ConfigError(
                 "--fuzzy is the similarity accepted in a memory: name one by --memory"
             )
-        silence, spec = self.silence or (), self.spec
-        run: Translator | None = spec.packed({"--silence": silence}, self.threads, self.verbose)
-        silencing: AbstractContextManager[None] = nullcontext()
-        if run is None:
-            if silence and self.precision == "int8":
-                raise ConfigError("--silence changes PyTorch's modules: leave out --precision int8")
-            run = loaded = spec.load()
-            if silence:
-                from foveate.look.edits import edit, silenced
-
-                silencing = edit(loaded.model, silenced(silence))
-        if not (silence or self.terms):
+        run: Translator = self.spec.packed({}, self.threads, self.verbose) or self.spec.load()
+        if not self.terms:
             yield run
             return
         from foveate.documents.memory import AssistedRun
 
         assisted = AssistedRun(run, self.terms.read(self.lines.to))
-        with silencing:
-            yield assisted
+        yield assisted
         messages += assisted.report()
 
 
@@ -263,18 +230,18 @@ def translate_lines(
     """
     from foveate.data.text import CUT
 
-    tally, number = Tally(), 0
-    lines = tally.read(source, CHUNK)
+    tally, number, links = Tally(), 0, outputs.alignments
     options: TranslateOptions = {**search, "num_hypotheses": outputs.num_hypotheses}
-    with LineFiles(outputs, tally) as files:
-        jobs = ((chunk, files.options(chunk, options)) for chunk in lines)
-        for texts, chosen in jobs:
-            for answer in run.translate(texts, **chosen):
+    opened = nullcontext() if links is None else links.open("w", encoding="utf-8", newline="\n")
+    with opened as file:
+        for texts in tally.read(source, CHUNK):
+            for answer in run.translate(texts, **options):
                 target.write(_written(answer, number, outputs))
                 number += 1
                 if answer.cut:
                     tally.note(CUT, number)
-                files.add(answer, number)
+                if file is not None:
+                    file.write(" ".join(f"{i}-{j}" for i, j in answer.alignment()) + "\n")
             target.flush()
     return tally
 
@@ -288,66 +255,3 @@ def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:
         )
     line = one_line(answer.hypotheses[0]) + "\n"
     return f"{answer.scores[0]:.6f}\t{line}" if outputs.scores else line
-
-
-class LineFiles(AbstractContextManager["LineFiles"]):
-    """The files beside the translations: prefixes to read, word links and attention to write."""
-
-    def __init__(self, outputs: LineOutputs, tally: Tally) -> None:
-        """Raise ``ConfigError`` for a file that cannot be read or has the wrong ending."""
-        from foveate.data.text import read_lines
-
-        self.outputs, self.tally, self._count = outputs, tally, 0
-        self.records: list[AttentionRecord] = []
-        page, prefixes, links = outputs.attention, outputs.prefix_file, outputs.alignments
-        if page is not None and page.suffix.lower() not in (".html", ".htm"):
-            raise ConfigError(f"--attention {page}: the maps form one file; end its name in .html")
-        self.links = None if links is None else links.open("w", encoding="utf-8", newline="\n")
-        try:
-            self._file = None if prefixes is None else prefixes.open("rb")
-        except OSError as error:
-            raise ConfigError(f"cannot read the prefixes {prefixes}: {error.strerror}") from None
-        self.damaged = list[int]()
-        self.prefixes = read_lines(self._file or (), self.damaged)
-
-    def options(self, lines: Sequence[str], options: TranslateOptions) -> TranslateOptions:
-        """Return the options for the next lines, with the beginnings of their outputs.
-
-        Raises ``ConfigError`` if there are fewer of them, or one is not UTF-8.
-        """
-        path = self.outputs.prefix_file
-        if path is None:
-            return options
-        prefix = list(islice(self.prefixes, len(lines)))
-        self._count += len(prefix)
-        if len(prefix) < len(lines):
-            raise ConfigError(f"{path} ends after line {self._count}; give one for each line")
-        if self.damaged:
-            raise ConfigError(f"{path}:{self.damaged[0]} is not UTF-8; convert the file")
-        return {**options, "prefix": prefix}
-
-    def add(self, answer: TextAnswer, number: int) -> None:
-        """Write the links of the answer to a line (from 1), and record its attention."""
-        if self.links is not None:
-            self.links.write(" ".join(f"{i}-{j}" for i, j in answer.alignment()) + "\n")
-        if self.outputs.attention is None or not answer.source.strip():
-            return
-        if not answer.outputs:
-            self.tally.note("not drawn, its translation is from the memory", number)
-        elif len(self.records) < PAGE:
-            self.records.append(answer.record())
-        else:
-            self.tally.note(f"not drawn, {self.outputs.attention} holds {PAGE}", number)
-
-    def __exit__(self, *error: object) -> None:
-        if self.links is not None:
-            self.links.close()
-        if self._file is not None:
-            if left := sum(1 for _ in self.prefixes):
-                message = f"{self.outputs.prefix_file} has {left:,} more lines than the input"
-                self.tally.remarks.append(f"{message}: ignored")
-            self._file.close()
-        if self.outputs.attention is not None and self.records:
-            from foveate.look.draw.maps import save_html
-
-            self.tally.remarks += save_html(self.records, self.outputs.attention)

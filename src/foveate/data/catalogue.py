@@ -187,7 +187,7 @@ def get(
 
 def _is_there(place: Path, file: File) -> bool:
     with contextlib.suppress(DataError, OSError):
-        return _sha256(_unpack(place.read_bytes(), str(place))) == file.content
+        return _sha256(unpacked(place.read_bytes(), str(place))) == file.content
     return False
 
 
@@ -198,7 +198,7 @@ def _verified(
         content, where = _from_mirror(data, file, mirror)
     else:
         content, where = _from_origin(data, file, scratch, progress)
-    digest = _sha256(_unpack(content, where))
+    digest = _sha256(unpacked(content, where))
     if digest != file.content:
         raise DataError(
             f"{where} is not the {file.name} that the catalogue knows: its content has sha256"
@@ -308,13 +308,14 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _unpack(content: bytes, where: str) -> bytes:
+def unpacked(content: bytes, where: str) -> bytes:
+    """Return what a file holds, unpacked if it is gzip. Raises `DataError` for a damaged one."""
     if not content.startswith(b"\x1f\x8b"):
         return content
     try:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{where} is a damaged gzip file: {error}") from None
+        raise DataError(f"{where} is a damaged gzip file: {error}; fetch it again") from None
 
 
 def _put(content: bytes, place: Path) -> None:
@@ -322,5 +323,5 @@ def _put(content: bytes, place: Path) -> None:
     if place.suffix == ".gz" and not content.startswith(b"\x1f\x8b"):
         content = gzip.compress(content, mtime=0)
     elif place.suffix != ".gz":
-        content = _unpack(content, str(place))
+        content = unpacked(content, str(place))
     replace_file(place, content, mode=0o644)

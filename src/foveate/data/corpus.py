@@ -15,16 +15,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tokenizers as rust
@@ -110,9 +109,9 @@ def in_order(
         yield from (work(*span) for span in spans)
         return
     threads = ThreadPoolExecutor(processes)
-    with Workers(maker, values, processes) as workers:
+    with worker_processes(maker, values, processes) as work:
         try:
-            yield from threads.map(workers, spans)
+            yield from threads.map(work, spans)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -180,42 +179,28 @@ class Worker:
         self._process.communicate()
 
 
-class Workers:
-    """Several worker processes; a call from any thread is handled by the next idle one.
+@contextmanager
+def worker_processes(maker: Maker, values: Values, count: int) -> Iterator[Work]:
+    """Yield a function that any thread may call; the next idle one of several workers handles it.
 
-    A process that ends during its work is replaced for the next call.
+    The workers end with the block.
     """
+    every, idle = [Worker(maker, values) for _ in range(count)], queue.SimpleQueue[Worker]()
+    for worker in every:
+        idle.put(worker)
 
-    def __init__(self, maker: Maker, values: Values, count: int) -> None:
-        self._maker, self._values, self._count = maker, values, count
-        self._lock, self._over = threading.Lock(), False
-        self._idle = queue.SimpleQueue[Worker]()
-        self.all: list[Worker] = []
-
-    def __enter__(self) -> Self:
-        for _ in range(self._count):
-            self._idle.put(self._started())
-        return self
-
-    def __call__(self, values: Sequence[object]) -> Arrays:
-        worker = self._idle.get()
+    def work(values: Sequence[object]) -> Arrays:
+        worker = idle.get()
         try:
             return worker(values)
         finally:
-            self._idle.put(worker if worker.alive else self._started())
+            idle.put(worker)
 
-    def _started(self) -> Worker:
-        """Start a worker; after closing, return the last one, which reports that it has ended."""
-        with self._lock:
-            if not self._over:
-                self.all.append(Worker(self._maker, self._values))
-            return self.all[-1]
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._over = True
-            for worker in self.all:
-                worker.close()
+    try:
+        yield work
+    finally:
+        for worker in every:
+            worker.close()
 
 
 def serve() -> None:
@@ -278,7 +263,7 @@ def origin(cls: type | Callable[..., object]) -> str:
     if cls.__module__.startswith("foveate."):
         return cls.__qualname__
     try:
-        return f"{cls.__qualname__} {digest_of(Path(inspect.getfile(cls)))}"
+        return f"{cls.__qualname__} {digest_of(Path(inspect.getfile(inspect.unwrap(cls))))}"
     except (OSError, TypeError):  # typed into a notebook: never in the cache
         return f"{cls.__qualname__} {os.urandom(16).hex()}"
 

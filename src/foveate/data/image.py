@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import math
 import struct
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foveate.config import BaseConfig, Configurable, FromConfig
-from foveate.data.catalogue import DataError, find
+from foveate.data.catalogue import DataError, find, unpacked
 from foveate.data.text import decoded_lines
 from foveate.errors import UserError
 
@@ -152,12 +151,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     The format is two zero bytes, the type, the number of axes, the length of each axis (big-endian,
     4 bytes), and then the bytes. Raises `DataError` for a damaged file or another type.
     """
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{path} is a damaged gzip file: {error}; fetch it again") from None
+    content = unpacked(path.read_bytes(), str(path))
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
         raise DataError(f"{path} is not an IDX file of unsigned bytes (it starts {content[:4]!r})")
     axes = content[3]

@@ -235,7 +235,7 @@ class Published(PublishedPieces, kind="published"):
         if "startless" in vocabulary:
             self.startless = vocabulary["startless"]
             self.text_ends, self.line_end = (BOS, EOS), SPECIALS[EOS]
-        self._rust = rust.Tokenizer.from_str(json.dumps(_withoutspecial_pieces(tree)))
+        self._rust = rust.Tokenizer.from_str(json.dumps(_without_special_pieces(tree)))
         self._ids = np.full(1 + max(self.published), UNK)
         for i, theirs in reversed([*enumerate(self.published)]):  # of several, the first
             self._ids[theirs] = i
@@ -255,7 +255,7 @@ def special_pieces(tree: Tree) -> set[str]:
     return {each["content"] for each in tree.get("added_tokens", ()) if each["special"]}
 
 
-def _withoutspecial_pieces(tree: Tree) -> Tree:
+def _without_special_pieces(tree: Tree) -> Tree:
     """Return a tokenizer.json with which no text becomes a special piece."""
     special, model = special_pieces(tree), tree["model"]
     own = [each for each in tree.get("added_tokens", ()) if not each["special"]]

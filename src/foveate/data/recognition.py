@@ -1,4 +1,4 @@
-"""What files hold: the columns of a table, the languages of a TMX, the files of splits.
+"""Recognise what files hold: the columns of a table, the languages of a TMX, the files of splits.
 
 They are recognised by their names, else by what they hold; what neither shows may be asked.
 """

@@ -499,7 +499,7 @@ def _lengths(lengths: NDArray[np.integer]) -> Lengths:
 
 
 def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> dict[str, int]:
-    """Count the pairs that `clean` and `keep` leave out, each for the first reason that holds."""
+    """Count the pairs that `cleaned` and `keep` leave out, each for the first reason that holds."""
     identical = traits.test(SAME) & config.drop_identical
     again = ~_first(traits.keys[:, 1]) & config.drop_duplicates & ~identical
     counts = {"identical sides": int(identical.sum()), "duplicate pair": int(again.sum())}

@@ -33,7 +33,7 @@ Field = int | float | bytes  # of a message: a number, or bytes that may be a me
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """What a SentencePiece file says: pieces (text, score, type), and a normalizer (`Charsmap`).
+    """Content of a SentencePiece file: pieces (text, score, type), and a normalizer (`Charsmap`).
 
     Pieces of other types than `NORMAL` never stand for text.
     """

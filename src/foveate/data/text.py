@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Generic, Literal, Self, TypeVar, cast, overload
@@ -28,7 +29,7 @@ from pydantic import Field, PositiveInt
 from foveate.config import BaseConfig, Config, FromConfig
 from foveate.data.bilingual import Unit, units_of_po, units_of_tmx, units_of_xliff
 from foveate.data.catalogue import DataError, MissingData, find
-from foveate.errors import UserError
+from foveate.errors import UserError, checked, returned, signed
 
 Delimiter = Literal[",", ";", "\t", "|"]
 DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
@@ -36,7 +37,7 @@ FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or
 JSON = (".jsonl", ".ndjson", ".json")
 CSV = ".csv"
 BILINGUAL_FORMAT = 2  # of the pairs of PO, TMX and XLIFF; raised like CSV_FORMAT
-CSV_FORMAT = 3  # of the rows of a CSV; raised when the same file is read differently
+CSV_FORMAT = 4  # of the rows of a CSV; raised when the same file is read differently
 FASTTEXT = "__label__"  # before each label in files of fastText
 HEAD = 512  # bytes at the start of a file that reveal a format other than text
 SHEET = "export its sheet as .csv"
@@ -177,7 +178,7 @@ class FastText(TextFormat, kind="fasttext"):
 
 
 class TextData(Config):
-    """How parallel text is read, divided into splits, and chosen for training."""
+    """The reading of parallel text, its division into splits, and the choice for training."""
 
     format: TextFormat.Config | None = None  # layout of one file, where its ending does not tell
     on_bad_line: Literal["error", "skip"] = "error"
@@ -425,27 +426,7 @@ class CSVFile:
         self._lines = chain(first, lines)
 
     def __iter__(self) -> Iterator[CSVRow]:
-        number = 1
-        for record, count in _records(self.path, self._lines, self.delimiter):
-            try:
-                cells = cells_of(record, self.delimiter) if isinstance(record, str) else record
-            except UserError as error:
-                cells = BadLine(str(self.path), number, str(error))
-            yield number, count, cells
-            number += count
-
-
-def cells_of(record: str, delimiter: str) -> list[str]:
-    """Return the cells of a row of a CSV, none if empty. Raises `UserError` for other text."""
-    try:
-        return next(csv.reader([record], delimiter=delimiter, strict=True), [])
-    except csv.Error as error:
-        reason = str(error)
-        if "field limit" in reason:
-            reason = f"a cell has more than {csv.field_size_limit():,} characters; shorten it"
-        elif "new-line" in reason:
-            reason = "a CR outside quotes; lines end in LF or CRLF"
-        raise UserError(f"not a row of a CSV: {reason}") from None
+        return _records(self.path, self._lines, self.delimiter)
 
 
 Rows = Callable[[Path, TextData], Iterator[PairRow]]
@@ -461,11 +442,18 @@ def pair_reader(*endings: str) -> Callable[[Rows], Rows]:
     """
 
     def register(reader: Rows) -> Rows:
+        name, rows = signed(reader), checked(reader, Iterable)
+
+        @wraps(reader)
+        def read(path: Path, config: TextData) -> Iterator[PairRow]:
+            for row in rows(path, config):
+                yield returned(row, tuple[str, str] | list[BadLine], f"{name}, as an item,")
+
         for ending in endings:
             known = READERS.get(ending) or BILINGUAL.get(ending) or reader
             if known.__module__ != reader.__module__:
                 raise UserError(f"foveate reads files that end in {ending} already")
-            READERS[ending] = reader
+            READERS[ending] = read if name else reader
         return reader
 
     return register
@@ -517,40 +505,42 @@ def _csv_parser(
     return parse
 
 
-def _records(
-    path: Path, lines: Iterable[tuple[str, str]], delimiter: str
-) -> Iterator[tuple[str | BadLine, int]]:
-    """Yield each row of a CSV as one text, and how many lines of the file it takes.
+def _records(path: Path, lines: Iterable[tuple[str, str]], delimiter: str) -> Iterator[CSVRow]:
+    """Yield each row of a CSV, none of its cells if it is empty.
 
-    A row with an unreadable line is bad; ``lines`` are those of `decoded_lines`.
+    A row with an unreadable line is bad; ``lines`` are those of `decoded_lines`. A quote only opens
+    a cell at its start: ``a 5" disk`` is a cell.
     """
-    parts, start = list[str](), 1
-    bad: BadLine | None = None
-    for number, (line, why) in enumerate(lines, start=1):
-        if why and bad is None:
-            bad = BadLine(str(path), number, f"line {number}: {why}" if parts else why)
-        parts.append(line)
-        quoted = _ends_quoted(" ".join(parts), delimiter) if '"' in line else len(parts) > 1
-        if not quoted:
-            yield bad or " ".join(parts), len(parts)
-            parts, start, bad = [], number + 1, None
-        elif len(parts) > QUOTED:
-            break
-    if parts:
-        raise DataError(
-            f"{path}:{start}: a quoted cell is never closed; close the quote, or double it"
-        )
+    start, bad = 1, list[BadLine]()
+    unclosed = "a quoted cell is never closed; close the quote, or double it"
 
+    def fed() -> Iterator[str]:
+        for number, (line, why) in enumerate(lines, start=1):
+            if number - start > QUOTED:
+                raise DataError(f"{path}:{start}: {unclosed}")
+            if why:
+                why = f"line {number}: {why}" if number > start else why
+                bad.append(BadLine(str(path), number, why))
+            yield line + "\n"
 
-def _ends_quoted(record: str, delimiter: str) -> bool:
-    """Return whether a text ends in a quoted cell, so that the next line belongs to its row.
-
-    A quote only opens a cell at its start: ``a 5" disk`` is a cell.
-    """
-    try:
-        return len(list(csv.reader([record, ""], delimiter=delimiter))) == 1
-    except csv.Error:
-        return record.count('"') % 2 == 1
+    rows = csv.reader(fed(), delimiter=delimiter, strict=True)
+    while True:
+        row: list[str] | BadLine
+        try:
+            row = [cell.replace("\n", " ") for cell in next(rows)]
+        except StopIteration:
+            return
+        except csv.Error as error:
+            reason = str(error)
+            if "unexpected end" in reason:
+                raise DataError(f"{path}:{start}: {unclosed}") from None
+            if "field limit" in reason:
+                reason = f"a cell has more than {csv.field_size_limit():,} characters; shorten it"
+            elif "new-line" in reason:
+                reason = "a CR outside quotes; lines end in LF or CRLF"
+            row = BadLine(str(path), start, f"not a row of a CSV: {reason}")
+        yield start, rows.line_num - start + 1, bad[0] if bad else row
+        start, bad = rows.line_num + 1, []
 
 
 def delimiters_of(lines: Sequence[str]) -> list[Delimiter]:
@@ -563,10 +553,8 @@ def delimiters_of(lines: Sequence[str]) -> list[Delimiter]:
     def fit(delimiter: Delimiter) -> tuple[float, int]:
         rows = list[list[str]]()
         with suppress(DataError):  # the sample may end inside quotes
-            for record, _ in _records(Path(), ((line, "") for line in lines), delimiter):
-                with suppress(UserError):
-                    rows.append(cells_of(str(record), delimiter))
-        rows = [cells for cells in rows if cells]
+            for _, _, cells in _records(Path(), ((line, "") for line in lines), delimiter):
+                rows += [cells] if cells and isinstance(cells, list) else []
         width = len(rows[0]) if rows else 1
         if width < 2:
             return 0.0, 0
@@ -752,11 +740,11 @@ Pair = tuple[int, str, str]  # the line from 1, source, target
 class Corpus:
     """Pairs of sentences and where they come from: ``lines[i]`` is the line of pair i, from 1.
 
-    ``skipped`` are the lines that could not be read, ``dropped`` counts pairs by the reason for
-    which `clean` left them out. ``alternatives[i]`` are all correct targets of source i, beginning
-    with its target; None if each source has one. ``parts[i]`` is the number, from 0, of the corpus
-    of pair i, if several were joined, ``names`` those of the parts. ``folder`` has the files that
-    the sides are mapped from, if any.
+    ``skipped`` are the lines that could not be read, ``dropped`` counts the pairs that `cleaned`
+    left out, by the reason. ``alternatives[i]`` are all correct targets of source i, beginning with
+    its target; None if each source has one. ``parts[i]`` is the number, from 0, of the corpus of
+    pair i, if several were joined, ``names`` those of the parts. ``folder`` has the files that the
+    sides are mapped from, if any.
     """
 
     sources: Sequence[str]
@@ -1059,12 +1047,6 @@ class Column(Sequence[Row], Generic[Row]):
         if self.chosen is not None:
             place = int(self.chosen[place])
         return self._row(self.flat[self.offsets[place] : self.offsets[place + 1]])
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether another sequence has the same rows."""
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> Self:
         """Return the rows of some indices, still in their files."""

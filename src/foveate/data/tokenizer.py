@@ -317,12 +317,7 @@ class Tokenizer(Configurable, ABC):
     def _ready(self, texts: Iterable[str]) -> list[str]:
         if not self.pieces:
             raise RuntimeError(f"this {self.config.kind} tokenizer has no pieces; train it first")
-        ready = list(texts)
-        try:
-            "".join(ready).encode()
-        except UnicodeEncodeError:
-            return list(valid(ready))  # raises for the text with a lone surrogate
-        return ready
+        return list(valid(texts))
 
 
 def tagged(text: str, tag: str | None) -> str:
@@ -765,7 +760,7 @@ class WordTokenizer(Listed):
 
 
 class Symbol(Listed):
-    """What stands between blanks: text that was cut into words before, or phones ``HH AH0 L OW1``.
+    """Splits at blanks: text that was cut into words before, or phones ``HH AH0 L OW1``.
 
     A ``<unk>`` in the text itself is the unknown one. Decoding puts one space between them.
     """
@@ -829,7 +824,7 @@ class TextSides:
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Put the tag of a language before the sources of lines, such as ``<2fr>`` for "fr".
 
-        Raises `UserError` if a line is neither raw nor a source, if there is no such tag, or if a
+        Raises `UserError` if a line is neither raw nor a source, if the tag is unknown, or if a
         line needs one and has none.
         """
         return self.source_tokenizer.addressed(self.sources(lines), to)

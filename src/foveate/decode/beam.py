@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.decode.constraints import Constrained, Next
-from foveate.decode.engine import OFFSET, PENALTY, Ending, Hypothesis, chosen
+from foveate.decode.engine import OFFSET, PENALTY, Ending, Hypothesis
 from foveate.decode.search import Beams, Extensions, Positions, Search, unfinished
 from foveate.errors import UserError
 
@@ -144,15 +144,6 @@ def distinct(outputs: Sequence[Hypothesis]) -> list[Hypothesis]:
     for output in outputs:
         first.setdefault((*output.ids, output.ended), output)
     return list(first.values())
-
-
-def with_beam(
-    own: Search.Config, beam_size: int | None, length_penalty: float | None
-) -> Search.Config:
-    """Apply `foveate.decode.engine.chosen` to configs; return ``own`` if nothing is requested."""
-    if beam_size is None and length_penalty is None:
-        return own
-    return Search.Config.parse(chosen(own.tree(), beam_size, length_penalty), ("decode",))
 
 
 def another(own: Search.Config, kind: str | None, fields: dict[str, object]) -> Search.Config:

@@ -1,4 +1,4 @@
-"""What an output must and must not contain: rules over tokens and phrases, and their masks."""
+"""Rules on what an output must and must not contain: over tokens and phrases, and their masks."""
 
 from __future__ import annotations
 
@@ -389,13 +389,12 @@ FREE = Constraints()
 class Constrained:
     """Steps whose outputs obey rules, begin with given prefixes and contain required phrases.
 
-        log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
+        log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      −∞ if v may not come
 
     ``limits`` are the maximum lengths of each source's outputs, their ends included, ``ends`` the
-    ids of start and end. A prefix takes no part in Z: the score of an output includes what its
-    prefix costs the model, and equals that of the same output without a prefix. Rules begin after
-    the prefix. If rules allow no token, the output ends, with p = 1; inside a character they wait
-    for its end.
+    ids of start and end. Neither rules nor a prefix change Z: the score of an output is that of the
+    same output without them. Rules begin after the prefix. If rules allow no token, the output
+    ends, with p = 1; inside a character they wait for its end.
     """
 
     def __init__(
@@ -448,22 +447,19 @@ class Constrained:
 
     def _ruled(self, logits: Tensor) -> Next:
         """Return the next token without a prefix; a forbidden token's logit is set to −∞."""
-        characters = self.characters
+        characters, log_z = self.characters, logits.logsumexp(dim=1, keepdim=True)
         unruled = logits.clone() if self.rules and characters is not None else logits
         for rule in self.rules:
             assert self.written is not None
             rows, tokens = rule.forbidden(self.written, self.end)
             logits[rows, tokens] = -torch.inf
-        log_z = logits.logsumexp(dim=1, keepdim=True)
         if characters is not None:
             characters.apply(logits)
         if self.rules:
             stuck = logits.amax(dim=1).isneginf()
-            logits[stuck, self.end] = 0.0
-            log_z[stuck] = 0.0
+            logits[stuck, self.end] = log_z[stuck, 0]
             if characters is not None:
                 inside = (stuck & (characters.state != WHOLE)).nonzero().flatten()
-                log_z[inside] = unruled[inside].logsumexp(dim=1, keepdim=True)
                 logits[inside] = characters.apply(unruled)[inside]
         return Next(logits, log_z)
 
@@ -476,16 +472,14 @@ class Constrained:
         source, token = torch.tensor(pairs, device=logits.device).unbind(dim=1)
         each = len(logits) // len(self.prefixes)
         rows = (source[:, None] * each + torch.arange(each, device=logits.device)).flatten()
-        own, only = logits[rows], token.repeat_interleave(each)[:, None]
-        free = Next(logits.clone(), logits.logsumexp(dim=1, keepdim=True))
-        following = self._ruled(logits)
-        following.logits[rows] = torch.full_like(own, -torch.inf).scatter(
-            1, only, own.gather(1, only)
-        )
-        following.log_z[rows] = torch.where(
-            only < self.certain, own.logsumexp(dim=1, keepdim=True), own.gather(1, only)
-        )
-        return following._replace(free=free)
+        only = token.repeat_interleave(each)
+        own, free = logits[rows, only], logits.clone()
+        ruled, log_z = self._ruled(logits)[:2]
+        following = Next(ruled, log_z.clone(), free=Next(free, log_z))
+        ruled[rows] = -torch.inf
+        ruled[rows, only] = own
+        following.log_z[rows, 0] = torch.where(only < self.certain, log_z[rows, 0], own)
+        return following
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Make hypothesis i continue hypothesis ``rows[i]``."""

@@ -45,7 +45,7 @@ class SearchStopped(UserError):
 def check_stop(stop: Stop | None) -> None:
     """Raise `SearchStopped` if the caller of a search no longer wants its outputs."""
     if stop is not None and stop():
-        raise SearchStopped("the search was stopped: its outputs are no longer wanted")
+        raise SearchStopped("the search was stopped: its outputs were cancelled")
 
 
 def best(outputs: Sequence[Hypothesis]) -> Hypothesis:

@@ -10,7 +10,6 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Draw, Search, SingleSearch
 
 Scores = Float[Tensor, "N V"]
@@ -97,10 +96,6 @@ class Sample(SingleSearch):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.width = self.groups = config.num_samples
-
-    def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
-        """Return 1 / N for each of N draws: an output counts as often as it was drawn."""
-        return [1 / len(hypotheses) for _ in hypotheses]
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]

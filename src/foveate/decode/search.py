@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import torch
@@ -14,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.config import BaseConfig, ConfigError, Configurable, merge
+from foveate.config import BaseConfig, FromConfig, merge
 from foveate.decode.constraints import (
     FREE,
     Constrained,
@@ -22,7 +20,6 @@ from foveate.decode.constraints import (
     DecodingBatch,
     Next,
     OutputRule,
-    Steps,
 )
 from foveate.decode.engine import Ending, Hypothesis, Outputs, check_outputs, widened
 
@@ -67,12 +64,12 @@ Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, (M, G, c)
 Groups = list[list[Hypothesis]]  # outputs of a source by group
 
 
+@dataclass
 class Followed:
     """The positions of a search, to iterate over; afterwards its ``outputs``."""
 
-    def __init__(self, positions: Positions) -> None:
-        self.positions = positions
-        self.outputs: Outputs = []
+    positions: Positions
+    outputs: Outputs = field(default_factory=list)
 
     def __iter__(self) -> Iterator[SearchPosition]:
         self.outputs = yield from self.positions
@@ -185,7 +182,7 @@ def ranked(groups: Groups, size: int) -> list[Hypothesis]:
     return sorted((h for group in best for h in group), key=lambda h: -h.score)
 
 
-class Search(Configurable):
+class Search(FromConfig):
     """Chooses an output among all possible outputs."""
 
     class Config(BaseConfig, family="search"):
@@ -217,20 +214,11 @@ class Search(Configurable):
             """
             return Search.Config.parse(widened(self.tree(), count), ("decode",))
 
+    config: Config
     width = 1  # hypotheses of a source that are decoded at a time
     groups = 1  # that they are divided into; hypotheses of a group compete
     stop: Ending = "count"  # when a group is full (`finish`)
     forced_end = False  # whether an output that is cut off counts as ended
-
-    def __init__(self, config: Config) -> None:
-        try:
-            inspect.signature(self.find).bind(None)
-        except TypeError:
-            raise ConfigError(
-                f"{type(self).__name__}.find takes the steps only: define find(self, steps); "
-                "limits, start, end and numbers are attributes of the steps, such as steps.limits"
-            ) from None
-        self.config = config
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """Return the maximum length of the outputs of each source, by its own length."""
@@ -329,15 +317,6 @@ class Search(Configurable):
             output = Hypothesis(ids[:-1] if ended else ids, log_p, score, ended)
             outputs[int(beams.sources[m])][group].append(output)
 
-    def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
-        """Return an estimate of p(y | x) from the outputs of one source: weights that sum to 1.
-
-        w_i = p(y_i | x) / Σ_j p(y_j | x), for an n-best list (Kumar & Byrne, 2004).
-        """
-        log_p = torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64)
-        weights: list[float] = log_p.softmax(dim=0).tolist()
-        return weights
-
     def decide(
         self, hypotheses: list[Hypothesis], text: Callable[[list[int]], str]
     ) -> list[Hypothesis]:
@@ -384,37 +363,6 @@ class Greedy(SingleSearch, kind="greedy"):
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
         return logits.argmax(dim=1)
-
-
-def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:
-    """Return log 1/M Σ_m p_m(v), p_m the softmax of member m's logits (Sutskever et al., 2014)."""
-    return log_mean([each.float().log_softmax(dim=-1) for each in logits])
-
-
-def log_mean(log_p: Sequence[Float[Tensor, "*B"]]) -> Float[Tensor, "*B"]:
-    """Return log 1/M Σ_m p_m, as log Σ_m exp(log p_m) − log M, so that nothing underflows."""
-    return torch.stack(list(log_p)).logsumexp(dim=0) - math.log(len(log_p))
-
-
-class EnsembleSteps:
-    """Steps of several models over the same sources, all of which read the same tokens."""
-
-    def __init__(self, members: Sequence[Steps]) -> None:
-        self.members, self.device = list(members), members[0].device
-
-    def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Return the log of the members' mean p of each next token."""
-        return log_mean_p([member.step(ids) for member in self.members])
-
-    def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Make hypothesis i continue hypothesis ``rows[i]``, in every member."""
-        for member in self.members:
-            member.reorder(rows)
-
-    def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Continue with these sources only."""
-        for member in self.members:
-            member.select(sources)
 
 
 def token_log_probabilities(

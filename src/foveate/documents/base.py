@@ -17,7 +17,7 @@ from foveate.data.bilingual import declares_entities
 from foveate.data.text import SIGNATURES
 from foveate.documents.spans import DocumentError, Piece, Rules
 from foveate.documents.translate import Passage
-from foveate.errors import ConfigError, install, returned
+from foveate.errors import ConfigError, checked, install, returned, signed
 
 if TYPE_CHECKING:
     from docx.oxml.xmlchemy import BaseOxmlElement as Element  # a typed lxml element
@@ -93,11 +93,15 @@ def decoded(data: bytes, where: str) -> str:
 
 
 def with_mark(reader: Reader) -> Reader:
-    """Return a reader that restores the byte order mark of documents that had one."""
+    """Return a reader that restores the byte order mark; what a user's returns is checked."""
+    name, plainly = signed(reader), checked(reader, Document)
 
     @wraps(reader)
     def read(data: bytes, options: DocumentOptions, where: str) -> Document:
-        document = returned(reader(data, options, where), Document, reader.__qualname__)
+        document = plainly(data, options, where)
+        if name:
+            returned(document.passages, Sequence[Passage], f"{name}: its Document.passages")
+            document = replace(document, written=checked(document.written, bytes))
         if not data.startswith(BOM):
             return document
         plain = document.written

@@ -22,7 +22,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import Meter
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.folders import with_answers, with_languages
-from foveate.documents.formats import format_of, read_document
+from foveate.documents.formats import check_output, format_of, read_document
 from foveate.documents.trust import Estimate, Trust, mean_of, signals
 from foveate.engine.answers import TextAnswer, Translator
 from foveate.engine.packed import NAME, PackedModel
@@ -125,7 +125,7 @@ class DraftSentence(NamedTuple):
 
     @property
     def cells(self) -> list[str]:
-        """Its `COLUMNS`, as text on one line."""
+        """Return its `COLUMNS`, as text on one line."""
         figures = [*(self.estimate or [None] * 3)[:3], self.second]
         *numbers, second = ["" if figure is None else f"{figure:.1f}" for figure in figures]
         texts = [self.unit, self.chapter, self.source, self.draft]
@@ -146,8 +146,9 @@ def write_draft(
     trust = trust_of(model, name)
     if not out.parent.is_dir():  # said before hours of work
         raise ConfigError(f"{out}: the folder {out.parent} does not exist; make it first")
+    check_output(out, kind := format_of(book))
     options = with_languages(model, DocumentOptions(to=to))
-    document = read_document(format_of(book), read_bytes(book, MOST_BYTES), options, str(book))
+    document = read_document(kind, read_bytes(book, MOST_BYTES), options, str(book))
     answers = answered(model, document.sentences, to)
     replace_file(out, with_answers(document, answers, model, to))
     shown = [both for passage in document.passages for both in passage.shown]

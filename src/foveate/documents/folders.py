@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from foveate.data.bilingual import language_of
 from foveate.data.corpus import Meter
 from foveate.data.text import CUT, DAMAGED
 from foveate.documents.base import Document, DocumentOptions
-from foveate.documents.formats import BY_LINES, ENDINGS, read_document
+from foveate.documents.formats import BY_LINES, ENDINGS, output_name, read_document
 from foveate.documents.languages import corpora_of, directions
 from foveate.documents.memory import AssistedRun, aligner
 from foveate.documents.spans import DocumentError
@@ -36,6 +37,7 @@ from foveate.files import replace_file, replacing
 LINES = 512  # lines in a part: a few seconds of work, the most that is lost with a worker
 REFUSED = b"refused"  # begins the reason, worded to follow the file's name, not a translation
 Events = dict[str, list[int]]  # event → its lines in a part, from 1; 0 if the line is unknown
+NOTE = "; "  # begins an event that is not of lines but a document's note
 
 
 class FilePart(NamedTuple):
@@ -70,6 +72,11 @@ class SourceFile:
     def lines(self) -> int:
         """The number of lines."""
         return sum(part.lines for part in self.parts)
+
+    @property
+    def target(self) -> str:
+        """The name of its translation, relative to the output folder."""
+        return output_name(self.name, self.parts[0].kind if self.parts else "")
 
     @property
     def digest(self) -> str:
@@ -158,7 +165,8 @@ def translated(
     places = [n if part.kind in BY_LINES else 0 for n, p in numbered for _ in p.sentences]
     cut = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
     stayed = {places[n - 1] for n in document.stayed}
-    return packed(text, {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)})
+    events = {DAMAGED: damaged, CUT: sorted(cut), STAYED: sorted(stayed)}
+    return packed(text, events | {document.note: [0] * bool(document.note)})
 
 
 GROWING = ("log.jsonl", "best.json", "trust.json")  # files of a run that do not change its answers
@@ -191,6 +199,8 @@ class FolderJob:
     def __init__(self, out: Path, options: Mapping[str, object], names: Sequence[str]) -> None:
         self.out, self.folder = out, out / ".foveate"
         self.parts = self.folder / "parts"
+        if double := next((name for name, count in Counter(names).items() if count > 1), None):
+            raise ConfigError(f"two files would become {out / double}: rename one")
         for name in ("job.json", "done.jsonl", "parts"):
             self._writable(self.folder / name)
         for name in names:
@@ -239,7 +249,7 @@ class FolderJob:
 
     def finished(self, source: SourceFile) -> Events | None:
         """Return the events of a file that is finished and unchanged on disk, else None."""
-        record, path = self.done.get(source.name), self.out / source.name
+        record, path = self.done.get(source.name), self.out / source.target
         if record is None or record["source"] != source.digest or not path.is_file():
             return None
         return record["noted"] if path.stat().st_size == record["size"] else None
@@ -247,7 +257,7 @@ class FolderJob:
     def join(self, source: SourceFile) -> Events:
         """Write a file from its parts, and record it as finished."""
         events: Events = {}
-        target = self._writable(self.out / source.name)
+        target = self._writable(self.out / source.target)
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
             for part in source.parts:

@@ -8,9 +8,12 @@ registered by `document_format`, also one in a user's file (``foveate --import``
 from __future__ import annotations
 
 import io
+import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 from foveate.data.text import MAC
@@ -103,22 +106,39 @@ def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
     return Document([passage], lambda texts: texts[0].encode(), counted(left_in(html)))
 
 
-@document_format("pdf")
+PDF_SECONDS = 300.0  # of processor time, after which no further page is read
+TEXT_ALONE = "only the text of a PDF is written"
+
+
+@document_format("pdf", ".pdf")
 def read_pdf(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read the text of a PDF, whose layout is lost: the translation is a plain text.
 
     Lines are joined to paragraphs, which end with a page, an empty line, or a short last line.
-    Raises ``DocumentError`` for a file that cannot be read, or has no text, such as a scan.
+    Raises ``DocumentError`` for a file that cannot be read, is encrypted, takes longer than
+    `PDF_SECONDS`, or has no text, such as a scan.
     """
     try:
         from pypdf import PdfReader
+        from pypdf.errors import DependencyError, FileNotDecryptedError
     except ImportError:
         raise ConfigError(f"PDF needs pypdf; {install('documents')}") from None
+    logger, warned = logging.getLogger("pypdf"), BufferingHandler(1_000)
+    logger.addHandler(warned)
+    pages, end = list[str](), time.process_time() + PDF_SECONDS
     try:
-        pages = [page.extract_text() for page in PdfReader(io.BytesIO(data)).pages]
+        for page in PdfReader(io.BytesIO(data)).pages:
+            pages.append(page.extract_text())
+            if time.process_time() > end:
+                raise RuntimeError(f"it takes more than {PDF_SECONDS:g} seconds: divide it")
+    except (FileNotDecryptedError, DependencyError):
+        remedy = "save it without a password first, as by qpdf --decrypt"
+        raise DocumentError(f"{where} is encrypted: {remedy}") from None
     except Exception as error:  # whatever a damaged file leads its parser to
         why = " ".join(str(error).split())
         raise DocumentError(f"{where} cannot be read as PDF: {why}") from None
+    finally:
+        logger.removeHandler(warned)
     lines = [line.strip() for page in pages for line in [*page.split("\n"), ""]]
     if not any(lines):
         raise DocumentError(f"{where} has no text: recognise its characters first, as by ocrmypdf")
@@ -130,7 +150,21 @@ def read_pdf(data: bytes, options: DocumentOptions, where: str) -> Document:
         if paragraphs[-1].strip() and (not line or (len(line) < wide and line[-1] in ".!?:…")):
             paragraphs.append("")
     passages = [text_passage(text.strip(), options.rules) for text in paragraphs]
-    return Document(passages, lambda texts: "\n".join(texts).encode())
+    empty = sum(not page.strip() for page in pages)
+    notes = [TEXT_ALONE] + [f"pages without text: {empty:,}"] * bool(empty)
+    notes += dict.fromkeys(record.getMessage() for record in warned.buffer[:3])
+    return Document(passages, lambda texts: "\n".join(texts).encode(), f"; {'; '.join(notes)}")
+
+
+def output_name(name: str, kind: str) -> str:
+    """Return the name of a document's translation in a folder; that of a PDF is a text."""
+    return f"{name}.txt" if kind == "pdf" and not name.endswith(".txt") else name
+
+
+def check_output(path: Path, kind: str) -> None:
+    """Raise ``ConfigError`` for a translation that is named like a PDF, but is a text."""
+    if kind == "pdf" and path.suffix.lower() == ".pdf":
+        raise ConfigError(f"{path}: {TEXT_ALONE}: name a .txt file")
 
 
 def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
@@ -146,8 +180,7 @@ def _rows(data: bytes, where: str) -> list[tuple[str, str]]:
 
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a plain text with one passage per line."""
-    rows = _rows(data, where)
-    return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
+    return _by_rows(data, options, where, tsv=False)
 
 
 BY_LINES["text"] = with_mark(read_lines)
@@ -156,25 +189,21 @@ BY_LINES["text"] = with_mark(read_lines)
 @document_format("tsv", ".tsv", by_lines=True)
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read rows of columns between tabs; the first column's translation becomes a new last one."""
+    return _by_rows(data, options, where, tsv=True)
+
+
+def _by_rows(data: bytes, options: DocumentOptions, where: str, tsv: bool) -> Document:
+    """Return lines as passages, which are replaced, or of which the first column is translated."""
     rows = _rows(data, where)
-    first = [row.partition("\t")[0] for row, _ in rows]
-    return _by_rows(rows, first, options, lambda row, text: f"{row}\t{text}")
 
+    def written(texts: Sequence[str]) -> bytes:
+        done = zip(rows, texts, strict=True)
+        return "".join(
+            (f"{row}\t" if tsv else "") + text + end for (row, end), text in done
+        ).encode()
 
-def _by_rows(
-    rows: Sequence[tuple[str, str]],
-    texts: Sequence[str],
-    options: DocumentOptions,
-    join: Callable[[str, str], str],
-) -> Document:
-    """Return rows with one text each to translate; ``join`` writes a row with its translation."""
-
-    def written(translations: Sequence[str]) -> bytes:
-        done = zip(rows, translations, strict=True)
-        return "".join(join(row, text) + end for (row, end), text in done).encode()
-
-    passages = [text_passage(text, options.rules) for text in texts]
-    return Document(passages, written)
+    sources = (row.partition("\t")[0] if tsv else row for row, _ in rows)
+    return Document([text_passage(source, options.rules) for source in sources], written)
 
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
@@ -187,7 +216,7 @@ def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
 
     A line that begins with a dash is one speaker's and stays separate; text after an empty line
     still belongs to the subtitle. Raises ``DocumentError`` with the line of times that cannot be
-    read, or if there are no times at all.
+    read, or if it has no times at all.
     """
     rows = _rows(data, where)
     _check_times([row for row, _ in rows], where)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,20 +129,15 @@ class Detected(NamedTuple):
     confidence: float
 
 
-_detecting = threading.Lock()
-
-
 def detected(text: str) -> list[Detected]:
     """Return all languages, the most probable first; none if the text has no letter."""
     if not any(character.isalpha() for character in text[:MOST_CHARACTERS]):
         return []
-    with _detecting:
-        ranked = identifier().rank(text[:MOST_CHARACTERS])
+    ranked = identifier().rank(text[:MOST_CHARACTERS])
     return [Detected(str(code), round(100 * float(p), 2)) for code, p in ranked]
 
 
 def most_probable(text: str, among: Sequence[str]) -> Detected:
     """Return the most probable of some languages, or the first if the text has no letter."""
-    ranked = {language.language: language for language in detected(text)}
-    known = [ranked[code] for code in among if code in ranked]
-    return max(known, key=lambda language: language.confidence, default=Detected(among[0], 0.0))
+    known = (language for language in detected(text) if language.language in among)
+    return next(known, Detected(among[0], 0.0))

@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
+from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar, Unpack
 
@@ -45,9 +48,18 @@ def whole_words(phrases: Iterable[str]) -> str:
     for phrase in sorted((" ".join(phrase.split()) for phrase in phrases), key=len, reverse=True):
         before = "" if UNSPACED.match(phrase[:1]) else f"(?<!{_LETTER})"
         after = "" if UNSPACED.match(phrase[-1:]) else f"(?!{_LETTER})"
-        own = r"\s++".join(map(re.escape, phrase.split()))
-        groups.setdefault((before, after), []).append(own)
-    return "|".join(f"{a}(?:{'|'.join(own)}){b}" for (a, b), own in groups.items())
+        groups.setdefault((before, after), []).append(phrase)
+    return "|".join(a + _longest(own) + b for (a, b), own in groups.items())
+
+
+def _longest(phrases: Sequence[str]) -> str:
+    """Return a pattern that matches the longest of several phrases, common beginnings once."""
+    branches = []
+    for _, group in groupby(sorted(filter(None, phrases)), key=itemgetter(0)):
+        start = commonprefix(own := list(group))  # noqa: RUF071
+        rest = _longest([each[len(start) :] for each in own]) if own[-1] != start else ""
+        branches.append(re.escape(start).replace(r"\ ", r"\s++") + rest)
+    return f"(?:{'|'.join(branches)})" + "?" * ("" in phrases)
 
 
 def folded(text: str) -> str:
@@ -103,9 +115,8 @@ class Glossary:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read lines ``TERM TAB VARIANT[|VARIANT…]``. Raises ``ConfigError`` for any other line."""
-        return cls(
-            terms_of(entries_of_lines(decoded(_content(path, "glossary"), str(path)), str(path)))
-        )
+        where = str(path)
+        return cls(terms_of(entries_of_lines(decoded(path.read_bytes(), where), where)))
 
     def variants(self, line: str) -> list[Variants]:
         """Return the variants of each term of a line, each term once."""
@@ -154,13 +165,6 @@ def terms_of(entries: Iterable[TermEntry]) -> dict[str, Variants]:
                 f"VARIANT|VARIANT"
             )
     return terms
-
-
-def _content(path: Path, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from None
 
 
 def holds(text: str, variants: tuple[str, ...]) -> bool:
@@ -220,7 +224,7 @@ class TranslationMemory:
         From a TMX, the variants in the languages ``source`` (else that of its header, else the
         first) and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
         """
-        pairs: Iterable[tuple[str, str]] = pairs_of_tsv(_content(path, "memory"), str(path))
+        pairs: Iterable[tuple[str, str]] = pairs_of_tsv(path.read_bytes(), str(path))
         if path.suffix.lower() == ".tmx":
             names = languages_of_tmx(path)
             own = source or next((name for name in names if name != language_of(to or "")), "")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 
 from foveate.data.tokenizer import Span
 from foveate.data.words import split_words
@@ -335,14 +336,11 @@ class Placing:
         intervals: dict[int, tuple[int, int]] = {}
         sizes = Counter(owner.values())
         for n in sorted(range(len(marks)), key=lambda n: (-sizes[n], n)):
-            weights = {
-                t: 1.0 if owner.get(t) == n else -0.6 if t in plain else 0.0
-                for t in range(low, high)
-            }
-            for t, other in owner.items():
-                if other != n:
-                    weights[t] = -2.0
-            best = _best(weights, low, high, full) or self._guess(marks[n], low, high, taken)
+            weights = dict.fromkeys(plain, -0.6)
+            weights |= {t: 1.0 if other == n else -2.0 for t, other in owner.items()}
+            weights |= dict.fromkeys(full, -inf)
+            best = _best([weights.get(t, 0.0) for t in range(low, high)], low)
+            best = best or self._guess(marks[n], low, high, taken)
             intervals[n] = best
             taken.append(best)
             full.update(range(*best))
@@ -389,21 +387,17 @@ def _like(parts: Sequence[str], word: str) -> list[int]:
     return [*begins[1:], *reversed(ends[1:])] if unpaired else []
 
 
-def _best(
-    weights: dict[int, float], low: int, high: int, taken: set[int]
-) -> tuple[int, int] | None:
-    """Return the range of free words with the largest sum of weights above 0 (Bentley, 1984)."""
-    best, sum_, start = (0.0, (low, low)), 0.0, low
-    for t in range(low, high):
-        if t in taken:
-            sum_, start = 0.0, t + 1
-            continue
-        if sum_ <= 0:
-            sum_, start = 0.0, t
-        sum_ += weights.get(t, 0.0)
-        if sum_ > best[0]:
-            best = sum_, (start, t + 1)
-    return best[1] if best[0] > 0 else None
+def _best(weights: Sequence[float], low: int) -> tuple[int, int] | None:
+    """Return the range with the largest sum of weights above 0, counted from ``low``, if any.
+
+    The weights are read once (Bentley, 1984).
+    """
+    best, interval, sum_, start = 0.0, None, 0.0, low
+    for t, weight in enumerate(weights, start=low):
+        sum_, start = (sum_ + weight, start) if sum_ > 0 else (weight, t)
+        if sum_ > best:
+            best, interval = sum_, (start, t + 1)
+    return interval
 
 
 Part = Piece | Sentence

@@ -104,25 +104,6 @@ class TextAnswer(Answer):
     explains: ModelEngine | None = field(default=None, repr=False, compare=False)
     read: str = field(default="", repr=False, compare=False)
 
-    @classmethod
-    def of(
-        cls,
-        line: str,
-        ids: Sequence[int],
-        limit: int,
-        outputs: list[Hypothesis],
-        tokenizer: Tokenizer,
-        explains: ModelEngine,
-    ) -> TextAnswer:
-        """Return the answer with the texts of ``outputs``; an empty one for a line without any.
-
-        ``ids`` are all ids of the line; the first ``limit`` of them were read.
-        """
-        shown = outputs or [best(outputs)]
-        texts = [tokenizer.decode(output.ids) for output in shown]
-        scores = [output.score for output in shown]
-        return cls(line, texts, scores, max(0, len(ids) - limit), outputs, explains)
-
     def to(self, line: str) -> TextAnswer:
         """Return the answer to a user's line, from which the source was made."""
         return replace(self, source=line, read=self.source)
@@ -288,15 +269,6 @@ class PairScore:
     tokens: list[str]
     token_log_probabilities: list[float]
 
-    @classmethod
-    def of(cls, ids: Sequence[int], log_p: list[float], tokenizer: Tokenizer) -> PairScore:
-        """Return the score of a target from log p of each of its ids, and of the end.
-
-        Raises `NoOutputError` if log p is not finite.
-        """
-        check_finite(log_p, "no score")
-        return cls(sum(log_p), [*(tokenizer.decode([i]) for i in ids), "</s>"], log_p)
-
 
 T = TypeVar("T")
 
@@ -390,19 +362,22 @@ class Translator(ABC):
     def score(self, pairs: Sequence[tuple[str, str]], to: str | None = None) -> list[PairScore]:
         """Return log p(target | source) of pairs, and of each target token, the end included.
 
-        ``to`` names the language of the targets, where the run knows several.
+        ``to`` names the language of the targets, where the run knows several. Raises
+        `NoOutputError` if a log p is not finite.
         """
         sides = self.sides("score")
         lines = sides.addressed([source for source, _ in pairs], to)
         pairs = [(line, target) for line, (_, target) in zip(lines, pairs, strict=True)]
         sources, targets = sides.encode_pairs(pairs)
-        scores = self.engine.score(list(zip(sources, targets, strict=True)))
-        for begins, log_p in zip(sides.target_tokenizer.begun(lines), scores, strict=False):
+        writes, scores = sides.target_tokenizer, list[PairScore]()
+        every = self.engine.score(list(zip(sources, targets, strict=True)))
+        for begins, log_p in zip(writes.begun(lines), every, strict=False):
             log_p[: len(begins)] = [0.0] * len(begins)
-        return [
-            PairScore.of(ids, log_p, sides.target_tokenizer)
-            for ids, log_p in zip(targets, scores, strict=True)
-        ]
+        for ids, log_p in zip(targets, every, strict=True):
+            check_finite(log_p, "no score")
+            tokens = [*(writes.decode([i]) for i in ids), "</s>"]
+            scores.append(PairScore(sum(log_p), tokens, log_p))
+        return scores
 
     def links(
         self,
@@ -468,11 +443,14 @@ def translated(
     """
     limit, ids = min(sides.max_length, engine.room.source), sides.read_ids(lines)
     request = replace(request, prefixes=sides.target_tokenizer.begun(lines, request.prefixes))
-    outputs = engine.outputs([each[:limit] for each in ids], request)
-    return [
-        TextAnswer.of(line, each, limit, hypotheses, sides.target_tokenizer, engine)
-        for line, each, hypotheses in zip(lines, ids, outputs, strict=True)
-    ]
+    answers = list[TextAnswer]()
+    every = engine.outputs([each[:limit] for each in ids], request)
+    for line, each, outputs in zip(lines, ids, every, strict=True):
+        shown = outputs or [best(outputs)]
+        texts = [sides.target_tokenizer.decode(output.ids) for output in shown]
+        scores, cut = [output.score for output in shown], max(0, len(each) - limit)
+        answers.append(TextAnswer(line, texts, scores, cut, outputs, engine))
+    return answers
 
 
 def continued(

@@ -358,9 +358,6 @@ class CompiledSearch:
             self._read_results(outputs, places)
             for number, partial in self.partial() if self._forbids else ():
                 self._forbid(number, partial)
-        for number, place in places.items():
-            if not outputs[place]:
-                raise EngineFailure(f"source {number + 1} has no output")
         return outputs
 
     def _require(self, number: int, phrases: Sequence[Phrase]) -> None:

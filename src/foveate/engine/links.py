@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,19 +18,6 @@ from foveate.files import replace_file, split_lines
 Link = tuple[int, int]  # source, target
 Links = set[Link]
 DIGITS = 9  # of the number of a word
-
-
-def links(weights: NDArray[np.floating], skip_columns: Collection[int] = ()) -> Links:
-    """Link each target word to the source word with its largest weight: {(argmax_s a_ts, t)}.
-
-    ``weights`` is (T, S), between words (`foveate.data.words.to_words`). A word whose largest
-    weight is in one of ``skip_columns``, such as that of ``</s>``, or is 0 has no counterpart. Ties
-    go to the first word. (Bahdanau et al., 2015; Luong et al., 2015)
-    """
-    if not weights.size:
-        return set()
-    pairs = enumerate(weights.argmax(axis=-1).tolist())
-    return {(s, t) for t, s in pairs if weights[t, s] > 0 and s not in skip_columns}
 
 
 def write_pharaoh(links: Iterable[Link]) -> str:
@@ -124,5 +111,11 @@ class Head:
 
 
 def read_links(weights: NDArray[np.floating]) -> Links:
-    """Return links by weights (T, S + 1), whose last column is the end of the source."""
-    return links(weights, skip_columns=[weights.shape[1] - 1])
+    """Link each target word to the source word with its largest weight: {(argmax_s a_ts, t)}.
+
+    ``weights`` is (T, S + 1), between words (`foveate.data.words.to_words`) and, in the last
+    column, with the end of the source. A word whose largest weight is that of the end, or is 0, has
+    no counterpart. Ties go to the first word. (Bahdanau et al., 2015; Luong et al., 2015)
+    """
+    pairs, end = enumerate(weights.argmax(axis=-1).tolist()), weights.shape[1] - 1
+    return {(s, t) for t, s in pairs if weights[t, s] > 0 and s != end}

@@ -537,8 +537,7 @@ class PackedEngine(ModelEngine):
         if not self.shortlist:
             raise self.cannot("search with a shortlist that its file does not have")
         often, likely = self.shortlist
-        chosen: Ids = np.unique(np.concatenate((often, likely[[*ids, EOS]].ravel()))).tolist()
-        return chosen
+        return np.unique(np.concatenate((often, likely[[*ids, EOS]].ravel()))).tolist()
 
     def _settings(self, search: PackedSearch, request: SearchRequest) -> Settings:
         never = (PAD, BOS) if self.task in ("language", "prefix_translation") else ()

@@ -164,9 +164,10 @@ static float constrain(const Search *q, Source *s, int hypothesis, int end, floa
                        float *spare) {
     const Settings *is = &q->is;
     for (int i = 0; i < s->nevers; i++) z[s->never[i]] = -INFINITY;
+    const float log_z = log_sum_exp(z, size);
     if (s->written < s->given) {
         const int only = s->prefix[s->written];
-        const float log_z = log_sum_exp(z, size), own = z[only];
+        const float own = z[only];
         for (int v = 0; v < size; v++) z[v] = -INFINITY;
         z[only] = own;
         return is->certain && only >= is->certain ? own : log_z;
@@ -176,14 +177,12 @@ static float constrain(const Search *q, Source *s, int hypothesis, int end, floa
     if (s->written < is->shortest) z[end] = -INFINITY;
     for (size_t i = 0; i < s->forbidden; i += 2)
         if (s->forbids[i] == hypothesis) z[s->forbids[i + 1]] = -INFINITY;
-    float log_z = log_sum_exp(z, size);
     if (is->after) bar(q, s, hypothesis, z, size);
     if (is->ruled && maximum(z, size) == -INFINITY) { /* no token is left: the output ends, p = 1 */
         if (is->after && s->utf8[hypothesis] != WHOLE) { /* but a character is finished first */
             memcpy(z, spare, size * sizeof(float));
-            log_z = log_sum_exp(z, size);
             bar(q, s, hypothesis, z, size);
-        } else z[end] = 0, log_z = 0;
+        } else z[end] = log_z;
     }
     return log_z;
 }

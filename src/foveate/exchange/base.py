@@ -93,7 +93,7 @@ def sample_of(run: Run, count: int, source: Path | None = None) -> CheckSample:
         lines = read_text(source, TextData()).lines
         pairs = [line.split("\t", 1) for line in lines if line.strip()][:count]
         if not pairs:
-            raise DataError(f"{source} is empty: there are no lines to try the export on")
+            raise DataError(f"{source} is empty: give lines to try the export on")
         both = all(len(pair) == 2 for pair in pairs)
         return CheckSample([p[0] for p in pairs], [p[1] for p in pairs] if both else None)
     try:

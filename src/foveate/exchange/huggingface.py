@@ -121,7 +121,8 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
             continue
         tensors[theirs] = form.write(weight.float(), tensors.get(theirs), written).contiguous()
     for theirs in family.optional:
-        tensors.setdefault(theirs, torch.zeros(1, written["vocab_size"]))
+        size = "decoder_vocab_size" if "decoder_vocab_size" in written else "vocab_size"
+        tensors.setdefault(theirs, torch.zeros(1, written[size]))
     for theirs in family.waves:
         tensors[theirs] = wave_table(written["max_position_embeddings"], written["d_model"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,13 +134,9 @@ def to_huggingface(model: nn.Module, folder: str | Path, architecture: str | Non
 
 def read_settings(path: Path) -> Settings:
     """Return the JSON object in a file that transformers wrote."""
-    if not path.is_file():
-        raise ExchangeError(
-            f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
-        )
-    if not isinstance(settings := read_json(path, AGAIN), dict):
-        raise ExchangeError(f"{path}: not a JSON object; {AGAIN}")
-    return settings
+    if isinstance(settings := read_json(path, AGAIN), dict):
+        return settings
+    raise ExchangeError(f"{path}: not a JSON object; {AGAIN}")
 
 
 def read_json(path: Path, remedy: str) -> Any:
@@ -235,13 +232,13 @@ def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> Non
     """Warn of unused tensors, and refuse those that might change what is computed."""
     heads, unknown = [], []
     for name, tensor in left.items():
-        if name.endswith(family.computed or ("\n",)):
+        if name.endswith(family.computed):
             continue
         first = _stored(family.copies.get(name, "\n"), family.prefix, tensors)
         if first is not None:
             if not torch.equal(tensor, tensors[first]):
                 unknown.append(f"{name} (differs from {first}, to which {CONFIG} ties it)")
-        elif name.startswith(family.heads or ("\n",)):
+        elif name.startswith(family.heads):
             heads.append(name)
         else:
             unknown.append(name)

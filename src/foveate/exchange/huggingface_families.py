@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from foveate.exchange.base import ExchangeError
-from foveate.exchange.huggingface_decoders import ACTIVATIONS, DECODERS
+from foveate.exchange.huggingface_decoders import ACTIVATIONS, DECODERS, TIED
 from foveate.exchange.huggingface_rules import (
     AFTER_TWO,
     Family,
@@ -344,7 +344,18 @@ MARIAN = Family(
     copies=_COPIES,
     computed=("embed_positions.weight",),
     optional=("final_logits_bias",),
-    finish=lambda settings: settings | {"decoder_vocab_size": settings["vocab_size"]},
+    finish=lambda settings: {"decoder_vocab_size": settings["vocab_size"]} | settings,
+)
+
+# Marian with a table for each side; the output's is the decoder's, or a third one.
+APART = {"decoder.stem.embedding": "model.decoder.embed_tokens", "output.weight": "lm_head.weight"}
+MARIAN_APART = replace(
+    MARIAN,
+    when=lambda settings: settings.get("share_encoder_decoder_embeddings") is False,
+    keys=changed(MARIAN.keys, Key("tie_word_embeddings", True, ("tie",), TIED)),
+    only={"share_encoder_decoder_embeddings": False, "is_encoder_decoder": True},
+    rules=(*rules({"encoder.stem.embedding": "model.encoder.embed_tokens"} | APART), *_SIDES[1:]),
+    copies={"lm_head.weight": "model.decoder.embed_tokens.weight"},
 )
 
 # Marian with the norm before each sub-layer, and so another norm at the end of each side.
@@ -496,5 +507,5 @@ VIT_LABELS = headed(
 FAMILIES = (  # for one model_type those with a head come first
     *DECODERS,
     *(BERT_MASKED, BERT, ROBERTA_MASKED, ROBERTA),
-    *(T5, BART, MARIAN, PEGASUS, M2M100, MBART, MT5, VIT_LABELS, VIT),
+    *(T5, BART, MARIAN_APART, MARIAN, PEGASUS, M2M100, MBART, MT5, VIT_LABELS, VIT),
 )

@@ -45,8 +45,12 @@ def ends_of(model: nn.Module) -> Settings:
     """Return the config.json entries for our model's vocabulary, or for its pictures and labels."""
     source = read_by(model)
     if isinstance(source, Tokens):
-        start = START if isinstance(model, EncoderDecoder) else {}
-        return SPECIAL_IDS | start | {"vocab_size": source.vocab_size}
+        ends = SPECIAL_IDS | {"vocab_size": source.vocab_size}
+        if not isinstance(model, EncoderDecoder):
+            return ends
+        written = len(model.output.weight)
+        own = {"decoder_vocab_size": written} if written != source.vocab_size else {}
+        return ends | START | own
     assert isinstance(source, Pixels)
     square = source.height == source.width
     size = source.height if square else [source.height, source.width]

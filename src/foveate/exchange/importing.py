@@ -1,7 +1,6 @@
-"""Import models and vocabularies of others: ``foveate import``. No network, nothing unpickled.
+"""Import models of others: ``foveate import``. No network, nothing unpickled.
 
-A folder that `transformers` or Marian wrote becomes a run; a vocabulary of CTranslate2 (JSON) or
-OpenNMT-py (text, a piece per line, counts after a tab) a tokenizer of pieces separated by spaces.
+A folder that `transformers` or Marian wrote becomes a run.
 """
 
 import contextlib
@@ -12,20 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foveate.config import marian_files
-from foveate.data.tokenizer import BOS, SPECIALS, Symbol, Tokenizer, bounded, is_failure
-from foveate.decode.search import Greedy, Search
+from foveate.decode.search import Search
 from foveate.exchange import marian, published
 from foveate.exchange.base import ExchangeError, appearing
 from foveate.exchange.huggingface import (
     CONFIG,
-    FAST,
     from_huggingface,
     model_of,
-    read_json,
     read_settings,
 )
-from foveate.exchange.huggingface_rules import SPECIAL_IDS, Settings
-from foveate.exchange.m2m100 import is_m2m100
+from foveate.exchange.huggingface_rules import Settings
 from foveate.files import cache_folder, write_text
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -40,18 +35,17 @@ from foveate.train.checkpoint import ORIGIN, path_of
 from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-VERSION = 3  # of how folders are read: a later one reads them again
+VERSION = 4  # of how folders are read: a later one reads them again
 POSITIONS = "max_position_embeddings", "n_positions"  # the longest input, in config.json
 GENERIC = re.compile(  # names of folders that name no model
     r"transformers|hf|hugging_?face|models?|checkpoints?(-\d+)?|snapshots?|weights|[0-9a-f]{40}",
     re.I,
 )
 Opened = tuple[EncoderDecoder | LanguageModel, published.PublishedVocabulary, Search.Config]
-NAMES = {*SPECIALS, "<blank>"}  # other names of our special pieces
 
 
 def import_from(source: Path, out: Path) -> str:
-    """Make a run of a folder, or a tokenizer of a vocabulary; return a description of it.
+    """Make a run of the folder of a model; return a description of it.
 
     Raises `ExchangeError` with the remedy for what cannot be read, and ``FileExistsError`` if
     ``out`` exists.
@@ -69,7 +63,7 @@ def import_from(source: Path, out: Path) -> str:
             "again where you trust it, model.save_pretrained(folder, safe_serialization=True), and "
             "import that folder"
         )
-    return _vocabulary(source, out)
+    raise ExchangeError(f"{source} is a file; give the folder of a model")
 
 
 def _run(source: Path, out: Path) -> str:
@@ -132,8 +126,8 @@ def _dtypes(source: Path) -> set[str]:
 
 def name_of(folder: Path) -> str:
     """Return the last name in the path of a published folder that is not one such as ``hf``."""
-    names = folder.resolve().parts[:0:-1]
-    return next((name for name in names if not GENERIC.fullmatch(name)), folder.resolve().name)
+    path = folder.resolve()
+    return next((name for name in path.parts[:0:-1] if not GENERIC.fullmatch(name)), path.name)
 
 
 def run_in_cache(folder: Path) -> Path:
@@ -160,32 +154,26 @@ def opened(source: Path) -> Opened:
         return _marian(models, source)
     _check_memory(source)
     model = from_huggingface(source)
-    settings, generation = read_settings(source / CONFIG), source / "generation_config.json"
-    also = read_settings(generation) if generation.is_file() else {}
+    settings, path = read_settings(source / CONFIG), source / "generation_config.json"
+    if not path.is_file():  # as older folders, and as transformers reads them
+        path = source / CONFIG
+    also = {name: settings.get(name) for name in ("model_type", "pad_token_id")}
+    also |= read_settings(path)
     if isinstance(model, LanguageModel):
         own = published.text_vocabulary(source, settings | also)
-        return model, own, published.sampling_of(also)
+        return model, own, published.sampling_of(also, path)
     if not isinstance(model, EncoderDecoder):
         raise ExchangeError(
             f"{source} is a {type(model).__name__}: only translators and language models become "
             "runs; in Python foveate.exchange.huggingface.from_huggingface gives you the model, "
             "and [start] the weights of a run of yours"
         )
-    if (source / "source.spm").is_file():
+    if any((source / f"{side}.spm").is_file() for side in ("source", "target")):
         own = published.marian_vocabulary(source, settings)
-    elif is_m2m100(source) or (tokenizer := read_tokenizer(source / "tokenizer.json")) is None:
-        own = published.hub_vocabulary(source, settings, settings | also)
     else:
-        size, rows = tokenizer.vocab_size, len(model.output.weight)
-        if size != rows:
-            raise ExchangeError(
-                f"{source}: tokenizer.json has {size} pieces, the weights {rows}: take both from "
-                "the same folder"
-            )
-        _check_ends(source)
-        own = published.PublishedVocabulary(tokenizer, tokenizer)
-        return model, own, Greedy.Config()
-    return model, own, published.search_of(settings, also)
+        own = published.hub_vocabulary(source, settings, also)
+    with published.fitting_pieces(path):
+        return model, own, published.search_of(also, path)
 
 
 def _check_memory(source: Path) -> None:
@@ -214,66 +202,4 @@ def _marian(models: Sequence[Path], source: Path) -> Opened:
     own = published.piece_vocabularies(
         *marian.vocabularies_of(source, text), settings, options.get("allow-unk") == "true"
     )
-    return model, own, marian.marian_search(options)
-
-
-def _check_ends(source: Path) -> None:
-    """Raise `ExchangeError` unless outputs start and end with the tokens of our translators."""
-    ends: Settings = SPECIAL_IDS | {"decoder_start_token_id": BOS, "forced_bos_token_id": None}
-    for path in (source / "config.json", source / "generation_config.json"):
-        settings = read_json(path, "save the model again") if path.is_file() else {}
-        for key, right in ends.items() if isinstance(settings, dict) else ():
-            if settings.get(key) not in (None, right, [right]):
-                expected = "none" if right is None else f"{right} ({SPECIALS[right]})"
-                raise ExchangeError(
-                    f"{path}: {key} = {settings[key]}, but a run of foveate has {expected}: its "
-                    "answers would differ from this model's; from_huggingface reads only the "
-                    "weights"
-                )
-
-
-def read_tokenizer(path: Path) -> Tokenizer | None:
-    """Read a tokenizer.json with pieces over bytes; None if its first pieces are not our special
-    ones, in our order.
-
-    Raises `ExchangeError` with the reason if it is none.
-    """
-    tree = read_json(path, FAST)
-    try:
-        ids = dict(published.pieces_of(tree))
-        if any(ids.get(name) != i for i, name in enumerate(SPECIALS)):
-            return None
-        kind, size = str(tree["model"]["type"]).lower(), len(tree["model"]["vocab"])
-        config = {"kind": kind, "vocab_size": max(size, len(SPECIALS) + 256)}
-        tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
-        tokenizer._restore(tree | {"post_processor": None, "added_tokens": []})
-        if tokenizer.decode(tokenizer.encode("an élan ☃").ids) != "an élan ☃":
-            raise ValueError("texts do not come back unchanged")
-    except BaseException as error:
-        if not is_failure(error):
-            raise
-        raise ExchangeError(f"{path}: not a tokenizer over bytes ({error!r}); {FAST}") from None
-    return tokenizer
-
-
-def _vocabulary(source: Path, out: Path) -> str:
-    """Read a JSON list (CTranslate2), or lines with counts after a tab (OpenNMT-py)."""
-    if source.suffix == ".json":
-        pieces = read_json(source, "give the vocabulary of a CTranslate2 model")
-    else:
-        try:
-            lines = bounded(source).decode().split("\n")
-        except ValueError as error:
-            raise ExchangeError(
-                f"{source}: no vocabulary ({error}); give one of UTF-8 lines"
-            ) from None
-        pieces = [line.split("\t")[0] for line in lines if line]
-    if not (pieces and isinstance(pieces, list) and all(isinstance(p, str) for p in pieces)):
-        raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, one piece per line")
-    own = [piece for piece in dict.fromkeys(pieces) if piece not in NAMES]
-    tokenizer = Symbol(Symbol.Config())
-    tokenizer._restore(own)
-    with appearing(out) as place:
-        tokenizer.save(place)
-        Tokenizer.load(place)
-    return f"{out}: {len(own):,} pieces between blanks, and the four special ones"
+    return model, own, marian.marian_search(options, decoder)

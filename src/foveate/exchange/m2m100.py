@@ -22,12 +22,6 @@ LANGUAGES = {  # by language_codes of tokenizer_config.json, in the order of the
 }
 
 
-def is_m2m100(folder: Path) -> bool:
-    """Return whether a folder has M2M100's two files in place of a tokenizer.json."""
-    names = ("tokenizer.json", NUMBERS, PIECES)
-    return [(folder / name).is_file() for name in names] == [False, True, True]
-
-
 def pieces_tree(folder: Path) -> Settings:
     """Return as a tokenizer.json what vocab.json and sentencepiece.bpe.model say.
 

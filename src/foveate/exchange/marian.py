@@ -15,7 +15,7 @@ from torch import Tensor
 
 from foveate.decode.search import Search
 from foveate.exchange.base import ExchangeError
-from foveate.exchange.huggingface_families import MARIAN, MARIAN_PARTS, both
+from foveate.exchange.huggingface_families import APART, MARIAN, MARIAN_PARTS, both
 from foveate.exchange.huggingface_rules import Family, Key, Settings, rules
 from foveate.exchange.marian_binary import TABLES, Array, read_binary
 from foveate.exchange.published import greedy_or_beam
@@ -28,8 +28,7 @@ OWN = (
     Key("wave_base", 10_000.0, both("position.base")),
     Key("tie", "all", ("tie",)),
 )
-_APART = {"decoder.stem.embedding": "model.decoder.embed_tokens", "output.weight": "lm_head.weight"}
-FAMILY: Family = replace(MARIAN, keys=(*MARIAN.keys, *OWN), rules=(*MARIAN.rules, *rules(_APART)))
+FAMILY: Family = replace(MARIAN, keys=(*MARIAN.keys, *OWN), rules=(*MARIAN.rules, *rules(APART)))
 _SSRU = {"unit.{forget,value}": "rnn.{forget,value}"}
 WITH_SSRU: Family = replace(
     FAMILY,
@@ -176,11 +175,11 @@ def _renamed(arrays: Mapping[str, Array]) -> Iterator[tuple[str, Tensor]]:
             raise ValueError(f"a tensor {name} that no supported model has")
 
 
-def marian_search(options: Mapping[str, str]) -> Search.Config:
-    """Return the search that Marian makes with the options in decoder.yml.
+def marian_search(options: Mapping[str, str], path: Path) -> Search.Config:
+    """Return the search that Marian makes with the options in ``path``, a decoder.yml.
 
     ``normalize`` is α of |y|^α; outputs may be ``max-length-factor`` times as long as the source.
     """
     limits: Settings = {"max_ratio": float(options.get("max-length-factor", 3)), "max_extra": 1}
     width, penalty = int(options.get("beam-size", 12)), float(options.get("normalize", 0))
-    return greedy_or_beam(width, penalty, limits, stop="shrink")
+    return greedy_or_beam(width, penalty, limits, {"stop": "shrink"}, path)

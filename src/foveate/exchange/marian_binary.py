@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from foveate.exchange.base import ExchangeError
+
 Array = NDArray[np.float32] | NDArray[np.int8]
 HEADER = np.dtype([(length, "<u8") for length in ("name", "type", "axes", "data")])
 TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")  # int8 as they are, other matrices transposed
@@ -25,7 +27,8 @@ INTGEMM8 = 0x10001, 0x4101  # of Marian, and of the fork that Firefox has
 def read_binary(path: Path) -> dict[str, Array]:
     """Return the tensors in a binary file of Marian, in fp32, and its options as bytes.
 
-    Raises ``ValueError`` for a damaged file or an unsupported type.
+    Raises ``ValueError`` for a damaged file or an unsupported type, `ExchangeError` for a table of
+    the output alone in int8.
     """
     content, offset = path.read_bytes(), 0
 
@@ -46,6 +49,12 @@ def read_binary(path: Path) -> dict[str, Array]:
     shapes = [take(axes, "<i4").tolist() for axes in headers["axes"]]
     take(take(1)[0], "u1")
     parts = [take(length, "u1") for length in headers["data"]]
+    for name, kind in zip(names, headers["type"], strict=True):
+        if name.endswith("_Wt") and kind in INTGEMM8:
+            raise ExchangeError(
+                f"{path}: {name} is an int8 table of the output alone, which is not supported; "
+                "import the model.npz that marian-conv made it of"
+            )
     return {
         name: _array(name, shape, kind, data)
         for name, shape, kind, data in zip(names, shapes, headers["type"], parts, strict=True)
@@ -69,7 +78,5 @@ def _array(name: str, shape: list[int], kind: int, data: NDArray[np.uint8]) -> A
     (multiplier,) = np.frombuffer(data, "<f4", 1, size)
     if not (len(shape) == 2 and np.isfinite(multiplier) and multiplier > 0):
         raise ValueError(f"{name} has the shape {shape} and the multiplier {multiplier}")
-    if name.endswith("_Wt"):
-        raise ValueError(f"{name} is an int8 table of the output alone, which is not supported")
     matrix = whole.reshape(shape) if name in TABLES else whole.reshape(shape[::-1]).T
     return matrix.astype(np.float32) / multiplier

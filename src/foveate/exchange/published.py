@@ -8,6 +8,7 @@ C, packed files, pages) needs to know nothing of it.
 
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from foveate.data.sentencepiece import (
     SentencePiece,
     SentencePieceModel,
 )
-from foveate.data.tokenizer import BOS, PAD, TAG, UNK, Tokenizer, bounded
+from foveate.data.tokenizer import BOS, PAD, SPECIALS, TAG, UNK, bounded, is_failure
 from foveate.decode.beam import Beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Greedy, Search
@@ -42,6 +43,18 @@ LONGEST = 4096  # tokens of a text that are read at once, at most
 RARE = 30.0  # below the lowest bias: a piece that no output has, with p < 1e-13 of the likeliest
 BOTH_SIDES = ("m2m_100", "mbart")  # a language begins sources and outputs
 LANGUAGE = re.compile(r"_*([a-z]{2,3}(?:_[A-Za-z]{2,4})?)_*")
+PADDED = "pad_token_id", "decoder_start_token_id"
+# Settings of `generate` that change nothing if they are 0 or absent; the last ones if they are 1.
+OFF_AT_0 = """
+    bad_words_ids begin_suppress_tokens constraints diversity_penalty do_sample epsilon_cutoff
+    encoder_no_repeat_ngram_size eta_cutoff exponential_decay_length_penalty force_words_ids
+    forced_decoder_ids min_length min_new_tokens no_repeat_ngram_size penalty_alpha
+    renormalize_logits sequence_bias stop_strings suppress_tokens top_h
+"""
+OFF_AT_1 = """
+    early_stopping encoder_repetition_penalty guidance_scale num_beam_groups num_beams
+    repetition_penalty typical_p
+"""
 TABLES = {  # with a row for each piece
     "encoder.stem.embedding.weight", "decoder.stem.embedding.weight",
     "output.weight", "output.bias",
@@ -52,8 +65,8 @@ TABLES = {  # with a row for each piece
 class PublishedVocabulary:
     """The tokenizers of both sides, which know the published id of each of their pieces."""
 
-    source: Tokenizer
-    target: Tokenizer
+    source: PublishedPieces
+    target: PublishedPieces
     reach: int = 0  # tokens that a language model reads at once
     never: tuple[int, ...] = (PAD,)  # pieces that no output has
 
@@ -67,7 +80,9 @@ def fitting_pieces(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise ExchangeError(f"{error.filename}: no such file; take the whole folder") from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise ExchangeError(
             f"{path} does not fit config.json ({error!r}): take both from the same folder"
         ) from None
@@ -76,22 +91,14 @@ def fitting_pieces(path: Path) -> Iterator[None]:
 def marian_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
     """Read source.spm, target.spm and vocab.json, as transformers saves a Marian model.
 
-    Raises `ExchangeError` for files that do not fit each other or config.json.
+    With a target_vocab.json, vocab.json is the source's alone. Raises `ExchangeError` for files
+    that do not fit each other or config.json.
     """
-    path = folder / "vocab.json"
-    if (folder / "target_vocab.json").is_file():
-        raise ExchangeError(
-            f"{folder / 'target_vocab.json'}: a vocabulary for each side is not supported yet"
-        )
-    with fitting_pieces(path):
-        ids = json.loads(bounded(path))
-        size = 1 + max(ids.values())
-        if sorted(ids.values()) != list(range(size)) or size != settings["vocab_size"]:
-            raise ValueError(f"{len(ids):,} pieces for {settings['vocab_size']:,} ids")
-        pad, end = settings["pad_token_id"], settings["eos_token_id"]
-        order = with_tags(ids, (ids["<unk>"], pad, settings["decoder_start_token_id"], end))
-        models = [SentencePieceModel.read(folder / f"{side}.spm") for side in ("source", "target")]
-        source, target = (SentencePiece.of_model(model, ids, order) for model in models)
+    own, numbers = folder / "target_vocab.json", folder / "vocab.json"
+    apart = settings.get("share_encoder_decoder_embeddings") is False and own.is_file()
+    size = settings["decoder_vocab_size" if apart else "vocab_size"]
+    source = _side(folder / "source.spm", numbers, settings, settings["vocab_size"])
+    target = _side(folder / "target.spm", own if apart else numbers, settings, size)
     return PublishedVocabulary(source, target)
 
 
@@ -103,8 +110,8 @@ def piece_vocabularies(
     ``writes_unknown`` is whether an output may have the unknown piece. Raises `ExchangeError` if
     there are not as many.
     """
-    source = _pieces(reads, settings["vocab_size"], settings["eos_token_id"])
-    target = _pieces(writes, settings["decoder_vocab_size"], settings["eos_token_id"])
+    source = _side(reads, None, settings, settings["vocab_size"])
+    target = _side(writes, None, settings, settings["decoder_vocab_size"])
     if settings["tie"] in ("all", "inputs") and source.published != target.published:
         raise ExchangeError(
             f"{reads} and {writes} number their special pieces differently, but the model has one "
@@ -113,18 +120,24 @@ def piece_vocabularies(
     return PublishedVocabulary(source, target, never=(PAD,) if writes_unknown else (UNK, PAD))
 
 
-def _pieces(path: Path, rows: int, end: int) -> SentencePiece:
-    """Return the tokenizer of a SentencePiece model whose padding is one piece more."""
-    with fitting_pieces(path):
-        model = SentencePieceModel.read(path)
-    unknown = [kind for _, _, kind in model.pieces].index(UNKNOWN)
-    ids, pad = {text: i for i, (text, _, _) in enumerate(model.pieces)}, len(model.pieces)
-    if rows != pad + 1 or len(ids) != pad:
-        raise ExchangeError(
-            f"{path} has {pad:,} pieces, the model {rows - 1:,}: take both from the same folder"
-        )
-    ids |= {"<pad>": pad}
-    return SentencePiece.of_model(model, ids, with_tags(ids, (unknown, pad, pad, end)))
+def _side(pieces: Path, numbers: Path | None, settings: Settings, rows: int) -> SentencePiece:
+    """Return the tokenizer of a SentencePiece model, with the numbers of pieces in a vocab.json.
+
+    Without ``numbers`` they have their own; the padding, which is the start too, is one piece more.
+    """
+    with fitting_pieces(numbers or pieces):
+        model = SentencePieceModel.read(pieces)
+        texts = [text for text, _, _ in model.pieces]
+        ids = {text: i for i, text in enumerate([*texts, "<pad>"])}
+        if numbers is None:
+            settings = settings | dict.fromkeys(PADDED, len(texts))
+        else:
+            ids = json.loads(bounded(numbers))
+        if sorted(ids.values()) != list(range(rows)):
+            raise ValueError(f"{len(ids):,} pieces for {rows:,} rows of a table")
+        unknown = texts[[kind for _, _, kind in model.pieces].index(UNKNOWN)]
+        special = (settings[name] for name in (*PADDED, "eos_token_id"))
+        return SentencePiece.of_model(model, ids, with_tags(ids, (ids[unknown], *special)))
 
 
 class HubPieces:
@@ -160,7 +173,7 @@ def hub_vocabulary(folder: Path, settings: Settings, generation: Settings) -> Pu
     piece like ``<2fr>`` (T5, MADLAD). Raises `ExchangeError` if it does not fit config.json.
     """
     path = folder / "tokenizer.json"
-    by_two = m2m100.is_m2m100(folder)
+    by_two = not path.is_file() and (folder / m2m100.PIECES).is_file()
     with fitting_pieces(folder / m2m100.NUMBERS if by_two else path):
         tree = m2m100.pieces_tree(folder) if by_two else read_json(path, FAST)
         pieces = HubPieces(tree, int(settings["vocab_size"]))
@@ -208,11 +221,20 @@ def text_vocabulary(folder: Path, settings: Settings) -> PublishedVocabulary:
     return PublishedVocabulary(text, text, min(int(longest), LONGEST), never=())
 
 
-def sampling_of(generation: Settings) -> Search.Config:
-    """Return how `generate` of transformers draws texts with a folder's settings."""
-    names = "temperature", "top_k", "top_p", "repetition_penalty"
-    drawn = {name: generation[name] for name in names if generation.get(name)}
-    return Sample.Config.parse(drawn if generation.get("do_sample") else {})
+def sampling_of(generation: Settings, path: Path) -> Search.Config:
+    """Return how `generate` of transformers draws texts with the settings in ``path``.
+
+    Raises `ExchangeError` for a setting that our sampling does not have.
+    """
+    names = "temperature", "top_k", "top_p", "min_p", "repetition_penalty"
+    known = (*names, "do_sample", "renormalize_logits")
+    refuse_settings(generation, path, known, ("pad_token_id", "bos_token_id"))
+    chosen = names if generation.get("do_sample") else names[-1:]
+    drawn = {name: generation[name] for name in chosen if generation.get(name)}
+    if drawn.get("repetition_penalty", 1.0) != 1.0:
+        note = f"{path}: repetition_penalty counts output tokens, in transformers the prompt's too"
+        warnings.warn(note, stacklevel=2)
+    return Sample.Config.parse(drawn, (str(path),))
 
 
 def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
@@ -228,8 +250,8 @@ def pieces_of(tree: Settings) -> Iterator[tuple[str, int]]:
 
 def _unknown(folder: Path, pieces: HubPieces) -> int:
     """Return the id of the unknown piece; of vocabularies without one, that of the padding."""
-    if pieces.unknown >= 0:
-        return pieces.unknown
+    if (known := max(pieces.unknown, pieces.ids.get(SPECIALS[UNK], -1))) >= 0:
+        return known
     names = read_settings(folder / "tokenizer_config.json")
     unknown = names.get("unk_token") or names["pad_token"]
     return pieces.ids[unknown["content"] if isinstance(unknown, dict) else unknown]
@@ -273,12 +295,9 @@ def renumbered(model: Writer, vocabulary: PublishedVocabulary) -> Writer:
     """Return the same model with the rows of its tables in the order of our ids.
 
     The pieces that no output has, and those that are another piece as well, apart from `EOS`,
-    become too improbable for any. A model with our own order is returned as it is.
+    become too improbable for any.
     """
-    source, target = vocabulary.source, vocabulary.target
-    if not (isinstance(source, PublishedPieces) and isinstance(target, PublishedPieces)):
-        return model
-    reads, order = source.published, target.published
+    reads, order = vocabulary.source.published, vocabulary.target.published
     config = model.config.model_copy(update={"output_bias": True})
     orders = (reads, order) if isinstance(model, EncoderDecoder) else (order,)
     ours: Writer = config.build(*(Tokens(len(each)) for each in orders))
@@ -294,22 +313,59 @@ def renumbered(model: Writer, vocabulary: PublishedVocabulary) -> Writer:
     return ours.eval()
 
 
-def search_of(settings: Settings, generation: Settings) -> Search.Config:
-    """Return the search that `generate` of transformers makes with a folder's settings."""
-    own = settings | generation
-    forced_end = own.get("forced_eos_token_id") is not None
-    longest = int(own.get("max_length") or 20) - 1 - forced_end
-    if own.get("model_type") in BOTH_SIDES or own.get("forced_bos_token_id") is not None:
+def search_of(generation: Settings, path: Path) -> Search.Config:
+    """Return the search that `generate` of transformers makes with the settings in ``path``.
+
+    Raises `ExchangeError` for a setting that our searches do not have.
+    """
+    known = ("num_beams", "no_repeat_ngram_size", "min_length", "min_new_tokens")
+    own = {name: value for name, value in generation.items() if value is not None}
+    forced_end = "forced_eos_token_id" in own
+    longest = int(own.get("max_new_tokens", own.get("max_length", 21) - 1)) - forced_end
+    if own.get("model_type") in BOTH_SIDES or "forced_bos_token_id" in own:
         longest -= 1  # the opening, behind which ours counts
+    least = own.get("min_new_tokens", own.get("min_length", 0) - 1)  # both count the opening
+    rules: list[Settings] = [{"kind": "min_length", "length": least}] if least > 0 else []
+    if size := own.get("no_repeat_ngram_size"):
+        rules.append({"kind": "no_repeat", "size": size})
+    alike = () if rules else ("renormalize_logits",)  # only rules leave p that does not sum to 1
+    refuse_settings(own, path, (*known, *alike), ("pad_token_id",))
     limits: Settings = {"max_ratio": 0.0, "max_extra": longest, "whole_characters": False}
-    penalty, stop = own.get("length_penalty"), "count" if own.get("early_stopping") else "bound"
-    width, penalty = int(own.get("num_beams") or 1), 1.0 if penalty is None else penalty
-    return greedy_or_beam(width, penalty, limits, stop=stop, forced_end=forced_end)
+    width, penalty = own.get("num_beams", 1), own.get("length_penalty", 1.0)
+    ends: Settings = {"forced_end": forced_end}
+    ends["stop"] = "count" if own.get("early_stopping") else "bound"
+    return greedy_or_beam(width, penalty, limits | {"rules": rules}, ends, path)
 
 
-def greedy_or_beam(width: int, penalty: float, limits: Settings, **ending: object) -> Search.Config:
-    """Return a search whose scores are log p / |y|^penalty; a beam of 1 is greedy."""
+def refuse_settings(
+    generation: Settings, path: Path, known: Collection[str], never: Collection[str]
+) -> None:
+    """Raise `ExchangeError` for a setting of `generate` in ``path`` that our searches do not have.
+
+    They have those that are ``known``, and write none of the tokens whose names are in ``never``.
+    """
+    silent = [generation.get(name) for name in never]
+    silent += [[i] for i in silent]
+    for name in sorted({*OFF_AT_0.split(), *OFF_AT_1.split()} - {*known}):
+        value = generation.get(name)
+        off = name in OFF_AT_1.split() and value == 1
+        if name in ("bad_words_ids", "suppress_tokens"):
+            off = all(each in silent for each in value or ())
+        if value and not off:
+            raise ExchangeError(
+                f"{path}: {name} = {value!r} is not supported, and outputs would differ from those "
+                "of transformers: remove the key to open the model without it"
+            )
+
+
+def greedy_or_beam(
+    width: int, penalty: float, limits: Settings, ends: Settings, path: Path
+) -> Search.Config:
+    """Return a search whose scores are log p / |y|^penalty; a beam of 1 is greedy.
+
+    Raises ``ConfigError`` for a value in the file ``path`` that none has.
+    """
     if width == 1:
-        return Greedy.Config(**limits)
-    own: Settings = {"length_penalty": penalty, "length_offset": 0.0} | ending
-    return Beam.Config(beam_size=width, **own, **limits)
+        return Greedy.Config.parse(limits, (str(path),))
+    own: Settings = {"beam_size": width, "length_penalty": penalty, "length_offset": 0.0}
+    return Beam.Config.parse(own | ends | limits, (str(path),))

@@ -95,8 +95,7 @@ def write_example(run: Run, place: Path, pointer: dict[str, object], example: st
 
 
 def _subword(tokenizer: Tokenizer) -> Json:
-    vocabulary: Json = json.loads(tokenizer.text())["vocabulary"]
-    return vocabulary
+    return json.loads(tokenizer.text())["vocabulary"]
 
 
 def _byte(tokenizer: Tokenizer) -> Json:
@@ -194,8 +193,7 @@ def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
         spec.add_dummy_prefix = spec.escape_whitespaces = marks
         spec.remove_extra_whitespaces = False
         spec.ClearField("normalization_rule_tsv")  # the name of a passing file
-    content: bytes = model.SerializeToString()
-    return content
+    return model.SerializeToString()
 
 
 def refuse(tokenizer: Tokenizer) -> None:

@@ -13,16 +13,7 @@ if TYPE_CHECKING:
     from foveate.look.hooks import capture
     from foveate.look.records import AttentionRecord
 
-__all__ = [
-    "AttentionRecord",
-    "capture",
-    "draw",
-    "edit",
-    "force",
-    "patch",
-    "rollout",
-    "silence",
-]
+__all__ = ["AttentionRecord", "capture", "draw", "edit", "force", "patch", "rollout", "silence"]
 
 
 def __getattr__(name: str) -> object:

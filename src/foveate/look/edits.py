@@ -119,19 +119,6 @@ def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
         yield
 
 
-def _replacement_of(replacement: Replacement, name: str) -> Tensor:
-    """Return the tensor for one attention, without a batch of 1.
-
-    Raises ``ConfigError`` if the attention was not captured.
-    """
-    if isinstance(replacement, Mapping):
-        if name not in replacement:
-            known = ", ".join(replacement) or "none"
-            raise ConfigError(f"{name} is not among the maps given: {known}")
-        replacement = replacement[name]
-    return replacement[0] if replacement.dim() == 4 and len(replacement) == 1 else replacement
-
-
 def silence(*heads: int) -> Change:
     """Return a change that zeroes heads, by default all of them (Michel et al., 2019)."""
     return Change(heads, lambda name, weights, at: torch.zeros_like(weights))
@@ -164,8 +151,17 @@ def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
 
 
 def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int) -> Tensor:
-    """Return the given weights of ``count`` heads, (h or 1, T, S)."""
-    weights = whole = _replacement_of(replacement, name)
+    """Return the given weights of ``count`` heads, (h or 1, T, S), without a batch of 1.
+
+    Raises ``ConfigError`` if the attention was not captured, or for another shape.
+    """
+    if isinstance(replacement, Mapping):
+        if name not in replacement:
+            known = ", ".join(replacement) or "none"
+            raise ConfigError(f"{name} is not among the maps given: {known}")
+        replacement = replacement[name]
+    single = replacement.dim() == 4 and len(replacement) == 1
+    weights = whole = replacement[0] if single else replacement
     if weights.dim() == 2:
         return weights[None]
     if weights.dim() == 3:

@@ -1,4 +1,4 @@
-"""How input flows into output: rollout, gradients over time."""
+"""The flow from input to output: rollout, gradients over time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -105,8 +105,7 @@ def influence(run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS) ->
         products = (output @ (v / output.shape[0] ** 0.5).to(output) for v in drawn)
         for (gradient,) in derivatives(products, inputs[:1]):
             squares[t] += gradient[0].double().square().sum(dim=-1).cpu() / draws
-    norms: Figures = squares.sqrt().numpy()
-    return norms
+    return squares.sqrt().numpy()
 
 
 def by_distance(norms: Figures) -> Figures:

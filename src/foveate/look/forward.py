@@ -379,8 +379,7 @@ class _Film:
 
     def _norms(self, gradients: Sequence[Tensor]) -> Array:
         parts = [_positions(gradient, self.forced.row) for gradient in gradients]
-        norms: Array = np.linalg.norm(np.concatenate([x for x in parts if x is not None]), axis=-1)
-        return norms
+        return np.linalg.norm(np.concatenate([x for x in parts if x is not None]), axis=-1)
 
     def _numbers(self, number: int) -> Iterator[int]:
         """Yield the numbers of the frames that a frame has read."""

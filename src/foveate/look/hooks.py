@@ -310,8 +310,7 @@ class ForcedPass:
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float64]:
         """Return the scores (N,) of the example."""
-        numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
-        return numbers
+        return self.run().double().cpu().numpy()
 
     def scored(self, outputs: Tensor) -> Tensor:
         """Return the rows (N, V) of an output layer's result that the scores are read from."""

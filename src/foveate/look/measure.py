@@ -15,15 +15,13 @@ def entropy(weights: Weights) -> Figures:
 
     Shape: (..., T, S) to (...). 0 if each row has one key, log2 S if all keys are equal.
     """
-    figures: Figures = _bits(weights).mean(axis=-1)
-    return figures
+    return _bits(weights).mean(axis=-1)
 
 
 def _bits(weights: Weights) -> Figures:
     """Return the entropy of each row, -Σ_s a_ts log2 a_ts."""
     safe = np.where(weights > 0, weights, 1).astype(np.float64)
-    bits: Figures = -(safe * np.log2(safe)).sum(axis=-1)
-    return bits
+    return -(safe * np.log2(safe)).sum(axis=-1)
 
 
 def confidence(weights: Weights) -> Figures:
@@ -31,8 +29,7 @@ def confidence(weights: Weights) -> Figures:
 
     Shape: (..., T, S) to (...).
     """
-    figures: Figures = weights.max(axis=-1).mean(axis=-1, dtype=np.float64)
-    return figures
+    return weights.max(axis=-1).mean(axis=-1, dtype=np.float64)
 
 
 def diagonality(weights: Weights) -> Figures:
@@ -44,8 +41,7 @@ def diagonality(weights: Weights) -> Figures:
     across = np.arange(width) / max(width - 1, 1)
     down = np.arange(height) / max(height - 1, 1)
     distance = np.abs(across - down[:, None])
-    figures: Figures = 1 - (weights * distance).sum(axis=-1).mean(axis=-1)
-    return figures
+    return 1 - (weights * distance).sum(axis=-1).mean(axis=-1)
 
 
 # Offsets follow the labels of a map: rows of a decoder's self-attention are the words produced, its
@@ -69,8 +65,7 @@ def on_diagonal(weights: Weights, offset: int = 0) -> Figures:
     rows = np.flatnonzero((places >= 0) & (places < width))
     if not len(rows):
         return np.zeros(weights.shape[:-2])
-    figures: Figures = weights[..., rows, places[rows]].mean(axis=-1, dtype=np.float64)
-    return figures
+    return weights[..., rows, places[rows]].mean(axis=-1, dtype=np.float64)
 
 
 def on_sink(weights: Weights) -> Figures:
@@ -78,8 +73,7 @@ def on_sink(weights: Weights) -> Figures:
 
     Shape: (..., T, S) to (...).
     """
-    figures: Figures = weights.mean(axis=-2, dtype=np.float64).max(axis=-1, initial=0.0)
-    return figures
+    return weights.mean(axis=-2, dtype=np.float64).max(axis=-1, initial=0.0)
 
 
 def breadth(weights: Weights) -> Figures:
@@ -91,8 +85,7 @@ def breadth(weights: Weights) -> Figures:
     seen = (weights > 0).sum(axis=-1)
     wide = seen > 1
     shares = np.where(wide, _bits(weights) / np.log2(np.where(wide, seen, 2)), 0)
-    figures: Figures = shares.sum(axis=-1) / np.maximum(wide.sum(axis=-1), 1)
-    return figures
+    return shares.sum(axis=-1) / np.maximum(wide.sum(axis=-1), 1)
 
 
 def spread(weights: Weights) -> Figures:
@@ -100,8 +93,7 @@ def spread(weights: Weights) -> Figures:
     height, width = weights.shape[-2:]
     chosen = np.sort(weights.argmax(axis=-1), axis=-1)
     different = 1 + (np.diff(chosen, axis=-1) > 0).sum(axis=-1)
-    figures: Figures = different / max(min(height, width), 1)
-    return figures
+    return different / max(min(height, width), 1)
 
 
 def kind_of(weights: Weights, offsets: Mapping[str, int] = ENCODER) -> str:

@@ -1,4 +1,4 @@
-"""Which state turns the answer: the states of one text are put into the run on another.
+"""Find the state that turns the answer: the states of one text are put into the run on another.
 
 Activation patching, or causal tracing (Vig et al., 2020; Meng et al., 2022).
 """
@@ -59,11 +59,9 @@ class StateStream:
             yield
 
 
-@contextmanager
-def stepwise(module: nn.Module) -> Iterator[None]:
+def stepwise(module: nn.Module) -> AbstractContextManager[None]:
     """Make a cell run step by step, not by a kernel."""
-    with probed(module, lambda *stage: None) if isinstance(module, Cell) else nullcontext():
-        yield
+    return probed(module, lambda *stage: None) if isinstance(module, Cell) else nullcontext()
 
 
 def streams(model: nn.Module) -> list[StateStream]:

@@ -1,4 +1,4 @@
-"""What a model loses when it is changed: heads silenced, input shuffled, weights moved."""
+"""The loss of a model that is changed: heads silenced, input shuffled, weights moved."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

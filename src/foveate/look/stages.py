@@ -69,6 +69,9 @@ class Calls:
     values: list[Tensor] = field(default_factory=list)
 
 
+Stages = dict[str, Calls]  # by name
+
+
 @dataclass
 class Trace:
     """The calls of all modules in one pass, in the order in which they end, and its scores.
@@ -77,7 +80,7 @@ class Trace:
     """
 
     calls: list[Call] = field(default_factory=list)
-    stages: dict[str, dict[str, Calls]] = field(default_factory=dict)
+    stages: dict[str, Stages] = field(default_factory=dict)
     scores: Tensor = field(default_factory=torch.Tensor)
     made: dict[Tensor, Made] = field(default_factory=dict)
 
@@ -127,11 +130,7 @@ def traced(
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad() if train else torch.inference_mode())
         calls = stack.enter_context(calls_of(*names))
-        stages = {
-            name: stack.enter_context(capture_stages(part))
-            for part, name in names.items()
-            if isinstance(part, kinds)
-        }
+        stages = stack.enter_context(stages_by_name(forced.model, *kinds))
         between = stack.enter_context(Between())
         scores = forced.run()
     named = [call._replace(name=names[call.module]) for call in calls]
@@ -145,9 +144,9 @@ def traced(
 
 
 @contextmanager
-def capture_stages(module: nn.Module) -> Iterator[dict[str, Calls]]:
+def capture_stages(module: nn.Module) -> Iterator[Stages]:
     """Collect the stages of a module and of its parts, by name, in the order of computation."""
-    stages: dict[str, Calls] = {}
+    stages: Stages = {}
 
     def record(name: str, values: Tensor, equation: str) -> None:
         stages.setdefault(name, Calls(equation)).values.append(values.detach().float().cpu())
@@ -220,34 +219,22 @@ def over_steps(call: Calls) -> Tensor:
     return torch.cat(call.values, 1) if call.values[0].dim() == 3 else torch.stack(call.values, 1)
 
 
-@dataclass
-class CellSteps:
-    """The hidden states h (B, T, H) of a recurrent cell, and its gates (B, T, H) by name.
-
-    Steps are in the order of computation: a layer that reads backwards begins with the last word.
-    An Elman network has no gates.
-    """
-
-    states: Tensor
-    gates: Gates
-
-
 @contextmanager
-def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
-    """Collect the states and the gates of every recurrent cell, by its dotted name.
+def stages_by_name(model: nn.Module, *kinds: type[nn.Module]) -> Iterator[dict[str, Stages]]:
+    """Collect the stages of each module of some kinds, by its dotted name.
 
-    The dictionary is filled when the context ends. Inside it, cells run step by step, by their
-    equations; outputs differ from those of a kernel by rounding.
+    Inside the context, cells run step by step, by their equations; outputs differ from those of a
+    kernel by rounding.
     """
-    captured: dict[str, CellSteps] = {}
-    cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
+    parts = {name: part for name, part in model.named_modules() if isinstance(part, kinds)}
     with ExitStack() as stack:
-        stages = {n: stack.enter_context(capture_stages(cell)) for n, cell in cells.items()}
-        yield captured
-    for name, calls in stages.items():
-        steps = {stage.removesuffix(" gate"): over_steps(call) for stage, call in calls.items()}
-        gates = {gate: steps[gate] for gate in steps if f"{gate} gate" in calls}
-        captured |= {name: CellSteps(steps["state"], gates)} if calls else {}
+        yield {name: stack.enter_context(capture_stages(part)) for name, part in parts.items()}
+
+
+def gates_of(calls: Stages) -> Gates:
+    """Return the gates of a recurrent cell by name, in the order of computation."""
+    names = (name for name in calls if name.endswith(" gate"))
+    return {name.removesuffix(" gate"): over_steps(calls[name]) for name in names}
 
 
 def backwards(name: str) -> bool:

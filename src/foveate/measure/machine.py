@@ -22,16 +22,13 @@ SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the
 MIB = 2**20
 
 
-def quickest(
-    work: Callable[[], object], seconds: float = 0.0, least: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
-) -> float:  # fmt: skip
-    """Return the time of the fastest of all calls in ``seconds``, at least ``least`` calls."""
-    best, calls, until = math.inf, 0, clock() + seconds
-    while calls < least or clock() < until:
+def quickest(work: Callable[[], object], seconds: float, clock: Callable[[], float]) -> float:
+    """Return the time of the fastest of all calls in ``seconds``, at least one."""
+    best, until = math.inf, clock() + seconds
+    while best == math.inf or clock() < until:
         started = clock()
         work()
-        best, calls = min(best, clock() - started), calls + 1
+        best = min(best, clock() - started)
     return best
 
 
@@ -50,7 +47,7 @@ def product_rate(
     for rows, limit in ((size // 8, seconds / 10), (size, seconds)):
         a = torch.randn(rows, rows, device=device).to(dtype)
         _square(a)  # the first call chooses its kernel
-        rate = 2 * rows**3 / quickest(partial(_square, a), limit, clock=clock) / 1e9
+        rate = 2 * rows**3 / quickest(partial(_square, a), limit, clock) / 1e9
         if 2 * size**3 / rate / 1e9 > seconds:
             break
     return rate

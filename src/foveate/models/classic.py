@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
@@ -15,29 +13,6 @@ from foveate.nn.context import DecoderState
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
 from foveate.nn.spec import Input, Tokens
-
-
-@dataclass
-class Bag(Memory):
-    """A memory without order: its mean adds the values in the ``order`` (B, S) of their ids.
-
-    Sums of floats depend on the order of the terms; in this order any permutation of the tokens
-    gives the identical mean.
-    """
-
-    order: Int[Tensor, "B S"] | None = None
-
-    def mean(self) -> Float[Tensor, "B D"]:
-        if self.order is None:
-            return super().mean()
-        places = self.order.unsqueeze(-1).expand_as(self.values)
-        source_mask = None if self.source_mask is None else self.source_mask.gather(1, self.order)
-        return Memory(self.values.gather(1, places), source_mask).mean()
-
-    def select(self, rows: Tensor) -> Bag:
-        chosen = super().select(rows)
-        order = None if self.order is None else self.order[rows]
-        return Bag(chosen.values, chosen.source_mask, order=order)
 
 
 class BagEncoder(Encoder):
@@ -65,11 +40,8 @@ class BagEncoder(Encoder):
         self.stem = config.stem.build(source, config.embedding_size)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Bag:
-        last = torch.iinfo(inputs.dtype).max
-        ids = inputs if source_mask is None else inputs.masked_fill(~source_mask, last)
-        order = ids.argsort(dim=1, stable=True)
-        return Bag(self.dropout(self.stem(inputs)), source_mask, order=order)
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        return Memory(self.dropout(self.stem(inputs)), source_mask)
 
 
 class NeighbourEncoder(BagEncoder):
@@ -90,13 +62,13 @@ class NeighbourEncoder(BagEncoder):
 
     config: Config
 
-    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Bag:
+    def forward(self, inputs: Tensor, source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         x = self.dropout(self.stem(inputs))
         at = torch.arange(x.shape[1], device=x.device)
         distance = (at[:, None] - at).abs()
         near = ((distance > 0) & (distance <= self.config.window))[None]  # (1, S, S)
         near = (near if source_mask is None else near & source_mask[:, None, :]).to(x.dtype)
-        return Bag(near @ x / near.sum(dim=-1, keepdim=True).clamp(min=1), source_mask)
+        return Memory(near @ x / near.sum(dim=-1, keepdim=True).clamp(min=1), source_mask)
 
 
 class WindowDecoder(Decoder):

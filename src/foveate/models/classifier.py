@@ -99,8 +99,8 @@ class Classifier(Reader):
     scored_by = ("forward",)
 
     def __init__(self, config: Config, source: Input, labels: Labels) -> None:
-        super().__init__()
-        self.config, self.labels = config, labels
+        super().__init__(config)
+        self.labels = labels
         self.encoder = config.encoder.build(source)
         size = self.encoder.output_size
         self.pooling: Pooling = config.pooling.build(size)

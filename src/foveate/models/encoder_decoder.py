@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable, FromConfig
+from foveate.config import BaseConfig, FromConfig
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.embedding import Stem, TokenStem, output_projection, rows_of, tie
 from foveate.nn.native.kernels import definer, overridden
@@ -113,7 +113,7 @@ class Decoder(FromConfig, nn.Module):
         raise NotImplementedError
 
 
-class Model(Configurable, nn.Module):
+class Model(FromConfig, nn.Module):
     """The network that a task trains."""
 
     class Config(BaseConfig, family="model"):
@@ -184,8 +184,7 @@ class EncoderDecoder(Reader, Writer):
     config: Config
 
     def __init__(self, config: Config, source: Input, target: Tokens) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = config.encoder.build(source)
         self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
         self.decoder.check(self.encoder)

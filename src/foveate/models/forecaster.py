@@ -113,8 +113,8 @@ class Forecaster(Model):
     feeds_back = False  # whether predictions are read as the next input in use
 
     def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
-        super().__init__()
-        self.config, self.series, self.outlook = config, series, outlook
+        super().__init__(config)
+        self.series, self.outlook = series, outlook
         self.window_norm: WindowNorm = config.window_norm.build()
 
     def forward(self, values: Rows, calendar: Calendar) -> Float[Tensor, "B H C Q"]:

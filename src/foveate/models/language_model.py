@@ -36,8 +36,7 @@ class LanguageModel(Writer):
     config: Config
 
     def __init__(self, config: Config, target: Tokens) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.decoder: Decoder = config.decoder.build(target, None)
         self.output = output_projection(
             self.decoder.output_size, target.vocab_size, config.output_bias, config.logit_cap
@@ -120,8 +119,7 @@ class MaskedLanguageModel(Reader):
     scored_by = ("forward",)
 
     def __init__(self, config: Config, source: Tokens) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.encoder = config.encoder.build(source)
         table = self.encoder.embedding
         size = self.encoder.output_size

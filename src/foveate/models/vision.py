@@ -155,8 +155,7 @@ class Glimpse(Model):
     config: Config
 
     def __init__(self, config: Config, source: Input, labels: Labels) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         if not isinstance(source, Pixels):
             raise UserError(f"a glimpse model reads pixels, not {type(source).__name__.lower()}")
         coarsest = 2 ** (config.scales - 1)

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.errors import UserError
 from foveate.nn.context import AttentionContext, DecoderState, Mask, Probed, Ranges, indices
 from foveate.nn.linear import Dropout, Linear, RMSNorm, single, to_autocast_dtype
@@ -71,7 +71,7 @@ def merge_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
     return x.transpose(1, 2).flatten(2)
 
 
-class BaseAttention(Probed, Configurable, nn.Module):
+class BaseAttention(Probed, FromConfig, nn.Module):
     """Queries gather values by how well they match keys, in H heads: the base of all kinds.
 
     It defines projections, heads, rotation and hypotheses that share the keys of their source. A
@@ -107,8 +107,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
         Raises `UserError` if the heads do not divide D, or if the sizes of a query and a key that
         are not projected differ.
         """
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         memory_size = memory_size or hidden_size
         self.num_heads, self.key_heads = config.num_heads, config.key_heads or config.num_heads
         uneven = config.head_size is None and hidden_size % self.num_heads
@@ -277,8 +276,7 @@ class BaseAttention(Probed, Configurable, nn.Module):
 
     def _join(self, mixed: Sums) -> Tensor:
         """Return what the output projection makes of all heads together."""
-        joined: Tensor = self.output(merge_heads(self._stage("context", mixed)))
-        return joined
+        return self.output(merge_heads(self._stage("context", mixed)))
 
 
 class Attention(BaseAttention):
@@ -314,7 +312,7 @@ class Attention(BaseAttention):
         return super().equations() | {
             "score": self.score.equation or f"e_i = {self.config.score.kind}(q, k_i)",
             "mask": "0, or −∞ where hidden",
-            "weights": "α_i = e_i" if self.score.gives_weights else weights,
+            "weights": "α_i = e_i, 0 where hidden" if self.score.gives_weights else weights,
         }
 
     def _attend(self, x: Tensor, memory: Tensor | None, context: AttentionContext) -> Tensor:

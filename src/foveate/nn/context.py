@@ -1,4 +1,4 @@
-"""What a layer receives besides its input, and what it shows: mask, state, stages of its equation.
+"""Read and written by a layer beside its input: mask, state, stages of its equation.
 
 Every forward of a decoder takes a state, or None to compute a whole sequence at once.
 """

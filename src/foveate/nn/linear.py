@@ -1,4 +1,4 @@
-"""What a layer computes at every position by itself: linear maps, dropout, norms, feed-forward
+"""Layers that compute every position by itself: linear maps, dropout, norms, feed-forward
 networks; and the residual block around each of its parts.
 """
 
@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from foveate.config import BaseConfig, Configurable, FromConfig
+from foveate.config import BaseConfig, FromConfig
 from foveate.nn.native.kernels import AutogradContext, fits, library, overridden, transformed
 from foveate.nn.native.layers import EVEN, RMSNormed, add_bias_, apply, dropped, outer
 
@@ -254,11 +254,10 @@ def normalize(
     norm: nn.Module, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None
 ) -> Float[Tensor, "*B D"]:
     """Apply ``norm`` to x; batch statistics count only the real positions."""
-    y: Tensor = norm(x, real) if isinstance(norm, BatchNorm) else norm(x)
-    return y
+    return norm(x, real) if isinstance(norm, BatchNorm) else norm(x)
 
 
-class FeedForward(Configurable, nn.Module):
+class FeedForward(FromConfig, nn.Module):
     """f(x W₁ + b₁) W₂ + b₂ at every position."""
 
     class Config(BaseConfig, family="feed_forward"):
@@ -267,12 +266,12 @@ class FeedForward(Configurable, nn.Module):
         dropout: float = Field(0.0, ge=0, lt=1)  # of the inner layer
         bias: bool = True  # whether the layers have a bias
 
+    config: Config
     layers = "f(x W₁ + b₁) W₂ + b₂"  # the equation as printed, with biases
     activation = ""  # f(x)
 
     def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.inner = Linear(hidden_size, ffn_size, bias=config.bias)
         self.outer = Linear(ffn_size, hidden_size, bias=config.bias)
         self.dropout = Dropout(config.dropout)
@@ -346,8 +345,7 @@ class NoFeedForward(FeedForward, kind="none"):
     layers = "x"
 
     def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
-        nn.Module.__init__(self)
-        self.config = config
+        FromConfig.__init__(self, config)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return x

@@ -14,11 +14,11 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.errors import UserError
 
 
-class Position(Configurable, nn.Module):
+class Position(FromConfig, nn.Module):
     """An encoding of positions; the base class changes nothing."""
 
     class Config(BaseConfig, family="position"):
@@ -28,12 +28,12 @@ class Position(Configurable, nn.Module):
             """Return how many of D features belong to the token: those that ``embed`` reads."""
             return hidden_size
 
+    config: Config
     equation = "b_i"  # as printed: the bias of a score, or an embedding
     adds = True  # whether `embed`, if there is one, adds to x what does not depend on x
 
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.rotates = type(self).rotate is not Position.rotate
         self.biases = type(self).bias is not Position.bias
 

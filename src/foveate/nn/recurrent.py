@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.nn.context import Probed
 from foveate.nn.linear import Dropout
 from foveate.nn.native.kernels import overridden, transformed
@@ -20,7 +20,7 @@ from foveate.nn.native.kernels import overridden, transformed
 Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
 
 
-class Cell(Probed, Configurable, nn.Module):
+class Cell(Probed, FromConfig, nn.Module):
     """One step of recurrence, h_t from x_t and h_{t−1}; weights named and laid out as torch's."""
 
     class Config(BaseConfig, family="cell"):
@@ -31,8 +31,7 @@ class Cell(Probed, Configurable, nn.Module):
     fed = ""  # the equation of a_t, if a decoder feeds one (`feed`)
 
     def __init__(self, config: Config, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.hidden_size = hidden_size
         rows, bound = self.gates * hidden_size, hidden_size**-0.5
         self.weight_ih = nn.Parameter(torch.empty(rows, input_size).uniform_(-bound, bound))
@@ -46,8 +45,7 @@ class Cell(Probed, Configurable, nn.Module):
 
     def feed(self, projected: Tensor, into: nn.Module, a: Tensor) -> Float[Tensor, "B R"]:
         """Return W x + b + C a, which a decoder with attention feeds into the cell."""
-        fed: Tensor = projected + into(self._stage("fed", a))
-        return fed
+        return projected + into(self._stage("fed", a))
 
     def equations(self) -> dict[str, str]:
         return {"input": "x_t", "before": "h_{t−1}", "fed": self.fed}
@@ -72,12 +70,7 @@ class Cell(Probed, Configurable, nn.Module):
         self, x: Float[Tensor, "B T D"], hidden: Hidden
     ) -> tuple[Float[Tensor, "B T H"], Hidden]:
         """Return the outputs at every step of a sequence, and the last hidden state."""
-        projected = self.project(x)
-        outputs = []
-        for t in range(x.shape[1]):
-            hidden = self(projected[:, t], hidden)
-            outputs.append(hidden[0])
-        return torch.stack(outputs, dim=1), hidden
+        return Recurrence(self)(x, hidden=hidden)
 
 
 NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable, FromConfig
+from foveate.config import BaseConfig, FromConfig
 from foveate.errors import UserError, returned
 from foveate.nn.context import Probed
 
@@ -27,7 +27,7 @@ def by_head(
     return torch.einsum("bhtk,hke->bhte", x, matrix.to(x.dtype))
 
 
-class Score(Probed, Configurable, nn.Module):
+class Score(Probed, FromConfig, nn.Module):
     """Scores how well each query matches each key: `forward` is the equation of a paper."""
 
     class Config(BaseConfig, family="score"):
@@ -44,10 +44,6 @@ class Score(Probed, Configurable, nn.Module):
     scale: float | None = None
     """c where the score is c·qᵀk, so that a fused kernel may form it; a class that defines another
     `forward` has to set it anew."""
-
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
-        super().__init__()
-        self.config = config
 
     def forward(self, query: Query, key: Key) -> Scores:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""DecoderState space layers (Mamba) and the simpler simple recurrent unit (SSRU)."""
+"""State space layers (Mamba) and the simpler simple recurrent unit (SSRU)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.nn.context import DecoderState
 from foveate.nn.linear import Linear, linear, single, to_autocast_dtype
 from foveate.nn.native.kernels import fits, fits_either, library, overridden
@@ -129,7 +129,7 @@ def convolve(
     return u.flip(1) if backwards else u
 
 
-class SelectiveStateSpace(Configurable, nn.Module):
+class SelectiveStateSpace(FromConfig, nn.Module):
     """[x̃; z] = W x; u = SiLU(conv(x̃)); [δ; B; C] = W_u u; Δ = softplus(W_δ δ + b);
     y = scan(Δ A, Δ B u)·C + D u; output = W_o (y ⊙ SiLU(z)) (Gu & Dao, 2023, figure 3).
 
@@ -145,9 +145,10 @@ class SelectiveStateSpace(Configurable, nn.Module):
         window: int = Field(4, gt=0)  # steps that the convolution sees
         step_rank: int | None = Field(None, gt=0)  # size of δ; D/16 where absent
 
+    config: Config
+
     def __init__(self, config: Config, hidden_size: int) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         inner, states = config.expand * hidden_size, config.state_size
         rank = config.step_rank or math.ceil(hidden_size / 16)
         self.sizes = [rank, states, states]

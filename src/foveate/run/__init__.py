@@ -19,8 +19,16 @@ from torch import nn
 from foveate.config import Config, ConfigError, check_run, published, read_resolved, shipped
 from foveate.data.text import TextData
 from foveate.data.tokenizer import TextSides, Tokenizer
-from foveate.decode.beam import Beam, another, with_beam
-from foveate.decode.engine import EngineError, Example, Ids, Module, SearchRequest, continuing
+from foveate.decode.beam import Beam, another
+from foveate.decode.engine import (
+    EngineError,
+    Example,
+    Ids,
+    Module,
+    SearchRequest,
+    chosen,
+    continuing,
+)
 from foveate.decode.search import Search
 from foveate.engine import answers
 from foveate.engine.compiled import CompiledModel
@@ -199,9 +207,9 @@ class RunEngine(TorchEngine, answers.ModelEngine):
         task = self.task
         if not isinstance(task, Translation):
             raise UserError(f"the task {task.config.kind} has no maps between words")
-        chosen = head or Head.load(task.folder, Head(*task.head))
-        maps_of_pairs = word_maps(task, self.model, pairs, chosen.rows)
-        return [chosen.links(maps) if maps else set() for maps in maps_of_pairs]
+        head = head or Head.load(task.folder, Head(*task.head))
+        maps_of_pairs = word_maps(task, self.model, pairs, head.rows)
+        return [head.links(maps) if maps else set() for maps in maps_of_pairs]
 
     def explain(self, source: Example, target: str | Ids | None, units: Units) -> AttentionRecord:
         search = None if self._search is None else self._search()
@@ -288,8 +296,8 @@ class Run(answers.Translator):
         length_penalty: float | None = None,
         num_hypotheses: int = 1,
     ) -> Search:
-        config = with_beam(self.config.decode, beam_size, length_penalty)
-        return config.giving(num_hypotheses).build()
+        tree = chosen(self.config.decode.tree(), beam_size, length_penalty)
+        return Search.Config.parse(tree, ("decode",)).giving(num_hypotheses).build()
 
     def decoding(self, kind: str | None = None, **fields: object) -> "Run":
         """The same run with another search: other ``fields`` of its own, or another ``kind``.

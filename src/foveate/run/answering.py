@@ -1,4 +1,4 @@
-"""What a trained model of each task answers, by any engine.
+"""The answers of a trained model of each task, by any engine.
 
     answer(task, engine, inputs, SearchRequest(search)) -> an `Answer` for each input, in order
 
@@ -43,6 +43,7 @@ from foveate.engine.answers import (
     probabilities_of,
     translated,
 )
+from foveate.errors import checks
 from foveate.models.forecaster import Forecaster
 from foveate.tasks.base import AnyTask
 from foveate.tasks.captioning import Captioning
@@ -63,12 +64,14 @@ WORD = re.compile(r"[^\W\d_]+")
 _WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # in the sources of a task
 
 
+@checks(Sequence[Answer])
 @singledispatch
 def answer(
     task: AnyTask, engine: ModelEngine, inputs: Sequence[Any], request: SearchRequest
 ) -> Sequence[Any]:
     """Return an answer for each input, in order. Raises ``ConfigError`` if the task gives none."""
-    raise ConfigError(f"the task {task.config.kind} gives no answers")
+    remedy = "register answer (foveate.run.answering) for its class"
+    raise ConfigError(f"the task {task.config.kind} gives no answers: {remedy}")
 
 
 @answer.register(TextToText)

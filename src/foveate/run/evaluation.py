@@ -24,7 +24,7 @@ from foveate.data.words import language_of
 from foveate.decode.engine import SearchRequest, check_finite
 from foveate.decode.search import Search
 from foveate.engine.answers import ModelEngine
-from foveate.errors import UserError
+from foveate.errors import UserError, checks
 from foveate.run.answering import answer
 from foveate.run.baselines import MOST, logistic_regression, ridge_regression
 from foveate.tasks import forecasting, language, masked, metrics
@@ -134,6 +134,7 @@ class Evaluation:
             check_finite(self.figures.get(name, 0.0), f"no {name}")
 
 
+@checks(object)
 @singledispatch
 def examples(task: AnyTask, split: str) -> Any:
     """Return the examples of a split of the run's own data, as `evaluate` takes them: its name."""
@@ -146,6 +147,7 @@ def as_examples(task: AnyTask, *columns: object) -> Any:
     raise UserError(f"the task {task.config.kind} is evaluated on a split or on files")
 
 
+@checks(object)
 @singledispatch
 def read_examples(task: AnyTask, source: Path, reference: Path | None = None) -> Any:
     """Return the examples of files of the user's own."""
@@ -155,6 +157,7 @@ def read_examples(task: AnyTask, source: Path, reference: Path | None = None) ->
     )
 
 
+@checks(Evaluation)
 @singledispatch
 def evaluate(
     task: AnyTask, engine: ModelEngine, examples: object, request: SearchRequest
@@ -391,9 +394,9 @@ def _baseline_series(task: Forecasting, examples: Windows) -> Baseline:
     return Baseline("ridge regression, one linear map for all columns", figures)
 
 
-examples.register(TextTask, TextTask.corpus)
-examples.register(Language, Language.stream_of)
-examples.register(Forecasting, Forecasting.windows_of)
+examples.register(TextTask, lambda task, split: task.corpus(split))
+examples.register(Language, lambda task, split: task.stream_of(split))
+examples.register(Forecasting, lambda task, split: task.windows_of(split))
 
 
 @examples.register(PictureTask)

@@ -18,7 +18,7 @@ from foveate.data.tokenizer import EOS, UNK, Tokenizer
 from foveate.decode.engine import SearchRequest, best
 from foveate.decode.search import Greedy, Search, token_log_probabilities
 from foveate.engine.answers import Picture
-from foveate.errors import UserError
+from foveate.errors import UserError, checks
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import (
     END,
@@ -38,7 +38,7 @@ from foveate.models.forecaster import Forecaster
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.tasks.abilities import Generates
 from foveate.tasks.base import AnyTask, Batch, Module
-from foveate.tasks.captioning import CaptionBatch, Captioning
+from foveate.tasks.captioning import Captioning
 from foveate.tasks.classification import TextClassification, numbers_of
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.forecasting import Forecasting
@@ -46,9 +46,11 @@ from foveate.tasks.image_classification import ImageClassification, PictureTask,
 from foveate.tasks.language import Language
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.prefix_translation import PrefixTranslation, join
-from foveate.tasks.text import Ids, TextTask, collate, decoder_sides, namer, wrapped
+from foveate.tasks.text import Ids, TextBatch, TextTask, collate, decoder_sides, namer, wrapped
 from foveate.tasks.text_to_text import TextToText
 from foveate.tasks.translation import Translation
+
+UNEXPLAINED = "has nothing to explain: register forced_pass (foveate.run.passes) for its class"
 
 
 def forced(
@@ -69,6 +71,7 @@ def forced(
     return replace(forced_pass(task, model, source, target), units=units)
 
 
+@checks(ForcedPass)
 @singledispatch
 def forced_pass(task: AnyTask, model: Module, source: object, target: object) -> ForcedPass:
     """Return the forced pass of a source and a target; `forced` finds one where none is given.
@@ -76,7 +79,7 @@ def forced_pass(task: AnyTask, model: Module, source: object, target: object) ->
     A task without a `default_target` takes None: the model's answer, or the source alone. Raises
     `UserError` if nothing is registered for the class of the task.
     """
-    raise UserError(f"the task {task.config.kind} has nothing to explain: register a forced_pass")
+    raise UserError(f"the task {task.config.kind} {UNEXPLAINED}")
 
 
 @singledispatch
@@ -283,12 +286,12 @@ def _caption_pass(
     """A caption being written: rows are words, columns "row,column" of cells."""
     ids = task.tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
     pixels, name = task.shown(source)
-    batch = CaptionBatch(task.tensor([pixels]), *decoder_sides([ids]))
+    batch = TextBatch(task.tensor([pixels]), None, *decoder_sides([ids]))
     batch = batch.to(model.output.weight.device)
     caption, places = TokenizedText.written(task.tokenizer, ids), place_labels(model.encoder)
     return ForcedPass(
         model,
-        lambda: token_log_probabilities(model(batch.pixels, batch.inputs), batch.targets)[0],
+        lambda: token_log_probabilities(model(batch.source, batch.inputs), batch.targets)[0],
         partial(attention_record, source=places, target=caption, name=name),
         [*caption.labels, END],
         {"encoder": places, "decoder": [caption.start, *caption.labels]},

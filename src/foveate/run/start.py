@@ -77,12 +77,10 @@ def begin(
     if start.vocabulary == "same":
         return copy_parts(start, state, model) + _other_settings(start, earlier, model)
     theirs, ours = (vocabulary_of(task).pieces() for task in tasks)
-    same = start.model_copy(update={"vocabulary": "same"})
     if odd := sorted(set(start.like.values()) - {p for each in theirs.values() for p in each}):
         raise ConfigError(f"{start.run} has no token {odd[0]!r}", ("start", "like"))
     rows = by_pieces(state, model.state_dict(), theirs, ours, start.like)
-    summary = copy_parts(same, rows, model)
-    summary += _other_settings(start, earlier, model)
+    summary = copy_parts(start, rows, model) + _other_settings(start, earlier, model)
     known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs if part in ours}
     taken = ", ".join(f"{part} {n:,} of {len(ours[part]):,}" for part, n in known.items())
     return f"{summary}; tokens known from there: {taken}"
@@ -146,11 +144,6 @@ def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:
     Raises ``ConfigError`` where a part is not there, or a tensor has another name or shape; no
     weight has changed then.
     """
-    if start.vocabulary != "same":
-        raise ConfigError(
-            f'"{start.vocabulary}" is not available for this task; write "same"',
-            ("start", "vocabulary"),
-        )
     own: dict[str, Tensor] = model.state_dict()
     for part in start.parts:
         for state, whose in ((earlier, start.run), (own, "this model")):

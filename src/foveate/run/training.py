@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from foveate.config import ConfigError, read
+from foveate.config import ConfigError, parse_tree, read, with_overrides
 from foveate.data.catalogue import DataError
 from foveate.decode.search import Greedy
 from foveate.engine.packed import packed_file
@@ -60,6 +60,9 @@ def train(
         if folder is None:
             raise ConfigError("train needs a folder for a config that comes from no file")
         resolved, path = config, Path(folder)
+        if overrides:
+            tree = with_overrides(RunConfig, config.tree(), overrides)
+            resolved = parse_tree(RunConfig, tree, over=overrides)
     else:
         resolved = read(RunConfig, config, overrides)
         own = Path(config).parent if Path(config).name == "config.toml" else None

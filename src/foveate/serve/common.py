@@ -1,4 +1,4 @@
-"""Common parts of both APIs: refused requests, the guard, events, OpenAPI, sockets, logs."""
+"""Common parts of both APIs: refused requests, the guard, OpenAPI, sockets, logs."""
 
 import itertools
 import json
@@ -13,22 +13,14 @@ import traceback
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Container,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.datastructures import Headers, MutableHeaders
@@ -37,11 +29,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.config import ConfigError
-from foveate.errors import UserError, is_for_the_user, message_of, own_file, placed
+from foveate.errors import FOR_THE_USER, UserError, message_of, own_file, placed
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
-EVENT_STREAM = "text/event-stream"
-EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 SCHEMA_REF = "#/components/schemas/{model}"
 BACKLOG = 2048  # connections waiting to be accepted
 CLIENT_LEFT = 499  # status in logs: the client did not wait for the answer
@@ -78,9 +68,7 @@ class RequestError(UserError):
 
 def not_found(what: str, name: object, names: Iterable[str]) -> RequestError:
     """Return the error (404) for an unknown name, with the known ones."""
-    return RequestError(
-        404, f"there is no {what} {name!r}; there are: {', '.join(names) or 'none'}"
-    )
+    return RequestError(404, f"{what} {name!r} not found; available: {', '.join(names) or 'none'}")
 
 
 class Error(BaseModel):
@@ -105,7 +93,7 @@ def refusal(error: Exception, public: bool, id: str = "") -> RequestError:
         )
     if public and isinstance(error, ConfigError):
         return RequestError(400, "this model cannot do that")
-    if is_for_the_user(error) and not (public and isinstance(error, OSError)):
+    if isinstance(error, FOR_THE_USER) and not (public and isinstance(error, OSError)):
         return RequestError(400 if public else 422, message_of(error))
     if public:
         frames = traceback.extract_tb(error.__traceback__)[-3:]  # a message might have their text
@@ -316,16 +304,6 @@ class Guard(ABC):
             return message
 
         return receive_limited
-
-
-def event_text(name: str, data: str, id: str = "") -> str:
-    """Return a server-sent event with one line of data; a reader can resume after its ``id``."""
-    return (f"id: {id}\n" if id else "") + f"event: {name}\ndata: {data}\n\n"
-
-
-def event_response(events: AsyncIterator[str]) -> StreamingResponse:
-    """Return the response that sends events as they come."""
-    return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
 
 
 def new_application(

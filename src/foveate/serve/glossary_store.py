@@ -1,7 +1,6 @@
 """Glossaries that clients store in the server: in memory, or in files that survive it."""
 
 import json
-import secrets
 import threading
 import time
 import uuid
@@ -55,7 +54,7 @@ class GlossaryStore:
     def new(self, name: str, owner: str, pair: str, entries: Entries) -> StoredGlossary:
         """Store a glossary. Raises `RequestError` (456) if there are too many."""
         created = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
-        id = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
+        id = str(uuid.uuid4())
         with self._lock:
             if len(self._stored) >= self.most:
                 message = f"the server has {self.most:,} glossaries already; delete one"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from foveate.config import ConfigError
 from foveate.files import locked, replace_file
@@ -27,6 +27,8 @@ MOST_CLIENTS = 100_000  # with a bucket; the client idle for longest loses its b
 @dataclass(frozen=True)
 class ApiKey:
     """The stored data of a key; ``rate`` is in requests per minute, 0 for any number."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     name: str
     begins: str
@@ -101,11 +103,9 @@ def _read(path: Path) -> list[ApiKey]:
     keys = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            key = ApiKey(**json.loads(line))
-            API_KEY.validate_python(asdict(key))
-            bytes.fromhex(key.sha256)
-            keys.append(key)
-        except (ValueError, TypeError, RecursionError):
+            keys.append(API_KEY.validate_json(line))
+            bytes.fromhex(keys[-1].sha256)
+        except ValueError:
             raise ConfigError(
                 f"{path}:{number} is not a key: add keys with foveate serve keys add"
             ) from None

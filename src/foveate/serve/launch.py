@@ -83,8 +83,6 @@ class ServerOptions:
 
 def serve(runs: Sequence[Path], options: ServerOptions) -> None:
     """Serve translations until SIGTERM. Raises ``ConfigError`` for an unsafe address."""
-    if not runs:
-        raise ConfigError("name one run or several: foveate serve runs/en-fr")
     if options.host not in LOCAL and options.keys is None and options.auth:
         raise ConfigError(
             f"{options.host} can be reached by others: give --keys FILE (made by foveate serve "

@@ -18,6 +18,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 
+from foveate.documents.alternatives import differences
 from foveate.documents.html import html_passage
 from foveate.documents.languages import Detected, Direction, most_probable
 from foveate.documents.memory import AssistanceCounts, Glossary, holds
@@ -179,9 +180,9 @@ class Route:
 class PendingTranslation:
     """A text, and the answers to its sentences from ``first`` on; None if it stays unchanged.
 
-    `join` sets the ``versions`` of the translation, best first. ``untranslated`` counts sentences
-    in the first one that stay in the source language, since no translation of them preserved
-    their markup or protected texts.
+    `join` sets the ``versions`` of the translation, best first, and the ``lines`` of each, its
+    sentences as the model wrote them. ``untranslated`` counts sentences in the first one that stay
+    in the source language, since no translation of them preserved their markup or protected texts.
     """
 
     text: str
@@ -192,6 +193,7 @@ class PendingTranslation:
     answers: Answers[TextAnswer] | None = None
     first: int = 0
     versions: list[str] = field(default_factory=list)
+    lines: list[tuple[str, ...]] = field(default_factory=list)
     untranslated: int = 0
 
     @property
@@ -219,7 +221,8 @@ async def translate(service: Service, body: TranslateBody, client: Client) -> Js
         raise RequestError(400, f"alternatives: at most {service.limits.alternatives}")
     pending = await start(service, texts, body, client, 1 + body.alternatives)
     await join(service, pending, client)
-    size = sum(map(len, texts)) if body.glossary == "" else inf
+    compares = body.quality and body.alternatives  # words of versions, in another thread
+    size = inf if body.glossary or compares else sum(map(len, texts))
     return await service.computed(lambda: _response(service, body, pending), size)
 
 
@@ -235,9 +238,22 @@ def _response(
         columns["detectedLanguage"] = [language._asdict() for language in detected if language]
     if body.quality:
         columns["quality"] = [list(map(quality_of, text.done)) for text in pending]
+    if body.quality and body.alternatives:
+        columns["differences"] = [_differences(text) for text in pending]
     single = isinstance(body.q, str)
     response = {name: values[0] if single else values for name, values in columns.items()}
     return response | losses(pending)
+
+
+def _differences(text: PendingTranslation) -> list[JsonObject]:
+    """Return how the alternatives of a text differ; sentences from the memory count as certain."""
+    pairs = ((each.hypotheses[::-1], each.outputs[::-1]) for each in text.done)
+    known = [dict(zip(*both, strict=False)) for both in pairs]  # of equal texts the first
+    log_p = [
+        sum(own[t].log_probability for own, t in zip(known, lines, strict=True) if t in own)
+        for lines in text.lines
+    ]
+    return differences(text.lines, log_p, text.route.direction.target)
 
 
 def losses(pending: Sequence[PendingTranslation]) -> JsonObject:
@@ -452,6 +468,9 @@ def _place(
     text: PendingTranslation, chosen: tuple[Versions, list[Pair]], links: Sequence[Links]
 ) -> None:
     rest, passage = iter(links), text.passage
-    placed = [(passage.placed(own, rest), len(passage.stayed)) for own in chosen[0]]
-    versions, stayed = zip(*placed, strict=True) if placed else ((text.text,), (0,))
-    text.versions, text.untranslated = list(dict.fromkeys(versions)), stayed[0]
+    unique: dict[str, tuple[str, ...]] = {}
+    for n, lines in enumerate(chosen[0] or [()]):
+        version = passage.placed(lines, rest) if chosen[0] else text.text
+        unique.setdefault(version, lines)
+        text.untranslated = text.untranslated if n else len(passage.stayed)
+    text.versions, text.lines = list(unique), list(unique.values())

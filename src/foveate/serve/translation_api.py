@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from foveate.documents.formats import ENDINGS
+from foveate.documents.formats import ENDINGS, output_name
 from foveate.documents.languages import detected, most_probable, name_of
 from foveate.serve import chats, deepl, deepl_glossaries
 from foveate.serve.assistance import options_of
@@ -186,7 +186,7 @@ async def languages(request: Request) -> list[ServedLanguage]:
 
 @router.get("/frontend/settings", tags=["about"])
 async def settings(request: Request) -> dict[str, Any]:
-    """What pages and clients want to know."""
+    """Return what pages and clients want to know."""
     service = service_of(request)
     table, limits = service.pool.table(), service.limits
     source = next(iter(table))
@@ -206,13 +206,13 @@ async def settings(request: Request) -> dict[str, Any]:
 
 @router.get("/health", tags=["about"])
 async def health() -> ServerStatus:
-    """Whether the process runs."""
+    """Return whether the process runs."""
     return ServerStatus(status="ok")
 
 
 @router.get("/ready", response_model=ServerStatus, tags=["about"])
 async def ready(request: Request) -> Response:
-    """Whether requests are accepted."""
+    """Return whether requests are accepted."""
     service = service_of(request)
     if service.closing:
         raise RequestError(503, "the server is shutting down", retry_after=1)
@@ -256,7 +256,8 @@ async def translate_file(request: Request) -> Response:
     translated, untranslated = await service.for_client(request, work)
     own = PurePath(upload.name.replace("\\", "/"))
     stem = re.sub(r"[^\w-]+", "_", own.stem)[:60] or "file"
-    key = f"{secrets.token_urlsafe(16)}.{stem}_{body.target}{own.suffix.lower()}"
+    ending = output_name(suffix, ENDINGS[suffix])
+    key = f"{secrets.token_urlsafe(16)}.{stem}_{body.target}{ending}"
     service.files.put(key, translated)
     response: JsonObject = {"translatedFileUrl": f"{request.base_url}download_file/{key}"}
     return JSONResponse(response | ({"untranslated": untranslated} if untranslated else {}))

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from foveate.config import Config
+from foveate.documents.alternatives import Formality
 
 
 class Limits(Config):
@@ -59,7 +60,7 @@ class TranslateBody(AssistanceFields):
     target: str
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0, description="number of alternative translations per text")
-    quality: bool = Field(False, description="whether log p of each sentence is in the response")
+    quality: bool = Field(False, description="adds log p of sentences, and how alternatives differ")
 
 
 class DetectBody(Body):
@@ -106,6 +107,15 @@ class SentenceQuality(BaseModel):
     tokens: int | None
 
 
+class AlternativeDifference(BaseModel):
+    """Differences of an alternative; ``share`` is p divided by that of the translation."""
+
+    logProbability: float
+    share: float
+    changes: list[tuple[str, str]]  # words of the translation, and those in their place
+    formality: Formality
+
+
 class Translated(BaseModel):
     """Texts for texts, a list for a list; ``cut`` counts tokens of sentences that were too long.
 
@@ -120,17 +130,18 @@ class Translated(BaseModel):
     cut: int | None = None
     untranslated: int | None = None
     quality: list[SentenceQuality] | list[list[SentenceQuality]] | None = None
+    differences: list[AlternativeDifference] | list[list[AlternativeDifference]] | None = None
     missingTerms: list[str] | None = None
 
 
 class TranslatedFile(BaseModel):
-    """Where the translated file can be fetched; ``untranslated`` as in `Translated`."""
+    """The address of the translated file; ``untranslated`` as in `Translated`."""
 
     translatedFileUrl: str
     untranslated: int | None = None
 
 
 class ServerStatus(BaseModel):
-    """Whether the server runs, or accepts requests."""
+    """State of the server: it runs, or accepts requests."""
 
     status: str

@@ -135,7 +135,7 @@ class Rate:
         self._seconds = self._seconds * weight + passed
 
     def rest(self) -> None:
-        """Note that there is no work."""
+        """Note that all work is done."""
         self._since = None
 
     def value(self, now: float) -> float:

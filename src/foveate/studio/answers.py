@@ -22,10 +22,13 @@ from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS
 from foveate.decode.watch import PartialHypothesis
+from foveate.documents.alternatives import formality
+from foveate.documents.base import DocumentOptions
+from foveate.documents.folders import with_languages
 from foveate.engine.answers import LabelAnswer, Picture
 from foveate.files import split_lines, write_text
-from foveate.look.draw.charts import Curve, LinesDrawing, Mark
-from foveate.look.draw.parts import DrawingPart, data_uri, listed
+from foveate.look.draw.charts import LinesDrawing, line_chart
+from foveate.look.draw.parts import DrawingPart, data_uri
 from foveate.look.draw.pictures import PictureDrawing, picture_drawing
 from foveate.look.views.watching import Output, Watched
 from foveate.run import Run
@@ -160,29 +163,22 @@ def forecast_drawing(
 ) -> LinesDrawing:
     """Draw a channel: the rows read, the forecast, and the rows that followed."""
     first = int(np.searchsorted(table.dates, ahead.dates[0]))
-    begin, count = max(0, first - look_back), len(ahead.dates)
-    past = table.values[begin:first, number]
-    future = table.values[first : first + count, number]
-    blank = np.full(len(past), np.nan)
-    truth = np.concatenate((past, future, np.full(count - len(future), np.nan)))
-    low, high, caption = [], [], ""
+    begin, name = max(0, first - look_back), ahead.names[number]
+    dates = np.concatenate((table.dates[begin:first], ahead.dates))
+    past = np.full(first - begin, np.nan)
+    bands, caption = {}, ""
     if ahead.quantiles is not None:
-        low = listed([*blank, *ahead.quantiles[:, number, 0]])
-        high = listed([*blank, *ahead.quantiles[:, number, -1]])
+        low, high = ahead.quantiles[:, number, [0, -1]].T
+        bands["forecast"] = np.append(past, low), np.append(past, high)
         caption = f"the band is from {ahead.levels[0]:g} to {ahead.levels[-1]:g} of the quantiles"
-    values = listed([*blank, *ahead.values[:, number]])
-    return LinesDrawing(
-        title=f"{ahead.names[number]} from {date_labels(ahead.dates)[0]}",
-        caption=caption,
-        x=[float(i) for i in range(len(truth))],
-        curves=[
-            Curve(name="series", y=listed(truth)),
-            Curve(name="forecast", y=values, low=low, high=high),
-        ],
-        up=ahead.names[number],
-        labels=date_labels(np.concatenate((table.dates[begin:first], ahead.dates))),
-        marks=[Mark(x=float(len(past)), label="forecast")],
-    )
+    curves = {
+        "series": table.values[begin : first + len(ahead.dates), number],
+        "forecast": np.append(past, ahead.values[:, number]),
+    }
+    return line_chart(
+        range(len(dates)), curves, up=name, title=f"{name} from {date_labels(ahead.dates)[0]}",
+        bands=bands, labels=date_labels(dates), marks={"forecast": len(past)}, caption=caption,
+    )  # fmt: skip
 
 
 def texts(run: Run, source: Picture, request: AnswerRequest, send: Send) -> TextDone:
@@ -217,7 +213,8 @@ def texts(run: Run, source: Picture, request: AnswerRequest, send: Send) -> Text
     for column in watched.positions(source, search, prefix):
         report(column)
     outputs = watched.outputs[: request.hypotheses]
-    return TextDone(hypotheses=[hypothesis(watched, o) for o in outputs])
+    to = with_languages(run, DocumentOptions(to=request.to)).to
+    return TextDone(hypotheses=[hypothesis(watched, output, to) for output in outputs])
 
 
 def token(
@@ -244,7 +241,7 @@ def token(
     )
 
 
-def hypothesis(watched: Watched, output: Output) -> AnswerHypothesis:
+def hypothesis(watched: Watched, output: Output, language: str | None) -> AnswerHypothesis:
     """Return an output with its tokens, whose texts concatenated are its text."""
     texts = watched.task.token_texts([partial.token for partial in output.path])
     tokens = [
@@ -253,6 +250,7 @@ def hypothesis(watched: Watched, output: Output) -> AnswerHypothesis:
     ]
     return AnswerHypothesis(
         text=output.text,
+        formality=formality(output.text, language),
         log_p=output.log_p,
         score=output.score,
         ended=output.ended,

@@ -10,10 +10,9 @@ import threading
 import time
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from os import stat_result
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
 import uvicorn
@@ -35,7 +34,6 @@ from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
 from foveate.look.views.training import film
 from foveate.serve.common import (
-    EVENT_STREAM,
     LOOPBACK,
     SCHEMA_REF,
     BytesInFlight,
@@ -44,8 +42,6 @@ from foveate.serve.common import (
     RequestError,
     Responses,
     address,
-    event_response,
-    event_text,
     listen,
     new_application,
     not_found,
@@ -75,6 +71,8 @@ from foveate.train import journal
 
 STATIC = Path(__file__).parent / "static"
 BUILT = "index.html"
+EVENT_STREAM = "text/event-stream"
+EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 NO_PAGE = not_built("the studio's page")
 MISSING = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>foveate studio</title>
 <meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}
@@ -111,9 +109,14 @@ ERRORS: Responses = {status: {"model": Error} for status in (404, 413, 422, 429,
 
 
 def sent(event: DrawingPart, position: str = "") -> str:
-    """Return an event in the form sent; a reader can resume after its ``position``."""
-    name = getattr(event, "event", "message")
-    return event_text(name, event.model_dump_json(by_alias=True), position)
+    """Return a server-sent event; a reader can resume after its ``position``."""
+    name, data = getattr(event, "event", "message"), event.model_dump_json(by_alias=True)
+    return (f"id: {position}\n" if position else "") + f"event: {name}\ndata: {data}\n\n"
+
+
+def event_response(events: AsyncIterator[str]) -> StreamingResponse:
+    """Return the response that sends events as they come."""
+    return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
 
 
 async def _stream(events: AsyncIterator[DrawingPart]) -> AsyncIterator[str]:
@@ -182,18 +185,12 @@ def _state(request: Request) -> StudioState:
     return request.app.state.studio
 
 
-class Computing(Protocol):
-    """Computes the result of a request; it is cancelled if the client leaves."""
-
-    async def __call__(self, work: Callable[[], T]) -> T: ...
-
-
-def _compute(request: Request) -> Computing:
-    return partial(_state(request).compute, left=request.is_disconnected)
+async def compute(request: Request, work: Callable[[], T]) -> T:
+    """Return the result of a computation, which is cancelled if the client leaves."""
+    return await _state(request).compute(work, request.is_disconnected)
 
 
 State = Annotated[StudioState, Depends(_state)]
-Compute = Annotated[Computing, Depends(_compute)]
 router = APIRouter(prefix="/api/v1", responses=ERRORS)
 
 
@@ -225,17 +222,17 @@ def runs(state: State) -> descriptions.RunList:
 
 
 @router.get("/runs/{run}")
-async def run(run: str, state: State, compute: Compute) -> descriptions.RunDetail:
+async def run(run: str, state: State, request: Request) -> descriptions.RunDetail:
     """A run with its abilities; it is loaded for it."""
     stored = state.runs.find(run)
-    return await compute(lambda: descriptions.detail(stored, state.runs.load(stored)))
+    return await compute(request, lambda: descriptions.detail(stored, state.runs.load(stored)))
 
 
 @router.get("/runs/{run}/examples")
-async def run_examples(run: str, state: State, compute: Compute, most: int = 12) -> ExampleList:
+async def run_examples(run: str, state: State, request: Request, most: int = 12) -> ExampleList:
     """Examples from the run's own test data."""
     most = min(most, 100)
-    return await compute(lambda: examples(state.runs.run(run), most))
+    return await compute(request, lambda: examples(state.runs.run(run), most))
 
 
 @router.post(
@@ -290,25 +287,25 @@ async def evaluation(
 
 
 @router.post("/runs/{run}/views/{view}")
-async def view(run: str, view: str, question: Question, state: State, compute: Compute) -> Drawings:
+async def view(run: str, view: str, question: Question, state: State, request: Request) -> Drawings:
     """A view of a run."""
-    return await compare(view, ViewRequest(runs=[run], question=question), state, compute)
+    return await compare(view, ViewRequest(runs=[run], question=question), state, request)
 
 
 @router.post("/views/{view}")
-async def compare(view: str, ask: ViewRequest, state: State, compute: Compute) -> Drawings:
+async def compare(view: str, ask: ViewRequest, state: State, request: Request) -> Drawings:
     """A view of several runs in one picture, or of one with heads silenced."""
     _check_view(view, ask.question)
     for name in ask.runs:
         state.runs.find(name)
-    return await compute(lambda: state.view(view, ask.runs, ask.question, ask.silenced))
+    return await compute(request, lambda: state.view(view, ask.runs, ask.question, ask.silenced))
 
 
 @router.get(
     "/tensors/{tensor}",
     response_class=Response,
     responses={
-        200: {"content": {"application/octet-stream": {}}, "description": "the bytes of an array"},
+        200: {"content": {"application/octet-stream": {}}, "description": "the bytes of an array"}
     },
 )
 def tensor(tensor: str, state: State) -> Response:
@@ -318,9 +315,6 @@ def tensor(tensor: str, state: State) -> Response:
         raise RequestError(404, f"tensor {tensor!r} is not in memory: draw the view again")
     headers = {"Content-Encoding": "gzip", "Cache-Control": "private, max-age=3600, immutable"}
     return Response(packed, media_type="application/octet-stream", headers=headers)
-
-
-Keys = Annotated[str, Query(description="keys such as train.loss, with commas; all where empty")]
 
 
 @router.get("/trainings", name="trainings")
@@ -342,15 +336,10 @@ def training_info(name: str, state: State) -> trainings.TrainingInfo:
 
 @router.get("/trainings/{name}/series")
 def training_series(
-    name: str,
-    state: State,
-    keys: Keys = "",
-    after: int = -1,
-    max_points: Annotated[int, Query(ge=3, le=20_000)] = 2000,
+    name: str, state: State, max_points: Annotated[int, Query(ge=3, le=20_000)] = 2000
 ) -> trainings.SeriesOf:
-    """Curves with the steps after one, with fewer points of the same look."""
-    chosen = [key for key in keys.split(",") if key]
-    return trainings.series(journal.read(state.runs.find(name).folder), chosen, after, max_points)
+    """All curves, with fewer points of the same look."""
+    return trainings.series(journal.read(state.runs.find(name).folder), max_points)
 
 
 @router.get("/trainings/{name}/samples")
@@ -371,11 +360,11 @@ def training_snapshots(name: str, state: State, after: int = -1) -> FilmDrawing:
     responses=_streamed("TrainingEvents", "the lines of the log as they are written"),
 )
 async def training_events(
-    name: str, state: State, after: str = "", last_event_id: Annotated[str, Header()] = ""
+    name: str, state: State, last_event_id: Annotated[str, Header()] = ""
 ) -> StreamingResponse:
-    """New lines of a log, from a position (``after`` or ``Last-Event-ID``) on."""
+    """New lines of a log, from a position (``Last-Event-ID``) on."""
     path = state.runs.find(name).folder / journal.LOG
-    return event_response(_new_lines(trainings.LogTail(path, last_event_id or after)))
+    return event_response(_new_lines(trainings.LogTail(path, last_event_id)))
 
 
 async def _new_lines(tail: trainings.LogTail) -> AsyncIterator[str]:
@@ -416,17 +405,17 @@ def write_lecture(lecture: dict[str, object]) -> lectures.LectureFile:
 
 @router.get("/lectures/drawings")
 async def lecture_drawings(
-    command: str, state: State, compute: Compute, response: Response
+    command: str, state: State, request: Request, response: Response
 ) -> Drawings:
-    """What the command of a step draws; browsers keep it for a minute, for a second window."""
+    """Draw the command of a step; browsers keep it for a minute, for a second window."""
     _check_length(command)
     view, named, options = lectures.parsed(command)
     response.headers["Cache-Control"] = "private, max-age=60"
     if isinstance(options, Question):
         _check_view(view, options)
         runs = lectures.present(named, state.runs.stored)
-        return await compute(lambda: state.view(view, runs, options))
-    return await demo(view, options.model_dump(exclude_unset=True), state, compute)
+        return await compute(request, lambda: state.view(view, runs, options))
+    return await demo(view, options.model_dump(exclude_unset=True), state, request)
 
 
 @router.get("/demos")
@@ -436,13 +425,15 @@ def demo_list() -> descriptions.DemoList:
 
 
 @router.post("/demos/{name}")
-async def demo(name: str, options: dict[str, object], state: State, compute: Compute) -> Drawings:
+async def demo(name: str, options: dict[str, object], state: State, request: Request) -> Drawings:
     """A demo with some options, those of ``foveate demo``."""
     if name not in DEMOS:
         raise not_found("demo", name, DEMOS)
     _check_files(DEMOS[name].options, options)
     _check_length(*map(str, options.values()))
-    return await compute(lambda: state.sent(lambda: DEMOS[name].draw(options).browser_drawings()))
+    return await compute(
+        request, lambda: state.sent(lambda: DEMOS[name].draw(options).browser_drawings())
+    )
 
 
 @router.get("/comparisons")
@@ -452,9 +443,11 @@ def comparison_list(state: State) -> comparisons.ComparisonList:
 
 
 @router.get("/comparisons/{name}/{number}")
-async def comparison(name: str, number: int, state: State, compute: Compute) -> Drawings:
+async def comparison(name: str, number: int, state: State, request: Request) -> Drawings:
     """A chapter of a comparison, counted from 1."""
-    return await compute(lambda: state.sent(lambda: comparisons.chapter(state.paths, name, number)))
+    return await compute(
+        request, lambda: state.sent(lambda: comparisons.chapter(state.paths, name, number))
+    )
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -534,7 +527,7 @@ def serve(
     """
     if lectures is not None and not lectures.is_dir():
         raise ConfigError(f"--lectures {lectures}: the folder does not exist; create it first")
-    local = host in LOOPBACK
+    local = host in LOOPBACK or f"[{host}]" in LOOPBACK
     if not local and not token:
         example = secrets.token_urlsafe(16)
         raise ConfigError(

@@ -14,7 +14,7 @@ from foveate.config import PACKAGED, Config, kinds
 from foveate.data.published import PublishedPieces
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.search import Search
-from foveate.errors import is_for_the_user, message_of
+from foveate.errors import FOR_THE_USER, message_of
 from foveate.look.views import VIEWS, ViewEntry, file_fields
 from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
@@ -158,9 +158,7 @@ def run_list(store: StudioRuns) -> RunList:
     for name in store.names():
         try:
             infos.append(info(store.find(name)))
-        except Exception as error:
-            if not is_for_the_user(error):
-                raise
+        except FOR_THE_USER as error:
             left_out[name] = message_of(error)
     return RunList(runs=infos, left_out=left_out)
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from foveate.data.catalogue import MissingData
 from foveate.data.series import labels as date_labels
 from foveate.engine.answers import Answer, LabelAnswer
-from foveate.errors import is_for_the_user, message_of
+from foveate.errors import FOR_THE_USER, message_of
 from foveate.run import Run
 from foveate.run.evaluation import as_examples
 from foveate.serve.common import RequestError
@@ -59,9 +59,7 @@ def examples(run: Run, most: int) -> ExampleList:
     """Return examples spread over the test data, or else those of the last validation."""
     try:
         return ExampleList(examples=_examples(run.task, most))
-    except Exception as error:
-        if not is_for_the_user(error):
-            raise
+    except FOR_THE_USER as error:
         samples = [
             Example(text=sample["source"], wanted=sample["reference"])
             for sample in last_samples(run.path)
@@ -176,10 +174,7 @@ def scoring(run: Run, split: str) -> Scoring | None:
 
 
 def answer_scoring(
-    run: Run,
-    names: Sequence[str],
-    references: Sequence[str] | Sequence[list[str]],
-    pictures: bool,
+    run: Run, names: Sequence[str], references: Sequence[str] | Sequence[list[str]], pictures: bool
 ) -> Scoring:
     """Score a label by the probability of the right one, a text or caption by chrF.
 

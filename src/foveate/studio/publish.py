@@ -55,11 +55,11 @@ PAGE = """<!doctype html>
 
 @dataclass
 class PublishedFile:
-    """A packed file, its model's name in the page, and example inputs."""
+    """A packed file, its model's name in the page, and example inputs, or a run to take them of."""
 
     path: Path
     name: str
-    examples: Sequence[str] = ()
+    examples: Sequence[str] | Path = ()
 
     def described(self, number: int) -> dict[str, object]:
         """Return its description for the page. Raises ``ConfigError`` if a page cannot run it."""
@@ -71,6 +71,7 @@ class PublishedFile:
         header = model.header
         if header.format is not None:
             raise ConfigError(f"{self.path}: a page does not support data.format; train without it")
+        own = self.examples
         kinds = [tree["config"]["kind"] for tree in header.tokenizers.values()]
         known = set(TOKENIZERS) - set(PUBLISHED if header.task == "language" else ())
         if unknown := next((kind for kind in kinds if kind not in known), None):
@@ -80,7 +81,7 @@ class PublishedFile:
             "file": f"model-{number}",
             "task": header.task,
             "notes": notes(model),
-            "examples": list(self.examples),
+            "examples": examples_of(own, model) if isinstance(own, Path) else list(own),
             "languages": model.sides("translate").languages if "translation" in header.task else [],
             "beamSize": header.search.beam_size,
             "temperature": header.search.temperature,
@@ -102,10 +103,10 @@ def packed_run(run: Path, out: Path, precision: str, licence: str = "") -> Path:
     return pack(load_run(run), out, precision, licence)
 
 
-def examples_of(run: Path, file: Path) -> list[str]:
+def examples_of(run: Path, model: PackedModel) -> list[str]:
     """Return inputs from a run's test data, beginnings for a language model; none without data.
 
-    Those that the packed ``file`` translates as the reference does come first. In a file that is
+    Those that the packed ``model`` translates as the reference does come first. In a file that is
     not divided into splits, inputs are among the last lines.
     """
     references = dict[str, str]()
@@ -128,7 +129,7 @@ def examples_of(run: Path, file: Path) -> list[str]:
         lines = [" ".join(words[: 1 + len(words) // 2]) for words in map(str.split, lines)]
     lines = [line for line in dict.fromkeys(lines) if len(line) in LENGTHS][:TRIED]
     if task["kind"] == "translation" and sides is task:  # no tag names its language
-        answers = load(file, threads=1).translate(lines)
+        answers = model.translate(lines)
         wrong = {a: str(b) != references[a] for a, b in zip(lines, answers, strict=True)}
         lines.sort(key=wrong.__getitem__)
     return lines[:EXAMPLES]

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from foveate.documents.alternatives import Formality
 from foveate.look.draw.kinds import AnyDrawing
 from foveate.look.draw.lanes import Node
 from foveate.look.draw.parts import DrawingPart
@@ -143,9 +144,10 @@ class BeamStep(StudioResponse):
 
 
 class AnswerHypothesis(StudioResponse):
-    """An output: its tokens (the end among them), and its nodes in the beam."""
+    """An output: its tokens (the end among them), its nodes in the beam, its form of address."""
 
     text: str
+    formality: Formality
     log_p: float
     score: float
     ended: bool
@@ -226,7 +228,7 @@ class Drawings(StudioResponse):
 
 
 class Progress(StudioResponse):
-    """How many examples are done."""
+    """Number of examples that are done."""
 
     event: Literal["progress"] = "progress"
     done: int

@@ -263,10 +263,7 @@ class StudioState:
 
 
 def _drawings(
-    entry: ViewEntry,
-    runs: Sequence[Run],
-    question: Question,
-    heads: Sequence[SilencedHead] = (),
+    entry: ViewEntry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
 ) -> list[Drawing]:
     """Return a view's drawings, with heads silenced; its picture is not a path on this machine."""
     with ExitStack() as stack:

@@ -41,7 +41,6 @@ class TrainingInfo(StudioResponse):
     parameters: int | None = None
     device: str = ""
     keys: list[str] = Field(default_factory=list)
-    has_samples: bool = False
 
 
 class TrainingList(StudioResponse):
@@ -60,11 +59,10 @@ class CurveOf(StudioResponse):
 
 
 class SeriesOf(StudioResponse):
-    """Curves of a training up to the step ``last``; ``points`` is how many there were of each."""
+    """Curves of a training up to the step ``last``."""
 
     curves: list[CurveOf]
     last: int
-    points: dict[str, int] = Field(default_factory=dict)
 
 
 class SampleAt(StudioResponse):
@@ -114,7 +112,6 @@ def training(name: str, folder: Path, max_steps: int | None, log: Sequence[Line]
         parameters=start.get("parameters"),
         device=str(start.get("device", "")),
         keys=keys(log),
-        has_samples=any(line.get("samples") for line in log),
     )
 
 
@@ -131,18 +128,16 @@ def keys(log: Iterable[Line]) -> list[str]:
     )
 
 
-def series(log: Sequence[Line], chosen: Sequence[str], after: int, most: int) -> SeriesOf:
-    """Return the curves of some keys (none: all) with the steps after ``after``, thinned out."""
-    curves, points = [], {}
-    for key in chosen or keys(log):
+def series(log: Sequence[Line], most: int) -> SeriesOf:
+    """Return all curves, each with ``most`` points at most."""
+    curves = []
+    for key in keys(log):
         event, _, name = key.partition(".")
-        own = (line for line in log if line.get("event") == event and name in line)
-        lines = [line for line in own if line.get("step", 0) > after]
+        lines = [line for line in log if line.get("event") == event and name in line]
         x = np.array([float(line["step"]) for line in lines])
         y = np.array([_value(line[name]) for line in lines])
         chosen_points = thinned(x, y, most)
         seconds = np.array([_value(line.get("seconds")) for line in lines])
-        points[key] = len(lines)
         curves.append(
             CurveOf(
                 key=key,
@@ -152,7 +147,7 @@ def series(log: Sequence[Line], chosen: Sequence[str], after: int, most: int) ->
             )
         )
     last = max((int(line.get("step", 0)) for line in log), default=0)
-    return SeriesOf(curves=curves, last=last, points=points)
+    return SeriesOf(curves=curves, last=last)
 
 
 def samples(log: Sequence[Line]) -> SamplesOf:
@@ -252,8 +247,8 @@ def thinned(x: Floats, y: Floats, most: int) -> NDArray[np.int64]:
     the mean of the next bucket (Steinarsson, 2013); NaN counts as the last value before it.
     """
     count = len(x)
-    if count <= most or most < 3:
-        return np.arange(count)[: None if count <= most else most]
+    if count <= most:
+        return np.arange(count)
     known = np.maximum.accumulate(np.where(np.isfinite(y), np.arange(count), -1))
     first = y[np.isfinite(y)][:1]
     filled = np.where(known >= 0, y[known], first[0] if len(first) else 0.0)

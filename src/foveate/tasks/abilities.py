@@ -1,4 +1,4 @@
-"""What only some tasks can do: abstract classes that they inherit beside `foveate.tasks.base.Task`.
+"""Abilities of some tasks: abstract classes that they inherit beside `foveate.tasks.base.Task`.
 
 `foveate.run.Run.need` asks a run for one; ``issubclass`` asks the class of a config, so that lists
 of runs need not load them.
@@ -54,12 +54,9 @@ class Generates(ABC, Generic[Input]):
     ) -> Iterator[DecodingBatch]:
         """The sources that are not empty, in batches that are decoded together."""
 
+    @abstractmethod
     def decoder_batch(self, model: Module, batch: Any) -> DecoderBatch:
-        """Encode the source; return what the decoder reads and predicts in a batch of the task.
-
-        Raises ``ValueError`` where the task does not say so.
-        """
-        raise ValueError(f"{type(self).__name__} does not say what its decoder reads")
+        """Encode the source; return what the decoder reads and predicts in a batch of the task."""
 
     def search_config(
         self, config: Search.Config, kind: str | None = None, **fields: object

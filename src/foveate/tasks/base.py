@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, ConfigError, Configurable
 from foveate.data.batches import BatchPlan, Mixture
+from foveate.errors import checked
 
 if TYPE_CHECKING:
     from foveate.data.text import TextData
@@ -35,6 +36,10 @@ S = TypeVar("S")
 T = TypeVar("T")
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "words", "forecast"]
+LOWER_IS_BETTER = {  # of all figures
+    *("loss", "perplexity", "bits_per_character", "ter", "wer", "per"),
+    *("mse", "mae", "mase", "original_mse", "original_mae", "crps"),
+}
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,11 @@ class Task(Configurable, ABC, Generic[Batch]):
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
 
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: object) -> None:
+        super().__init_subclass__(kind, **kwargs)
+        for name in CHECKED.keys() & vars(cls).keys():
+            setattr(cls, name, checked(vars(cls)[name], CHECKED[name]))
+
     def __init__(self, config: Config, data: TextData) -> None:
         """``data`` says how text is read and divided."""
         self.config, self.data = config, data
@@ -204,7 +214,9 @@ class Task(Configurable, ABC, Generic[Batch]):
 
     def better(self, name: str) -> int:
         """+1 where a larger figure is better, -1 where a smaller one is."""
-        return -1 if name in ("loss", "perplexity", "bits_per_character", "ter") else 1
+        return -1 if name in LOWER_IS_BETTER else 1
 
 
+CHECKED = {"lengths": np.ndarray, "batch": object, "build": nn.Module}  # what methods return
+CHECKED |= {"loss": Loss, "measure": Measures}
 AnyTask = Task[Any]

@@ -1,14 +1,13 @@
 """Captioning: from a picture to a sentence."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
@@ -33,7 +32,6 @@ from foveate.tasks.base import (
     DecoderBatch,
     Loss,
     Measures,
-    TensorBatch,
     ValidationSample,
     by_split,
     spread,
@@ -43,7 +41,7 @@ from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, loss_at, outputs_of
 from foveate.tasks.teacher_forcing import tokens_of
-from foveate.tasks.text import OneTokenizer, decoder_sides
+from foveate.tasks.text import OneTokenizer, TextBatch, decoder_sides
 from foveate.tasks.text_to_text import mean_nll
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
@@ -76,17 +74,7 @@ ROWS = 32  # pictures that are described together
 Ids = list[int]
 
 
-@dataclass(frozen=True)
-class CaptionBatch(TensorBatch):
-    """``pixels`` (B, C, H, W) and the captions as of a `foveate.tasks.text.TextBatch`."""
-
-    pixels: Tensor
-    inputs: Tensor
-    targets: Tensor
-    counted: Tensor | None
-
-
-class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
+class Captioning(OneTokenizer, PictureTask[TextBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -131,10 +119,10 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
     def target_counts(self, split: str) -> NDArray[np.int32]:
         return self.lengths(split)[:, 0]
 
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> CaptionBatch:
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         chosen = [self.pairs(split)[i] for i in indices]
         pixels = self.pixels(split, [row for row, _ in chosen], noise)
-        return CaptionBatch(pixels, *decoder_sides([ids for _, ids in chosen]))
+        return TextBatch(pixels, None, *decoder_sides([ids for _, ids in chosen]))
 
     def describe_data(self) -> list[str]:
         captions = len(self.pairs("train"))
@@ -148,11 +136,11 @@ class Captioning(OneTokenizer, PictureTask[CaptionBatch], Generates[Picture]):
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(self.source, Tokens(self.tokenizer.vocab_size))
 
-    def decoder_batch(self, model: EncoderDecoder, batch: CaptionBatch) -> DecoderBatch:
+    def decoder_batch(self, model: EncoderDecoder, batch: TextBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
-        return DecoderBatch(batch.inputs, batch.targets, batch.counted, model.encode(batch.pixels))
+        return DecoderBatch(batch.inputs, batch.targets, batch.counted, model.encode(batch.source))
 
-    def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
+    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         sides = self.decoder_batch(model, batch)
         memory, target_mask = sides.memory, sides.targets != PAD
         read = objective.read(lambda: tokens_of(model, memory), sides.inputs)

@@ -113,8 +113,8 @@ def measures_of_labels(
 
 @dataclass(frozen=True)
 class LabelledBatch(TensorBatch):
-    """``source`` (B, S) texts with start and end, ``source_mask`` true at real tokens or None where
-    all are, ``targets`` (B,) the numbers of the labels.
+    """``source`` (B, S) texts with start and end, or pixels; ``source_mask`` true at real tokens or
+    None where all are, ``targets`` (B,) the numbers of the labels.
     """
 
     source: Tensor

@@ -4,11 +4,13 @@ An engine that computes the same sooner registers itself in `substitutes`: on a 
 `foveate.run` searches in C over the weights of the model.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import Tokenizer
@@ -28,7 +30,7 @@ from foveate.decode.engine import (
 )
 from foveate.decode.lexical_beam import LexicalBeam
 from foveate.decode.phrases import phrases_of, word_pieces
-from foveate.decode.search import EnsembleSteps, Followed, Positions, Search, log_mean_p
+from foveate.decode.search import Followed, Positions, Search
 from foveate.errors import UserError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -37,6 +39,37 @@ from foveate.tasks.abilities import Generates
 
 M = TypeVar("M", bound=nn.Module)
 Vocabularies = Mapping[str, Sequence[str]]  # the tokens of each part of a model by their ids
+
+
+def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:
+    """Return log 1/M Σ_m p_m(v), p_m the softmax of member m's logits (Sutskever et al., 2014)."""
+    return log_mean([each.float().log_softmax(dim=-1) for each in logits])
+
+
+def log_mean(log_p: Sequence[Float[Tensor, "*B"]]) -> Float[Tensor, "*B"]:
+    """Return log 1/M Σ_m p_m, as log Σ_m exp(log p_m) − log M, so that nothing underflows."""
+    return torch.stack(list(log_p)).logsumexp(dim=0) - math.log(len(log_p))
+
+
+class EnsembleSteps:
+    """Steps of several models over the same sources, all of which read the same tokens."""
+
+    def __init__(self, members: Sequence[Steps]) -> None:
+        self.members, self.device = list(members), members[0].device
+
+    def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
+        """Return the log of the members' mean p of each next token."""
+        return log_mean_p([member.step(ids) for member in self.members])
+
+    def reorder(self, rows: Int[Tensor, "N"]) -> None:
+        """Make hypothesis i continue hypothesis ``rows[i]``, in every member."""
+        for member in self.members:
+            member.reorder(rows)
+
+    def select(self, sources: Int[Tensor, "M"]) -> None:
+        """Continue with these sources only."""
+        for member in self.members:
+            member.select(sources)
 
 
 class Ensemble(nn.Module):
@@ -201,5 +234,4 @@ class TorchEngine(Engine):
         return followed.outputs
 
     def score(self, pairs: Sequence[tuple[Source, Ids]]) -> list[list[float]]:
-        scores: list[list[float]] = self.task.force(self.model, pairs)
-        return scores
+        return self.task.force(self.model, pairs)

@@ -166,10 +166,7 @@ def by_step(forecast: Floats, windows: Windows) -> list[float]:
 
 
 class ForecastObjective(Objective):
-    """A loss between predicted (…, Q) and target values (…), summed over all of them.
-
-    Raises `UserError` where the levels do not fit the objective.
-    """
+    """A loss between predicted (…, Q) and target values (…), summed over all of them."""
 
     numeric = True
     many_levels = False  # whether it is about quantiles
@@ -180,7 +177,6 @@ class ForecastObjective(Objective):
         target: Float[Tensor, "*B"],
         levels: tuple[float, ...],
     ) -> Loss:
-        self.check_levels(levels)
         return Loss(self.total(predicted, target, levels), target.numel())
 
     def check_levels(self, levels: tuple[float, ...]) -> None:
@@ -230,15 +226,6 @@ class SeriesBatch(TensorBatch):
     target: Tensor
 
 
-def not_about_numbers(kind: str | None) -> ConfigError:
-    """The error for an objective of another family."""
-    return ConfigError(
-        f"{kind!r} does not apply to numbers: set objective.kind to "
-        '"squared_error" or "quantile", or leave out [objective]',
-        ("objective", "kind"),
-    )
-
-
 class Forecasting(Task[SeriesBatch]):
     """The next rows of a series from the last ones."""
 
@@ -274,7 +261,11 @@ class Forecasting(Task[SeriesBatch]):
 
         def check_objective(self, objective: BaseConfig) -> None:
             if not issubclass(objective.owner or object, ForecastObjective):
-                raise not_about_numbers(objective.kind)
+                raise ConfigError(
+                    f"{objective.kind!r} does not apply to numbers: set objective.kind to "
+                    '"squared_error" or "quantile", or leave out [objective]',
+                    ("objective", "kind"),
+                )
             objective.build().check_levels(self.quantiles)
             forcing = objective.teacher_forcing if isinstance(objective, Objective.Config) else None
             if isinstance(forcing, Scheduled.Config) and forcing.choose == "sample":
@@ -414,8 +405,6 @@ class Forecasting(Task[SeriesBatch]):
         return model.build(Series(len(self.names), config.look_back), outlook)
 
     def loss(self, model: Forecaster, batch: SeriesBatch, objective: ForecastObjective) -> Loss:
-        if not isinstance(objective, ForecastObjective):
-            raise not_about_numbers(objective.config.kind)
         batch = batch.to(next(model.parameters()).device)
 
         def mix(rows: Tensor, after: After) -> Tensor:
@@ -432,9 +421,6 @@ class Forecasting(Task[SeriesBatch]):
         figures["loss"] = figures["crps"] / 2 if self.config.quantiles else figures["mse"]
         chosen = spread(len(windows), samples)
         return Measures(figures, [self._sample(windows, predicted, i) for i in chosen])
-
-    def better(self, name: str) -> int:
-        return 1 if name == "coverage" else -1
 
     @torch.inference_mode()
     def predict(

@@ -4,7 +4,6 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,10 @@ from foveate.nn.normalizers import choices
 from foveate.nn.spec import Labels, Pixels
 from foveate.tasks.abilities import Classifies
 from foveate.tasks.attention_losses import add_choices
-from foveate.tasks.base import Batch, Loss, Measures, Task, TensorBatch, by_split
+from foveate.tasks.base import Batch, Loss, Measures, Task, by_split
 from foveate.tasks.classification import (
     FIGURES,
+    LabelledBatch,
     LogP,
     load_labels,
     measures_of_labels,
@@ -162,15 +162,7 @@ ROWS = 250  # pictures that are judged together
 PictureModel = Classifier | Glimpse
 
 
-@dataclass(frozen=True)
-class PictureBatch(TensorBatch):
-    """``pixels`` (B, C, H, W), normalised; ``labels`` (B,) the numbers of their classes."""
-
-    pixels: Tensor
-    labels: Tensor
-
-
-class ImageClassification(PictureTask[PictureBatch], Classifies, kind="image_classification"):
+class ImageClassification(PictureTask[LabelledBatch], Classifies, kind="image_classification"):
     """One label for each picture."""
 
     figures = FIGURES
@@ -196,9 +188,10 @@ class ImageClassification(PictureTask[PictureBatch], Classifies, kind="image_cla
         """1 for each picture, so that ``train.batch_tokens`` is the number of pictures."""
         return np.ones((len(self.album(split)), 1), dtype=np.int32)
 
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> PictureBatch:
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> LabelledBatch:
         album = self.album(split)
-        return PictureBatch(self.pixels(split, indices, noise), self.numbers(album, indices))
+        labels = self.numbers(album, indices)
+        return LabelledBatch(self.pixels(split, indices, noise), None, labels)
 
     def numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
         labels = [album.texts[i][0] for i in indices]
@@ -210,13 +203,13 @@ class ImageClassification(PictureTask[PictureBatch], Classifies, kind="image_cla
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(self.source, Labels(self.label_names))
 
-    def loss(self, model: PictureModel, batch: PictureBatch, objective: CrossEntropy) -> Loss:
+    def loss(self, model: PictureModel, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(next(model.parameters()).device)
         with choices(model) as made:
-            scores = model(batch.pixels)
+            scores = model(batch.source)
         # The objective joins vectors with the output's weights; scores are joined already: I s.
-        loss = objective(scores, torch.eye(scores.shape[1], device=scores.device), batch.labels)
-        right = (scores.argmax(dim=1) == batch.labels).float()  # the reward of where it looked
+        loss = objective(scores, torch.eye(scores.shape[1], device=scores.device), batch.targets)
+        right = (scores.argmax(dim=1) == batch.targets).float()  # the reward of where it looked
         logged = loss.logged | {"accuracy": 100 * right.sum()}
         return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
 

@@ -33,7 +33,7 @@ from foveate.decode.beam import another
 from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import SearchRequest
 from foveate.decode.sample import Sample as Sampling
-from foveate.decode.search import Search, log_mean, token_log_probabilities
+from foveate.decode.search import Search, token_log_probabilities
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.context import DecoderState
@@ -48,7 +48,7 @@ from foveate.tasks.base import (
     by_split,
     of_nll,
 )
-from foveate.tasks.engine import TorchEngine, members_of, steps_of
+from foveate.tasks.engine import TorchEngine, log_mean, members_of, steps_of
 from foveate.tasks.objectives import CrossEntropy, token_loss
 from foveate.tasks.text import OneTokenizer, by_length, namer, vocabulary_line
 

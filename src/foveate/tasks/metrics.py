@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 import pydantic
+import torch
 from numpy.typing import NDArray
 
 from foveate.data.words import CUTS, marks_apart
@@ -22,6 +23,7 @@ from foveate.decode.engine import Hypothesis
 from foveate.decode.sample import Sample
 from foveate.decode.search import Positions, Search
 from foveate.errors import UserError
+from foveate.tasks.base import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -211,7 +213,6 @@ METRICS: dict[MetricName, Metric] = {
     "wer": wer,
     "per": per,
 }
-LOWER_IS_BETTER = {"ter", "wer", "per"}
 SLOW = {"ter"}  # left to `evaluate`; validations during training do without
 
 
@@ -373,9 +374,7 @@ def paired_figures(
             results[name] = paired_texts(tokens, right, "bleu", "none")
         elif name == "exact_match":
             values = [
-                np.array(
-                    [METRICS[name]([o], [r])[0] for o, r in zip(texts, references, strict=True)]
-                )
+                np.array([100.0 * (o in _all(r)) for o, r in zip(texts, references, strict=True)])
                 for texts in systems.values()
             ]
             means = paired_means(values, np.ones(len(references)))
@@ -482,7 +481,10 @@ class MinimumBayesRisk(Search):
         return self.candidates.find(steps)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
-        return self.candidates.posterior(hypotheses)
+        """Return w, 1 / N for each of N draws; p(y_i | x) / Σ_j p(y_j | x) in an n-best list."""
+        log_p = torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64)
+        drawn = isinstance(self.candidates, Sample)
+        return (torch.zeros_like(log_p) if drawn else log_p).softmax(dim=0).tolist()
 
     def decide(
         self, hypotheses: list[Hypothesis], text: Callable[[list[int]], str]

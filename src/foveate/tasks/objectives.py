@@ -1,4 +1,4 @@
-"""What is minimised: cross-entropy, and the loss of what a decoder predicts.
+"""Losses that are minimised: cross-entropy, and that of what a decoder predicts.
 
 REINFORCE and penalties on attention are in `foveate.tasks.attention_losses`, objectives of numbers
 in `foveate.tasks.forecasting`.
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, FromConfig
 from foveate.models.encoder_decoder import Memory, TargetIds, Writer
 from foveate.nn.linear import linear, single
 from foveate.nn.loss import linear_cross_entropy
@@ -21,7 +21,7 @@ from foveate.tasks.base import AnyTask, DecoderBatch, Loss
 from foveate.tasks.teacher_forcing import Always, Predictions, TeacherForcing, tokens_of
 
 
-class Objective(Configurable):
+class Objective(FromConfig):
     """Computes a `Loss`, sums over targets. A new objective is one class, here or in your file."""
 
     class Config(BaseConfig, family="objective"):
@@ -30,11 +30,9 @@ class Objective(Configurable):
         teacher_forcing: TeacherForcing.Config = Always.Config()
         """How often the model reads the truth instead of its own output."""
 
+    config: Config
     numeric: ClassVar[bool] = False  # whether it compares numbers, not tokens
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.step = 0
+    step = 0  # of training
 
     def advance(self, step: int) -> None:
         """Set the number of the next training step, from 1, for what depends on it."""
@@ -42,7 +40,7 @@ class Objective(Configurable):
 
     @cached_property
     def teacher_forcing(self) -> TeacherForcing:
-        """What mixes the truth with the model's own predictions."""
+        """Mixes the truth with the model's own predictions."""
         return self.config.teacher_forcing.build()
 
     def read(self, own: Callable[[], Predictions], inputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which target tokens may come next, for the sources of a batch: a small vocabulary, chosen first.
+"""The target tokens that may come next for a batch of sources: a small vocabulary, chosen first.
 
     V(x) = F ∪ ⋃_{s ∈ x} top_K t(· | s)      (Jean et al., 2015; L'Hostis, Grangier & Auli, 2016)
 

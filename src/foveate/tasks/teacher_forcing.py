@@ -1,4 +1,4 @@
-"""What a model that writes reads in training: the truth, its own output, or scheduled sampling."""
+"""Inputs of a model that writes, in training: the truth, its own output, or scheduled sampling."""
 
 import math
 from abc import ABC, abstractmethod

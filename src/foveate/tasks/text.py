@@ -1,4 +1,4 @@
-"""What tasks on text share: batches of tokens, labels of axes, a single text as input."""
+"""Shared by tasks on text: batches of tokens, labels of axes, a single text as input."""
 
 import contextlib
 from abc import abstractmethod
@@ -41,8 +41,8 @@ Ids = list[int]
 
 @dataclass(frozen=True)
 class TextBatch(TensorBatch):
-    """Pairs side by side: ``source`` (B, S) with ends, ``source_mask`` true at its real tokens,
-    None if all are; ``inputs`` (B, T), ``targets`` (B, T), ``counted`` as of a `DecoderBatch`.
+    """Pairs side by side: ``source`` (B, S) with ends, or pixels; ``source_mask`` true at its real
+    tokens, None if all are; ``inputs``, ``targets`` (B, T), ``counted`` as of a `DecoderBatch`.
     """
 
     source: Tensor

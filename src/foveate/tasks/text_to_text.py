@@ -1,4 +1,4 @@
-"""What tasks from text to text share: corpora, examples, ensembles, word maps, pairs."""
+"""Shared by tasks from text to text: corpora, examples, ensembles, word maps, pairs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from foveate.tasks.abilities import Generates, Scores
 from foveate.tasks.base import Batch, Loss, Measures, ValidationSample, by_split, of_nll, spread
 from foveate.tasks.engine import TorchEngine
 from foveate.tasks.metrics import (
-    LOWER_IS_BETTER,
     METRICS,
     SLOW,
     BleuTokenizer,
@@ -287,9 +286,6 @@ class TextToText(TextTask[Batch], Generates[str], Scores):
         summary = report(corpora, self.data.model_copy(update=done), tokens)
         vocabulary = " and ".join(sizes), len(corpora["train"]), "pairs"
         return [*summary.lines(), vocabulary_line(self.data, *vocabulary)]
-
-    def better(self, name: str) -> int:
-        return -1 if name in LOWER_IS_BETTER else super().better(name)
 
     @torch.inference_mode()
     def measure(self, model: Any, split: str, search: Search, samples: int = 3) -> Measures:

@@ -22,11 +22,8 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
         return reason
     record = _known_average(trainer, steps)
     if record is None:
-        try:
-            record = _average(trainer, steps)
-        except KeyboardInterrupt:
-            if trainer.interrupt.received is None:
-                raise
+        record = trainer.interrupt.unless(lambda: _average(trainer, steps))
+        if record is None:
             return "interrupted"
         trainer.journal.write("average", trainer.state.step, **record)
     best, value = trainer.state.best, record.get("value")

@@ -109,16 +109,16 @@ class SaveConfig(Config):
 
 
 class ValidationConfig(Config):
-    """When the model is measured, how many samples it shows, and when to give up."""
+    """When the model is measured, by greedy search whatever [decode] says, and when to give up."""
 
     every: int | None = Field(default=1000, gt=0)  # steps from one validation to the next
-    samples: int = Field(default=3, ge=0)  # outputs that each validation shows
+    samples: int = Field(default=3, ge=0)  # outputs, by greedy search, that each validation shows
     patience: int | None = Field(default=None, gt=0)
     """Validations in a row without a new best that end training."""
 
 
 class TrainConfig(Config):
-    """How a model is trained. Training ends at the first of the limits that are set.
+    """Settings of training. It ends at the first of the limits that are set.
 
     The schedule follows the larger of the shares of steps and of time. ``parallel`` is how several
     devices work together where ``torchrun`` starts as many ranks: each holds the whole model
@@ -178,8 +178,6 @@ class TrainConfig(Config):
                 "validation.patience",
                 ("train", "max_steps"),
             )
-        if self.adapter is not None and self.parallel == "fsdp":
-            raise ConfigError("adapters need whole weights: write ddp", ("train", "parallel"))
         self.build_schedule()
 
     def build_schedule(self) -> Schedule:

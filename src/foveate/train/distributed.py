@@ -34,6 +34,7 @@ from foveate.train.stored import TrainError, is_shard, own_tensors, whole
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket, Store
 
+T = TypeVar("T")
 Signal = signal.Signals | None
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -65,17 +66,19 @@ class Interrupt:
         if again or self._at_once:
             raise KeyboardInterrupt
 
-    @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Within, the first signal too raises ``KeyboardInterrupt``, at once."""
+    def unless(self, call: Callable[[], T]) -> T | None:
+        """Return what a call returns, or None if a signal, the first too, breaks it off at once."""
         self._at_once = True
         try:
-            yield
+            return call()
+        except KeyboardInterrupt:
+            if self.received is None:
+                raise
+            return None
         finally:
             self._at_once = False
 
 
-T = TypeVar("T")
 LossOf = Callable[[nn.Module, object], Loss]  # of a model and a batch
 
 

@@ -1,4 +1,4 @@
-"""What a training step needs and gives: batches made ahead of it, numbers read behind it.
+"""Input and output of training steps: batches made ahead of it, numbers read behind it.
 
 Batches are functions of the plan alone, and made in a thread. A GPU computes what the host has
 launched; a host that reads a number waits for it, and the GPU then waits for the next launches.
@@ -215,11 +215,3 @@ class StepNumbers:
             self.norm = norm / max(1, self.count)
             self.finite = not failed and math.isfinite(self.norm + self.sums["loss"])
         return self.finite
-
-
-def scale_of(norm: Tensor, count: int, clip: float | None) -> Tensor:
-    """Return min(1, clip / (‖ḡ‖ + 1e-6)) / count on the device; ‖ḡ‖ = ``norm`` / count."""
-    if clip is None:
-        return torch.full_like(norm, 1 / count)
-    mean = norm.double() / count + 1e-6
-    return ((torch.full_like(mean, clip) / mean).clamp(max=1.0) / count).to(norm.dtype)

@@ -254,7 +254,7 @@ def resume(
 
 
 def choose_anew(config: TrainConfig, state: TrainState, changed: Sequence[str]) -> list[str]:
-    """Forget the best checkpoint if its figure is no longer comparable; return a message."""
+    """Forget the best checkpoint if its figure cannot be compared any more; return a message."""
     if state.best is None:
         return []
     if state.best.figure != config.save.best:

@@ -1,4 +1,4 @@
-"""What a training reports: the log, progress, health of loss and gradients, attention."""
+"""Reports of a training: the log, progress, health of loss and gradients, attention."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def _smooth(old: float | None, new: float) -> float:
 
 
 class Health:
-    """Whether every part of a model learns: an event ``health`` every so many steps.
+    """Checks that every part of a model learns: an event ``health`` every so many steps.
 
         ratio = ‖w_{n+1} − w_n‖ / ‖w_n‖ over the parameters of a module
 

@@ -23,7 +23,7 @@ class Schedule(Configurable, ABC):
     """
 
     class Config(BaseConfig, family="schedule"):
-        """How the rate rises and falls."""
+        """The rise and fall of the rate."""
 
     def __init__(
         self, config: Config, peak: float, max_steps: int | None = None, timed: bool = False
@@ -179,7 +179,7 @@ FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch steps all parameters 
 
 
 class OptimizerConfig(Config, family="optimizer"):
-    """How gradients become steps; ``config.build(model)`` gives the optimiser of a model."""
+    """Turns gradients into steps; ``config.build(model)`` gives the optimiser of a model."""
 
     lr: float = Field(default=1e-3, gt=0)  # the highest learning rate
 

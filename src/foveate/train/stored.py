@@ -1,4 +1,4 @@
-"""What a training stores: folders written whole or not at all, tensors that are never unpickled.
+"""The files of a training: folders written whole or not at all, tensors that are never unpickled.
 
 A stranger may have written them, or a disk damaged them: sizes are bounded and the sha256 of each
 file is verified before it is used. A file of tensors (safetensors) has

@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from foveate.errors import returned
 from foveate.tasks.base import AnyTask, Loss, Measures, ValidationSample
 from foveate.train import checkpoint, feed
 from foveate.train.checkpoint import Best, TrainState, too_few
@@ -30,7 +30,7 @@ from foveate.train.journal import (
     why_not_finite,
 )
 from foveate.train.optim import MovingMean, Schedule
-from foveate.train.stored import Record, TrainError
+from foveate.train.stored import TrainError
 
 if TYPE_CHECKING:
     from foveate.decode.search import Search
@@ -140,7 +140,7 @@ class Trainer:
             self._failed = vars(self.optimizer)["found_inf"] = numbers.failed
         if numbers.count == 0:
             raise TrainError(f"step {step.number} has no targets: {step}")
-        torch._foreach_mul_(gradients, feed.scale_of(norm, numbers.count, self.config.clip_norm))
+        torch._foreach_mul_(gradients, scale_of(norm, numbers.count, self.config.clip_norm))
         self.update(step.number, numbers.rate)
         state = self.state
         state.step, (state.epoch, state.position) = step.number, step.after
@@ -175,7 +175,6 @@ class Trainer:
         with self.parallel.gathering(micro.last):
             with self.precision.context():
                 loss = self.parallel.loss(micro.batch)
-            returned(loss, Loss, f"{type(self.job.task).__qualname__}.loss")
             if not micro.counts:
                 loss = Loss(0 * loss.total, 0, {name: 0 * x for name, x in loss.logged.items()})
             loss.total.backward()
@@ -294,7 +293,8 @@ class Trainer:
         state, name = self.state, self.config.save.best
         began = self.seconds()
         with self.parallel.measured(self.mean) as model:
-            record = self.ranks.on_rank_zero("validation", lambda: self._measured(model))
+            ended = partial(self.interrupt.unless, lambda: asdict(self.measure(model)))
+            record = self.ranks.on_rank_zero("validation", ended)
         self.agree()
         if record is None:
             return False  # due again when the run resumes
@@ -326,23 +326,13 @@ class Trainer:
         self.display.validated(state.step, measures, best, spent)
         return improved
 
-    def _measured(self, model: nn.Module) -> Record | None:
-        """Return the measures of a validation as a record, or None if a signal ends it."""
-        try:
-            return asdict(self.measure(model))
-        except KeyboardInterrupt:
-            if self.interrupt.received is None:
-                raise
-            return None
-
     def measure(self, model: nn.Module) -> Measures:
-        """The figures of a model on the validation data; a signal breaks it off."""
+        """The figures of a model on the validation data."""
         samples, search = self.config.validation.samples, self.job.search
         model.eval()
         try:
-            with self.interrupt.at_once(), torch.inference_mode(), self.precision.context():
-                measures = self.job.task.measure(model, "valid", search, samples=samples)
-            return returned(measures, Measures, f"{type(self.job.task).__qualname__}.measure")
+            with torch.inference_mode(), self.precision.context():
+                return self.job.task.measure(model, "valid", search, samples=samples)
         finally:
             model.train()
 
@@ -382,3 +372,11 @@ class Trainer:
         every, last = self.config.save.every, self.state.step
         known = [step for step in checkpoint.steps(self.folder) if 0 < step <= last]
         return [step for step in known if every is None or step % every == 0 or step == last]
+
+
+def scale_of(norm: Tensor, count: int, clip: float | None) -> Tensor:
+    """Return min(1, clip / (‖ḡ‖ + 1e-6)) / count on the device; ‖ḡ‖ = ``norm`` / count."""
+    if clip is None:
+        return torch.full_like(norm, 1 / count)
+    mean = norm.double() / count + 1e-6
+    return ((torch.full_like(mean, clip) / mean).clamp(max=1.0) / count).to(norm.dtype)

@@ -26,7 +26,7 @@ export function endsOf(values: Iterable<number | null>, log: boolean, air = 0.04
   if (least > most) [least, most] = log ? [1, 10] : [0, 1];
   if (least === most) [least, most] = log ? [least / 2, most * 2] : [least - (Math.abs(least) * 0.1 || 0.5), most + (Math.abs(most) * 0.1 || 0.5)];
   if (log) return { least: least / (most / least) ** air, most: most * (most / least) ** air, log };
-  return { least: least - air * (most - least), most: most + air * (most - least), log };
+  return { least: air && least >= 0 && 2 * least < most ? 0 : least - air * (most - least), most: most + air * (most - least), log };
 }
 
 export interface Box { left: number; top: number; right: number; bottom: number }

@@ -58,7 +58,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
     const axis = endsOf([0, drawing.at, ...series.flatMap((one) => [...one.values, ...one.low, ...one.high])], false, 0);
     if (axis.most > 0) axis.most += 0.06 * (axis.most - axis.least);
     const isWhole = Number.isFinite(tallOf(body, Infinity)); // on a slide
-    const least = isWhole ? 0 : Math.max(18, 12 * series.length + 4), most = highOf(body, HEIGHT), slim = boxOf(room, most, axis, drawing.up, drawing.across);
+    const least = isWhole ? 0 : Math.max(18, 12 * series.length + 4), most = highOf(body, HEIGHT) - keys.offsetHeight, slim = boxOf(room, most, axis, drawing.up, drawing.across);
     const step = Math.min(WIDEST, Math.max(least, (slim.right - slim.left) / Math.max(1, labels.length)));
     const isLong = longest > step - 6 && longest > SHORT, isBroken = isLong && labels.every((label) => halves(label).every((line) => widthOf(line, 12) <= step - 4)), turned = isLong && !isBroken;
     const each = isLong ? 1 : every(step, longest + 6), deep = turned ? Math.round(longest * 0.85) : isBroken ? LINE : 0, height = most + deep;

@@ -77,10 +77,12 @@ export const zoomOf = (element: HTMLElement): number => element.getBoundingClien
 
 /** A text cut to so many pixels, with an ellipsis where something is missing. */
 export function fitted(text: string, room: number, size = 13): string {
-  if (widthOf(text, size) <= room) return text;
   const letters = Array.from(text);
-  while (letters.length && widthOf(letters.join("") + "…", size) > room) letters.pop();
-  return letters.join("") + "…";
+  while (letters.length && widthOf(text, size) > room) {
+    letters.pop();
+    text = letters.join("") + "…";
+  }
+  return text;
 }
 
 const SQUEEZED = 0.75; // of the width of a text that is drawn narrower, not cut

@@ -26,11 +26,3 @@ export const general = (weight: Vector, q: Vector, k: Vector): number => dot(q, 
 
 /** exp(−(s − p)² / 2σ²). */
 export const gaussian = (distance: number, deviation: number): number => Math.exp(-(distance ** 2) / (2 * deviation ** 2));
-
-/** t / base^(2i/size): the angle of pair i at place t. */
-export const angle = (place: number, pair: number, size: number, base: number): number => place * base ** ((-2 * pair) / size);
-/** sin and cos of the angles, one after the other. */
-export const sinusoid = (place: number, size: number, base: number): number[] => {
-  const even = size + (size % 2);
-  return range(size).map((k) => (k % 2 ? Math.cos : Math.sin)(angle(place, Math.floor(k / 2), even, base)));
-};

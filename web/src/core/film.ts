@@ -51,8 +51,7 @@ export const film: Draw<FilmDrawing> = (stage, drawing) => {
     last = frames.length - 1;
     scrub.max = String(last);
     line.setAttribute("points", lossPoints(frames));
-    const told = frames.map(({ loss }) => loss ?? NaN).filter(Number.isFinite), [first, final] = [told[0], told.at(-1)];
-    ends.textContent = first === undefined || final === undefined ? "" : `loss: ${first.toFixed(1)} at step ${frames[0]!.step.toLocaleString("en-US")}, ${final.toFixed(2)} at step ${frames[last]!.step.toLocaleString("en-US")}`;
+    ends.textContent = last > 0 ? `${labelled(frames[0]!)} → ${labelled(frames[last]!)}` : "";
     show(follows ? last : at);
   };
   const toggle = () => {

@@ -1,5 +1,5 @@
 // What is drawn of a demo when its sliders are dragged: one function for each, of the drawings that Python made.
-import { additive, cosine, dot, gaussian, general, range, scaledDot, sinusoid, softmax } from "./equations";
+import { additive, cosine, dot, gaussian, general, range, scaledDot, softmax } from "./equations";
 import { base64Of } from "./numbers";
 import type { BarsDrawing, InteractiveDrawing, Numbers, SheetDrawing } from "./types";
 
@@ -31,7 +31,7 @@ function scores(dragged: Dragged, { reach = [], additive: v = [], general: w = [
   ];
   const planes = kinds.map(plane), largest = [0, 3].map((from) => Math.max(...planes.slice(from, from + 3).flat(2).filter(Number.isFinite).map(Math.abs))); // of a row of sheets
   return planes.map((rows, n) => {
-    const most = largest[Math.floor(n / 3)]!, name = parts[n]!.title.split(" · ").at(-1)!;
+    const most = largest[Math.floor(n / 3)]!, name = parts[n]!.title.split(") · ")[1]!;
     return sheetOf(parts[n]!, rows, {
       title: `The score of a key in the plane, query (${plain(q[0]!)}, ${plain(q[1]!)}) · ${name}`,
       dots: [[((1 - q[1]! / far) / 2) * (points - 1), ((1 + q[0]! / far) / 2) * (points - 1)]], least: -most, most,
@@ -46,17 +46,4 @@ function local(dragged: Dragged, { scores: all = [] }: Data, [part]: readonly Pa
   return [{ ...chart, title: `The window p − D … p + D, p = ${plain(p)}, D = ${plain(d)}, σ = D/2`, series: chart.series.map((each, k) => ({ ...each, values: weights[k]! })) }];
 }
 
-/** The vectors with a row framed, and the cosines of two vectors each, with dots on pairs of one distance. */
-function sinusoids(dragged: Dragged, _: Data, parts: readonly Part[]): Part[] {
-  const { length, hidden_size: size, base } = dragged as { length: number; hidden_size: number; base: number };
-  const vectors = range(length).map((t) => sinusoid(t, size, base)), row = Math.floor(length / 3), apart = Math.floor(length / 4);
-  const named = (k: number, name: string) => `${parts[k]!.title.split(" · ")[0]} · ${name}`;
-  const halves = ["sin", "cos"].map((name, first) =>
-    sheetOf(parts[first]!, vectors.map((numbers) => numbers.filter((_, d) => d % 2 === first)), {
-      title: named(first, `${name}; framed: t = ${row}`), aspect: size / 2 / length, least: -1, most: 1, outlines: [[row, 0, 1, size / 2]],
-    }));
-  const dots = range(Math.ceil((length - apart) / 3)).map((k): [number, number] => [3 * k + apart, 3 * k]);
-  return [...halves, sheetOf(parts[2]!, vectors.map((a) => vectors.map((b) => cosine(a, b))), { title: named(2, `similarity; ○: ${apart} apart`), dots })];
-}
-
-export const FORMULAS: Readonly<Record<string, Formula>> = { scores, local, sinusoids };
+export const FORMULAS: Readonly<Record<string, Formula>> = { scores, local };

@@ -95,7 +95,7 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     grid.replaceChildren(...[block.layers.length - 1].flatMap((layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
       const map = maps.map(layer, head), others = [...Array(most).keys()].flatMap((other) => (other === head ? [] : maps.map(layer, other) ?? []));
       return map ? copied(map, block, `head ${head}`, story(map, others, block.rows, block.columns), head % 7, wide, pitch, most > 1) : h("span");
-    })]), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left: the word that reads; right: the words that it reads; width: weight (under 0.15: no line)"));
+    })]), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left reads right; width: weight, none under 0.15"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

@@ -150,21 +150,27 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const width = Math.min(Math.max(body.clientWidth, 140), 960), height = highOf(body, HEIGHT);
     const seen = curves.filter(({ name }) => !hidden.has(name)), logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
     const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
-    const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined ? 0 : 0.25);
+    const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined || drawing.ends ? 0 : 0.25);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
     const isDirect = Number.isFinite(tallOf(body, Infinity)) && !drawing.named && curves.length > 1; // on a slide: names beside the curves
     const names = curves.map(({ name }) => (isDirect ? broken(name, width * SIDE) : []));
     keys.hidden = isDirect || curves.length < 2;
     if (isDirect) frame.right -= Math.max(...names.flat().map((line) => widthOf(line, 12))) + 2 * BESIDE - 12;
     x = along(wide, frame.left, frame.right);
-    const count = Math.max(2, Math.floor((frame.right - frame.left) / 80)), spaced = marksOf(wide, count), figures = marked(spaced);
+    const count = Math.max(2, Math.floor((frame.right - frame.left) / 60)), spaced = marksOf(wide, count), figures = marked(spaced);
     const heights = names.map((lines) => ROW * lines.length + 2), middles = apart(curves.map((curve) => y(curve.y.findLast((value) => value !== null && Number.isFinite(y(value!))) ?? NaN) || frame.bottom), heights, 6, frame.bottom + 8);
+    const least = Math.ceil(xs.length / count), each = labels[0]?.length === 7 ? [1, 2, 3, 4, 6].find((n) => n >= least) ?? 12 : least; // months of a year: 1957-01
     const isNamed = drawing.named && labels.length > 0, points = xs.map((at, k) => [x(at), y(curves[0]?.y[k] ?? NaN)] as const);
     const places = labels.length && !isNamed
-      ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % Math.ceil(xs.length / count) === 0)
+      ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % each === 0)
       : spaced.map((value, k) => [x(value), figures[k]!] as const);
     const beside = drawing.joined ? 0 : 8; // pixels from a point to that of the next curve at one place
     const whiskers = ({ low, high }: Curve) => xs.flatMap((at, i) => (isBlank(low[i]) || isBlank(high[i]) ? [] : [`M${x(at)} ${y(low[i]!)}V${y(high[i]!)}`])).join("");
+    /** A name is at the right end; that of a curve which ends at a mark is before the mark. */
+    const placeOf = (k: number, row: number) => {
+      const mark = marks.find(({ x: at }) => curves[k]!.y.findLastIndex((value) => !isBlank(value)) === xs.indexOf(at) && at < xs.at(-1)!);
+      return mark ? { x: x(mark.x) - 5, "text-anchor": "end", y: frame.top + 10 + ROW * row } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 };
+    };
     const clip = `fv-clip-${Math.random().toString(36).slice(2)}`;
     cross.dataset.bottom = String(frame.bottom);
     svg.replaceChildren(
@@ -177,10 +183,10 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
       s("g", { "clip-path": `url(#${clip})` }, ...curves.map((curve, k) => s("g", { transform: `translate(${beside * k} 0)` }, ...(hidden.has(curve.name) ? [] : [
         ...(curve.low.length && drawing.joined ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),
         s("path", { class: `fv-curve ${look(k)}`, d: drawing.joined ? pathOf(xs, curve.y, x, y, width) : whiskers(curve), "stroke-dasharray": dash(k) }),
-        ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
+        ...xs.flatMap((at, i) => !(curve.faint && drawing.joined) && pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
           [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: drawing.joined ? POINT : 1.6 * POINT })] : []),
       ])))), cross,
-      ...names.flatMap((lines, k) => lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 }, line))),
+      ...names.flatMap((lines, k) => lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...placeOf(k, row) }, line))),
       ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     read();

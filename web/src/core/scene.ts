@@ -8,10 +8,11 @@ import type { Choice } from "./selection";
 import type { SceneDrawing, SceneEdge, ScenePanel, SceneStop } from "./types";
 
 const TYPE = 28, LEAST = 13; // pixels of letters where a stop is `WIDE` pixels wide, and at least
-const LINE = 30, ROOMY = 100, FACTS = 1, SHRUNK = 0.68; // of what a box says: its lines, from which height and how much of what it computes; words at least
+const LINE = 30, DIGIT = 0.73 * TYPE, AIR = 5, SHRUNK = 0.68; // of what a box says: its lines, the height of a digit, what is free around it; words at least
+const SIDE = 14, INDEX = 0.7; // free beside what a box says; size of an index
 const EDGE = 5; // around what a stop shows, so that its lines are whole
 const SMALLEST = 12, GROWN = 1.25; // pixels of letters on a slide, and how much larger they are drawn for it
-const MOVE = 900; // milliseconds of a camera move
+const MOVE = 900, CLEARLY = 1.7; // milliseconds of a camera move; how much more is seen elsewhere, so that a narrow window leaves the left
 const HALF = WIDE / 2, STACKED = 2 * HIGH + 50, LOW = STACKED - HIGH; // of two parts on a narrow page: width of each, height of both, one below the other, and how far the second is below
 type Box = SceneStop["box"];
 
@@ -53,10 +54,12 @@ const write = (element: SVGTextElement, text: string, isPlain = false) => {
     return s("tspan", { dy: low === was ? undefined : `${(low - was) * (low ? 0.37 : 0.26)}em`, class: low ? "fv-low" : undefined }, part);
   })));
 };
-/** A label cut to the room of its box, in which indices take less. */
-const short = (label: string, room: number) => (widthOf(label.replace(/[_^{}]/g, ""), TYPE) <= room ? label : fitted(label, room, TYPE));
-/** What words that stand side by side have in common. */
-const rowIn = ({ name }: Inner) => name.replace(/ \d+$/, "");
+/** Units that a label is wide, of which indices take less. */
+const across = (label: string) => indexed(label).reduce((sum, { text, tag }) => sum + widthOf(text, tag === "span" ? TYPE : INDEX * TYPE), 0);
+/** What a box says: its numbers, or its label. */
+const saidBy = ({ texts, label }: Inner) => (texts?.length ? texts : [label]);
+/** What words or numbers that are side by side have in common: they are written in one size. */
+const rowIn = ({ name, form }: Inner, text: string) => (form === "word" || /^[−\d.∞]+$/.test(text) ? name.replace(/ \d+\b/g, "") : "");
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const scene: Draw<SceneDrawing> = (stage, drawing) => {
@@ -78,11 +81,11 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
 
   const hue = (number: number | null) => (number === null ? "" : ` fv-hue-${number}`);
   const addNode = (node: Inner) => {
-    const [x, y, w, tall] = node.box, isGroup = node.form === "group";
+    const [x, y, w, tall] = node.box, isGroup = node.form === "group", isStart = isGroup || (node.form === "label" && node.level);
     const isText = node.form === "word" || node.form === "label", shape = isText ? undefined : s("rect", { x, y, width: w, height: tall, rx: node.form === "plus" ? w / 2 : Math.min(12, 0.12 * w, 0.12 * tall) });
     shape?.style.setProperty("--level", String(node.level ?? 0)); // a page may forbid attributes of style
-    const texts = (node.texts?.length ? node.texts : [node.label, ...(node.form === "box" ? node.detail.slice(0, FACTS) : [])]).map((_, k) => s("text", {
-      x: isGroup ? x + 10 : x + w / 2, class: k && !node.texts?.length ? "fv-small" : undefined, "text-anchor": isGroup ? "start" : "middle", "dominant-baseline": "central" }));
+    const texts = saidBy(node).map(() => s("text", {
+      x: isStart ? x + 10 : x + w / 2, "text-anchor": isStart ? "start" : "middle", "dominant-baseline": "central" }));
     const group = s("g", { class: `fv-node fv-${node.form}${hue(node.hue)}`, "data-name": node.name, click: () => { tell(node); } }, shape, ...texts);
     drawn.set(node, { group, texts });
     lighten(group, node); // before it is seen: what is hidden does not fade away
@@ -151,23 +154,26 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
   /** Shows and lights what the stop says, with labels that fit their boxes. */
   const paint = () => {
     const stop = stops[at]!, [, , wide, high] = stop.box, unit = wide / WIDE, shown = [...drawn.keys()].filter(({ tag }) => isShown(stop, tag)), rows = new Map<string, number>(); // size of the words of a row
-    const roomOf = ({ box, form, texts }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : texts?.length ? 9 : 6);
+    const roomOf = ({ box, form }: Inner) => box[2] / unit - (form === "word" || form === "label" ? 0 : SIDE);
     const sizeOf = (node: Inner, text: string) => {
-      if (node.form === "plus") return 1;
-      const own = Math.min(grown, roomOf(node) / Math.max(1, widthOf(text.replace(/[_^{}]/g, ""), TYPE)));
-      return Math.max(SHRUNK, node.form === "word" ? Math.min(own, rows.get(rowIn(node)) ?? own) : own);
+      const { length } = saidBy(node), tall = (node.box[3] / unit - AIR * (length + 1)) / length, row = rowIn(node, text);
+      const own = node.form === "plus" ? 1 : Math.min(grown, roomOf(node) / across(text), node.form === "box" ? tall / DIGIT : grown), size = Math.max(SHRUNK, Math.min(own, rows.get(row) ?? own));
+      if (row) rows.set(row, size);
+      return size;
     };
-    for (const node of shown) if (node.form === "word") rows.set(rowIn(node), sizeOf(node, node.label));
+    for (const node of shown) for (const text of saidBy(node)) sizeOf(node, text);
     for (const [node, { group, texts }] of drawn) {
-      const [, y, w, tall] = node.box, { form, label, detail: facts } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
-      const numbers = node.texts?.length ? node.texts : undefined, told = isAround ? [] : numbers ?? (tall / unit > ROOMY && form === "box" ? [label, ...facts.slice(0, FACTS)] : [label]), gap = Math.min(LINE * unit * grown, tall / told.length);
+      const [, y, w, tall] = node.box, { form } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
+      const isLater = stop.panel !== null && form === "box" && !isLit(stop, node.name); // its numbers are not written yet
+      const told = isAround || isLater ? [] : saidBy(node), letter = DIGIT * unit * grown, gap = Math.min(LINE * unit * grown, letter + (tall - told.length * letter) / (told.length + 1));
       lighten(group, node);
       group.classList.toggle("fv-around", isAround);
+      group.classList.toggle("fv-later", isLater);
       texts.forEach((text, k) => {
         text.setAttribute("y", String(form === "group" ? y + 28 : y + tall / 2 + (k - (told.length - 1) / 2) * gap));
-        const full = k && !numbers ? (told[k] ?? "").split(/; (?![^[]*\])/)[0]! : told[k] ?? "", shrink = sizeOf(node, full);
+        const full = told[k] ?? "", shrink = sizeOf(node, full), room = roomOf(node) / shrink;
         text.style.setProperty("--shrink", String(shrink));
-        write(text, form === "plus" ? full : short(full, roomOf(node) / shrink), form === "word");
+        write(text, form === "plus" || across(full) < room + 1 ? full : fitted(full, room, TYPE), form === "word");
       });
     }
     for (const { edge, path } of lines) {
@@ -190,10 +196,13 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     put(svg, { width: wide, height: both ? (wide * STACKED) / HALF : (wide * HIGH) / WIDE });
     cue();
   };
-  /** Brings what is lit into a window that is narrower than the picture. */
+  /** Brings what is lit and coloured most into a window that is narrower than the picture. */
   const arrive = () => {
-    const lit = stops[at]!.lit.length && view.scrollWidth > view.clientWidth ? layers[2].querySelector(".fv-node:not(.fv-off, .fv-dim)") : undefined;
-    lit?.scrollIntoView({ block: "nearest", inline: "center" });
+    const stop = stops[at]!, [left, , wide] = stop.box, part = view.scrollWidth / wide, room = view.clientWidth / part;
+    const lit = [...drawn.keys()].filter(({ hue: own, tag, name }) => own !== null && isShown(stop, tag) && isLit(stop, name));
+    const seen = (from: number) => lit.reduce((sum, { box: [x, , w], level = 0 }) => sum + (x < from || x + w > from + room ? 0 : 0.2 + level), 0);
+    const best = [left, ...lit.map(({ box }) => box[0])].reduce((one, other) => (seen(other) > (one === left ? CLEARLY : 1) * seen(one) ? other : one));
+    view.scrollLeft = (best - left) * part;
     cue();
   };
   const show = (to: number, jump = false) => {

@@ -35,11 +35,11 @@ export function ticks(least: number, most: number, count = 5): number[] {
   return made.length > 1 || count > 8 ? made : ticks(least, most, count + 1);
 }
 
-/** Powers of ten from least to most, with 2 and 5 between where there are few; ends above 0. */
+/** Powers of ten from least to most, 1 among them, with 2 and 5 between where there are few; ends above 0. */
 export function logTicks(least: number, most: number): number[] {
   const made: number[] = [], from = Math.floor(Math.log10(least)), to = Math.ceil(Math.log10(most));
   const every = Math.max(1, Math.ceil((to - from) / 7)), between = most / least <= 100 ? [1, 2, 5] : [1];
-  for (let power = from; power <= to; power += every)
+  for (let power = every * Math.floor(from / every); power <= to; power += every)
     for (const n of between) {
       const value = Number((n * 10 ** power).toPrecision(12));
       if (value >= least * 0.999 && value <= most * 1.001) made.push(value);
@@ -67,7 +67,7 @@ export function tick(value: number): string {
 export function marked(values: readonly number[]): string[] {
   const sizes = values.map(Math.abs).filter((size) => size > 0), most = Math.max(...sizes), least = Math.min(...sizes);
   const isPower = (size: number) => Math.abs(Math.log10(size) - Math.round(Math.log10(size))) < 1e-9;
-  if (sizes.every(isPower) && (most >= 1e5 || least <= 1e-4)) return values.map((value) => (value === 0 ? "0" : Math.abs(value) === 1 ? tick(value) : `${value < 0 ? "−" : ""}${raised(Math.round(Math.log10(Math.abs(value))))}`));
+  if (sizes.every(isPower) && (most >= 1e5 || least <= 1e-4 || most / least > 1e5)) return values.map((value) => (value === 0 ? "0" : Math.abs(value) === 1 ? tick(value) : `${value < 0 ? "−" : ""}${raised(Math.round(Math.log10(Math.abs(value))))}`));
   const [unit, name] = most < 1e4 || most >= 1e12 ? [1, ""] : most >= 1e9 ? [1e9, "·10⁹"] : most >= 1e6 ? [1e6, "M"] : [1e3, "k"];
   return values.map((value) => (unit === 1 || value === 0 ? tick(value) : `${value < 0 ? "−" : ""}${Number((Math.abs(value) / unit).toPrecision(4))}${name}`));
 }

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 3b9ccabb352fc582.
+// Written by `npm run types` from src/foveate/look/draw; do not edit. Of 6a7deee4b707d0ae.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -182,7 +182,8 @@ export interface BarSeries {
 /**
  * A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0.
  *
- * With a ``total``, values are probabilities, written below their words: it is their product.
+ * With a ``total``, values are probabilities, written below their words: it is their product;
+ * ``condition`` is what they depend on besides the words before.
  */
 export interface WordsDrawing {
   title: string;
@@ -194,6 +195,7 @@ export interface WordsDrawing {
   least: number;
   most: number;
   total: string;
+  condition: string;
 }
 /**
  * A word or piece; ``value`` colours it, ``alternatives`` are shown when it is chosen.
@@ -318,8 +320,9 @@ export interface SceneEdge {
  *
  * ``rows`` and ``columns`` label queries and keys; other blocks have steps or positions as rows,
  * and no columns. ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is
- * computed from, ``letters`` what they are called in the picture, and ``tokens`` name the numbers
- * of a stage at each position.
+ * computed from, ``letters`` what they are called, ``tokens`` name the numbers of a stage at each
+ * position, and ``units`` are drawn first. ``score`` and ``normalizer`` are kinds, if all that
+ * the scores and weights are computed from is drawn.
  */
 export interface ScenePanel {
   node: string;
@@ -340,6 +343,11 @@ export interface ScenePanel {
   tokens: {
     [k: string]: string[][];
   };
+  units: {
+    [k: string]: number[];
+  };
+  score: string;
+  normalizer: string;
   head: number;
   row: number;
 }

@@ -20,9 +20,9 @@ const LEAST_FACTOR = 50, TIMES = 14, PADDING = 10; // pixels of a factor at leas
 /** A part of a slide, smaller where it would not fit on one line of the room there is. */
 const narrowed = (style: string, wish: number, room: number) => ({ style: `${style};zoom:${room > 0 ? Math.min(1, room / wish) : 1}` });
 
-/** The word that is told of first: after others, and as likely as not, where there are alternatives. Pure. */
+/** The word that is told of first: after others, and the least likely one of those among their alternatives. Pure. */
 export function telling(list: WordsDrawing["words"]): number | undefined {
-  const open = ({ value, alternatives }: (typeof list)[number], k: number) => (alternatives.length ? (k ? (value ?? 0) * (1 - (value ?? 0)) : -1) : -2);
+  const open = ({ value, alternatives, text }: (typeof list)[number], k: number) => (alternatives.length ? (k ? (alternatives.some((other) => other.text === text) ? 1 : value ?? 0) * (1 - (value ?? 0)) : -1) : -2);
   const rank = (word: (typeof list)[number], k: number) => (k && /^\p{L}/u.test(word.text.trim()) ? word.alternatives.length : 0) + open(word, k); // words with most alternatives first
   const best = list.reduce((top, word, k) => (rank(word, k) > rank(list[top]!, top) ? k : top), 0);
   return list[best]?.alternatives.length ? best : undefined;
@@ -72,7 +72,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
         ? h("button", { type: "button", title: "use this word and continue", click: () => options.onforce?.(index, k) }, name) : name;
       return isProduct ? barred(named, p, p, other === word.text, p.toFixed(3)) : barred(named, p, short(p), other === word.text);
     });
-    others.replaceChildren(h("p", {}, ...(isProduct && rows.length ? ["p( · | ", h("bdi", {}, texts.slice(0, index).join(" ")), " ): what may follow"] : [h("bdi", {}, `“${word.text}”`), said && ` ${said}`])), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
+    others.replaceChildren(h("p", {}, ...(isProduct && rows.length ? ["p( · | ", h("bdi", {}, [texts.slice(0, index).join(" "), drawing.condition].filter(Boolean).join(", ")), " ): what may follow"] : [h("bdi", {}, `“${word.text}”`), said && ` ${said}`])), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
     text.setAttribute("aria-label", `${word.text}: ${said}`);
   };
   const quiet = selection.on(() => {

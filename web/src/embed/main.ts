@@ -46,15 +46,14 @@ function show(number: number): void {
   const group = read<Group>(groups[number]!);
   title.textContent = group.title;
   const saved = (drawing: AnyDrawing) =>
-    pageText({ policy, script: own, page: { ...page, groups: [group.title], leftOut: 0 }, groups: [{ ...group, drawings: [drawing] }] });
+    pageText({ policy, script: own, page: { ...page, groups: [group.title] }, groups: [{ ...group, drawings: [drawing] }] });
   selection.set({ row: undefined, column: undefined, rows: undefined, columns: undefined, side: undefined });
   for (const one of drawn) one.destroy();
   main.replaceChildren();
   if (isLecture) main.append(stepOf(group));
   else if (group.drawings.length > MOST_PLAIN) main.append(contents(group.drawings));
   drawn = group.drawings.map((drawing) => mount(main, drawing, { selection, page: saved }));
-  const left = page.leftOut ? [`${page.leftOut} more sentences are not in this page`] : [];
-  notes.textContent = [...(isLecture ? [] : group.notes), ...page.notes, ...left].join(" · ");
+  notes.textContent = [...(isLecture ? [] : group.notes), ...page.notes].join(" · ");
   notes.hidden = !notes.textContent;
   if (isLecture) history.replaceState(null, "", `#${number + 1}`);
   else if (self === top) main.querySelector<HTMLElement>(".fv-film-time input")?.focus({ preventScroll: true }); // arrow keys step through a film

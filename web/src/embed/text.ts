@@ -4,7 +4,7 @@ import { h } from "../core/dom";
 
 /** What is shown at a time; a step of a lecture has its equation and its command. */
 export interface Group { title: string; notes: string[]; drawings: AnyDrawing[]; equation?: string; command?: string }
-export interface Page { title: string; notes: string[]; groups: string[]; leftOut: number }
+export interface Page { title: string; notes: string[]; groups: string[] }
 
 /** JSON that may stand inside a script element: nothing in it can end the element. */
 export const safe = (value: unknown): string =>

@@ -32,7 +32,7 @@ export function attention(maps: readonly LabelledMap[], silent: readonly Silence
 
 /** The name of the attention of a block in a layer. */
 function attentionOf(model: PackedModel, block: string, layer: number): string {
-  const name = (model.header.attentions ?? []).filter((each) => blockOf(each) === block).at(layer);
+  const name = model.header.attentions.filter((each) => blockOf(each) === block).at(layer);
   if (name === undefined) throw new Error(`no attention ${block} in layer ${layer}`);
   return name;
 }
@@ -56,8 +56,8 @@ export function look(model: PackedModel, request: Look): AttentionDrawing | Scen
   return model.inside(attentionOf(model, request.block, request.layer), request.head, text, ids, to ?? undefined);
 }
 
-/** The ids of an output with its end. */
 const counted = (number: number) => number.toLocaleString("en");
+/** The ids of an output with its end. */
 const written = ({ ids, ended }: Output) => (ended ? [...ids, EOS] : ids);
 
 /** A beam as it went: its nodes, step by step. */
@@ -109,7 +109,7 @@ class Beam {
 function relevance(model: PackedModel, text: string, label: string): WordsDrawing {
   const values = model.losses(text, label), most = Math.max(...values.map(({ loss }) => Math.abs(loss)), 1e-9);
   return {
-    kind: "words", title: "Relevance", caption: `How much log p of ${label} falls without each token.`, notes: [], told: "log p lost", total: "",
+    kind: "words", title: "Relevance", caption: `How much log p of ${label} falls without each token.`, notes: [], told: "log p lost", total: "", condition: "",
     words: values.map(({ text: word, loss }) => ({ text: word, value: loss, space: true, note: "", alternatives: [] })), least: -most, most,
   };
 }
@@ -143,7 +143,7 @@ export function* answer(model: PackedModel, run: string, request: Request): Gene
     for (const step of beam.steps.keys()) yield beam.step(step);
     const hypotheses = value.map((output) => {
       const logP = beam.logPs(output), tokens = model.tokens(text, output, logP, request.topK ?? OTHERS, to);
-      return { text: tokens.map((token) => token.text).join(""), logP: output.logP, score: output.score, ended: output.ended, tokens, path: beam.path(output).map(({ id }) => id) };
+      return { text: tokens.map((token) => token.text).join(""), formality: "" as const, logP: output.logP, score: output.score, ended: output.ended, tokens, path: beam.path(output).map(({ id }) => id) };
     });
     return { event: "done", kind: "text", hypotheses, drawings: value.flatMap(({ ids }) => drawn(ids.length + length <= MOST_MAPPED ? model.maps(text, ids, to, units) : [])), milliseconds: milliseconds() };
   }

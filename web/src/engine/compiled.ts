@@ -87,12 +87,6 @@ export class Engine {
     return new Engine(instance.exports as unknown as Functions);
   }
 
-  /** "wasm" with SIMD, "base" without. */
-  get instructionSet(): string {
-    const bytes = new Uint8Array(this.functions.memory.buffer, this.functions.instruction_set());
-    return String.fromCharCode(...bytes.subarray(0, bytes.indexOf(0)));
-  }
-
   /** The address of zeros. */
   room(bytes: number): number {
     const address = this.functions.malloc(bytes + 8);
@@ -112,8 +106,8 @@ export class Engine {
     return new Float32Array(this.functions.memory.buffer, address, count).slice();
   }
 
-  view(address: number, bytes: number): DataView {
-    return new DataView(this.functions.memory.buffer, address, bytes);
+  view(address: number): DataView {
+    return new DataView(this.functions.memory.buffer, address);
   }
 
   /** Call with the addresses of copies, which are freed then. */
@@ -136,11 +130,11 @@ export class CompiledModel {
     const addresses = tensors.map(({ shape, values, scale }, n) => {
       const rows = shape.length > 1 ? Math.max(1, shape[0]!) : 1, both = [engine.put(values), scale ? engine.put(scale) : 0];
       const fields = [scale ? 1 : 0, rows, values.length / rows, 0, ...both];
-      fields.forEach((field, k) => engine.view(structs + n * TENSOR, TENSOR).setInt32(4 * k, field, true));
+      fields.forEach((field, k) => engine.view(structs + n * TENSOR).setInt32(4 * k, field, true));
       return both;
     });
     this.address = engine.lend([Float64Array.from(numbers)], (program) => functions.read_model(program, numbers.length, structs, tensors.length));
-    const isCopied = (n: number) => !engine.view(structs + n * TENSOR, TENSOR).getInt32(12, true); // the model refers to the others
+    const isCopied = (n: number) => !engine.view(structs + n * TENSOR).getInt32(12, true); // the model refers to the others
     addresses.forEach((both, n) => (isCopied(n) ? both.forEach((address) => functions.free(address)) : this.#weights.push(...both)));
     functions.free(structs);
     if (!this.address) throw new Error("the program does not fit the engine");
@@ -268,7 +262,7 @@ export class CompiledSearch {
   /** Stages of attentions, by their numbers in the program, as `compute` calls this search; each is flat. */
   stages(taps: readonly (readonly [number, Stage])[], compute: () => unknown): Float32Array[] {
     const engine = this.#engine, { functions } = engine, structs = engine.room(taps.length * TAP), addresses: number[] = [];
-    const tap = (n: number) => engine.view(structs + n * TAP, TAP);
+    const tap = (n: number) => engine.view(structs + n * TAP);
     taps.forEach(([attention, stage], n) => {
       tap(n).setInt32(0, attention, true);
       tap(n).setInt32(4, STAGES.indexOf(stage), true);

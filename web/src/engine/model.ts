@@ -222,7 +222,7 @@ export class PackedModel {
   classify(line: string): Record<string, number> {
     if (!line.trim()) return {};
     const each = this.#probabilities(this.#labelledIds(line));
-    return Object.fromEntries((this.header.labels ?? []).map((name, n) => [name, each[n]!]));
+    return Object.fromEntries(this.header.labels!.map((name, n) => [name, each[n]!]));
   }
 
   /** What log p of a label loses where each token of a text is left out. */
@@ -304,7 +304,7 @@ export class PackedModel {
   /** The maps of every attention as a target is produced from a line, a text is read, or a line classified. */
   maps(line: string, target: readonly number[] = [], to?: string, units: Units = "tokens"): LabelledMap[] {
     const { read, written, compute, axes } = this.#pass(line, target, to, units);
-    return this.#use(this.#plain, (search) => search.maps(this.header.attentions ?? [], () => compute(search), read, written)).map((map) => {
+    return this.#use(this.#plain, (search) => search.maps(this.header.attentions, () => compute(search), read, written)).map((map) => {
       const [rows, columns] = axes(map.name);
       return { ...merged(map, rows, columns), rowLabels: rows.labels, columnLabels: columns.labels };
     });
@@ -312,7 +312,7 @@ export class PackedModel {
 
   /** The inside of an attention and a head of it, in the same computation. */
   inside(name: string, head: number, line: string, target: readonly number[] = [], to?: string): SceneDrawing {
-    const number = (this.header.attentions ?? []).indexOf(name), { compute, axes } = this.#pass(line, target, to, "tokens"), [rows, columns] = axes(name);
+    const number = this.header.attentions.indexOf(name), { compute, axes } = this.#pass(line, target, to, "tokens"), [rows, columns] = axes(name);
     if (number < 0) throw new Error(`no attention ${name}`);
     const all = this.#use(this.#plain, (search) => search.stages(STAGES.map((stage) => [number, stage] as const), () => compute(search)));
     const flat = Object.fromEntries(STAGES.map((stage, n) => [stage, all[n]!])) as Record<Stage, Float32Array>;

@@ -13,7 +13,7 @@ export interface Header {
   version: number;
   task: Task;
   program: number[];
-  attentions?: string[];
+  attentions: string[];
   equations?: Record<string, string>[]; // of the stages of each attention
   tokenizers: Record<string, TokenizerTree>;
   max_length: number;
@@ -78,5 +78,6 @@ export function read(file: ArrayBuffer): Packed {
     if (!(scale instanceof Float32Array) || shape.length !== 2 || scale.length !== shape[0]) throw new Error(`${name} has no scale for each of its rows`);
     return { shape, values, scale };
   });
+  header.attentions ??= [];
   return { header, weights, names, ...(often && likely && { shortlist: [often, likely] as const }) };
 }

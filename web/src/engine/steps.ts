@@ -32,15 +32,16 @@ export function inside({ name, flat, rows, columns, equations }: Attention, head
     name: `${parts} numbers ${stage}`.trim(), caption, box: [0, 0, WIDE, HIGH], panel: 0, shows: shows.map((each) => `${name} ${each}`),
     lit: [...lit, "h word", ...lit.flatMap((each) => [`name ${each}`, `name own ${each}`])].map((each) => `${name} ${each}`),
   });
+  const scores = spreadOf(name, flat.score, S, T, -Infinity).values, product = flat.query.slice(0, size).reduce((sum, q, n) => sum + q * flat.key[n]!, 0) / Math.sqrt(size); // of the first query and key
   return {
     kind: "scene", title: `${parts}, head ${head}`, caption: "Computed by the engine, for this output.", notes: [],
     nodes: [{ name, label: "", form: "group", box: [0, 0, WIDE, HIGH], hue: null, tag: "", detail: [], texts: [], level: 0 }], edges: [],
     panels: [{
-      node: name, rows, columns, reads: {}, tokens: {}, head, row: 0, equations: Object.fromEntries(Object.entries(equations).map(([stage, text]) => [stage, text ?? ""])),
+      node: name, rows, columns, reads: {}, tokens: {}, units: {}, head, row: 0, score: Math.abs(product - scores[0]!) < 0.01 + 0.001 * Math.abs(product) ? "scaled_dot" : "", normalizer: "softmax", equations: Object.fromEntries(Object.entries(equations).map(([stage, text]) => [stage, text ?? ""])),
       letters: { q: "q", k: "k_i", e: "e_i", α: "α_i", v: "v_i", c: "c", own: "x", h: memory, memory },
       values: {
         query: byHead(flat.query, T, heads, heads), key: byHead(flat.key, S, keyHeads, heads), value: byHead(flat.value, S, keyHeads, heads), context: byHead(flat.context, T, heads, heads),
-        score: map(spreadOf(name, flat.score, S, T, -Infinity).values), weights: map(values), output: byHead(flat.output, T, 1, 1),
+        score: map(scores), weights: map(values), output: byHead(flat.output, T, 1, 1),
       },
     }],
     stops: [stop("", `The query of “${rows[0]}” and each key give a score e_i, softmax the weights α_i, and c is the mean of the values by weight.`, order, order),

@@ -29,7 +29,7 @@ interface Kind {
 
 export type Span = readonly [from: number, to: number];
 const utf8 = new TextEncoder(), WHITE = "\\s\\x1c-\\x1f\\x85", MARK = "\u0301";
-const text = (bytes: Uint8Array) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+const utf8Reader = () => new TextDecoder("utf-8", { ignoreBOM: true }), text = (bytes: Uint8Array) => utf8Reader().decode(bytes);
 // `split_words`: \w, \d and \s of Python's re
 const LETTER = "[\\p{L}\\p{N}_]", SOLID = `[^${WHITE}]|\\ufeff`;
 const CLITIC = `(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=${LETTER})`;
@@ -127,7 +127,7 @@ export class Tokenizer {
 
   /** The languages that a text may be translated into, where it says so in a tag. */
   get languages(): string[] {
-    return [...this.#tags.keys()].map((tag) => tag.slice(2, -1));
+    return Array.from(this.#tags.keys(), (tag) => tag.slice(2, -1));
   }
 
   encode(line: string): number[] {
@@ -156,7 +156,7 @@ export class Tokenizer {
 
   /** The text that each id adds to those before it; of a part of a character none. */
   texts(ids: readonly number[]): string[] {
-    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+    const decoder = utf8Reader();
     return this.#added(ids).map((bytes) => decoder.decode(bytes, { stream: true }));
   }
 
@@ -172,9 +172,8 @@ export class Tokenizer {
   }
 
   decodeLines(ids: readonly number[]): string {
-    const lines: number[][] = [[]];
-    for (const id of ids) id === EOS ? lines.push([]) : lines.at(-1)!.push(id);
-    return lines.map((line) => this.decode(line)).join("\n");
+    const end = ids.lastIndexOf(EOS);
+    return end < 0 ? this.decode(ids) : `${this.decodeLines(ids.slice(0, end))}\n${this.decode(ids.slice(end + 1))}`;
   }
 
   /** The text of lines that some ids add behind others. */
@@ -198,7 +197,7 @@ export class Tokenizer {
 
   /** Of each id its characters in the text of all; one that holds a part of a character has the whole. */
   #spans(ids: readonly number[]): Span[] {
-    const decoder = new TextDecoder("utf-8", { ignoreBOM: true }), bytes: number[] = [];
+    const decoder = utf8Reader(), bytes: number[] = [];
     let done = 0;
     return this.#added(ids).map((own): Span => {
       const start = done;

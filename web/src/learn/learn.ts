@@ -105,7 +105,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     const x = [...new Set(shown.flatMap(({ run }) => run.frames.slice(1).map(({ step }) => step)))].sort((a, b) => a - b);
     const curve = (run: Run, name: string) => {
       const losses = new Map(run.frames.map(({ step, loss }) => [step, loss]));
-      return { name, y: x.map((step) => losses.get(step) ?? null), low: [], high: [], hue: null, faint: false };
+      return { low: [], high: [], hue: null, name, y: x.map((step) => losses.get(step) ?? null), faint: false };
     };
     const now = place === undefined ? undefined : stepAt();
     return { kind: "lines", title: "Loss", caption: "", notes: [], x, curves: shown.map(({ run }, k) => curve(run, shown.length > 1 && compact ? "AB"[k]! : `${shown.length > 1 ? `${"AB"[k]}: ` : ""}${named(run.settings)}`)), joined: true,
@@ -171,17 +171,17 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       const { rows, columns } = words();
       if (rows.length !== frame.rows || columns.length !== frame.columns) return; // of the text before
       const isRight = frame.output.join("\n") === example.target.join("\n");
-      output.replaceChildren(h("span", { class: "fv-quiet" }, "writes "), h("b", { dir: "auto" }, frame.output.join(task().joint) || "nothing"), isRight ? h("span", { class: "fv-learn-right" }, " ✓ right") : h("span", { class: "fv-quiet" }, ` ✗ right is ${example.target.join(task().joint)}`));
+      output.replaceChildren(h("span", { class: "fv-quiet" }, "writes "), h("b", { dir: "auto" }, frame.output.join(task().joint) || "nothing"), isRight ? h("span", { class: "fv-learn-right" }, " ✓ right") : h("span", { class: "fv-quiet" }, compact ? " ✗" : ` ✗ right is ${example.target.join(task().joint)}`));
       const attends = frame.weights.some((weight) => weight > 0);
-      status.textContent = [...(compact ? [] : [`step ${frame.step.toLocaleString("en-US")}`]), ...(frame.step ? [`loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}`] : ["random weights"]),
-        attends ? `${Math.round(100 * frame.right)} % of attention ${compact ? "right" : `on the right ${task().of}`}` : "no attention", ...(pace && !(compact && shown.length > 1) ? [`${Math.round(pace)} steps/s`] : []), ...(compact ? [] : [`${size.toLocaleString("en-US")} weights`])].join(" · ");
+      status.textContent = [...(compact ? [] : [`step ${frame.step.toLocaleString("en-US")}`]), ...(frame.step ? [`loss ${frame.loss.toFixed(frame.loss < 0.1 ? 3 : 2)}`] : ["untrained"]),
+        attends ? `${Math.round(100 * frame.right)} % of attention ${compact ? "right" : `on the right ${task().of}`}` : "no attention", ...(pace && !compact ? [`${Math.round(pace)} steps/s`] : []), ...(compact ? [] : [`${size.toLocaleString("en-US")} weights`])].join(" · ");
       element.dataset.step = String(frame.step);
       element.dataset.right = frame.right.toFixed(3);
       element.dataset.pace = pace.toFixed(1);
       grid.element.hidden = heads.hidden = reading.hidden = !attends;
       if (!attends) return;
       const map = mapOf(frame, head);
-      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "target", dots: example.links });
+      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "writes ↓", ...(compact ? { across: "∎: end · α: dark 0, yellow 1" } : {}), dots: example.links });
       for (const { which, canvas } of tiles) {
         Object.assign(canvas, { width: frame.columns, height: frame.rows });
         canvas.getContext("2d")!.putImageData(new ImageData(pixels(levelsOf(mapOf(frame, which), "absolute"), sequential), frame.columns, frame.rows), 0, 0);

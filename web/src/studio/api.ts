@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of c4038abe9e979ba8.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of f6e537be642da696.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -127,10 +127,11 @@ export interface TextDone {
   milliseconds: number;
 }
 /**
- * An output: its tokens (the end among them), and its nodes in the beam.
+ * An output: its tokens (the end among them), its nodes in the beam, its form of address.
  */
 export interface AnswerHypothesis {
   text: string;
+  formality: "" | "informal" | "formal";
   logP: number;
   score: number;
   ended: boolean;
@@ -231,7 +232,7 @@ export interface SilencedHead {
   head?: number | null;
 }
 /**
- * What of a drawing can be dragged in a browser.
+ * The part of a drawing that can be dragged in a browser.
  */
 export interface BaseControls {}
 /**
@@ -343,7 +344,7 @@ export interface EvaluatedExample {
   date: string | null;
 }
 /**
- * How many examples are done.
+ * Number of examples that are done.
  */
 export interface Progress {
   event: "progress";
@@ -441,7 +442,7 @@ export interface Origin {
   dtype: string;
 }
 /**
- * What to look at, and how. A view reads those fields that it has as parameters.
+ * Options of a view: what to look at, and how. It reads those fields that it has as parameters.
  *
  * Where no ``text`` is given, an example of the run's last validation stands in.
  */
@@ -527,7 +528,7 @@ export interface Question {
    */
   method?: ("attention" | "gradient" | "integrated" | "occlusion" | "values") | null;
   /**
-   * why not this word, label or other answer
+   * alternative to explain against: a word or label
    */
   foil?: string | null;
   /**
@@ -650,14 +651,11 @@ export interface SamplesOf {
   samples: SampleAt[];
 }
 /**
- * Curves of a training up to the step ``last``; ``points`` is how many there were of each.
+ * Curves of a training up to the step ``last``.
  */
 export interface SeriesOf {
   curves: CurveOf[];
   last: number;
-  points: {
-    [k: string]: number;
-  };
 }
 /**
  * A line of a log: "start", "train", "valid", "average"; or "cut", where lines after ``step``
@@ -687,7 +685,6 @@ export interface TrainingInfo {
   parameters: number | null;
   device: string;
   keys: string[];
-  hasSamples: boolean;
 }
 /**
  * The trainings of the studio's runs.

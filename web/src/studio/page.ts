@@ -11,7 +11,7 @@ async function pageWith(title: string, groups: Group[], notes: string[] = []): P
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(script)));
   const hash = btoa(String.fromCharCode(...digest));
   const policy = `default-src 'none'; script-src 'sha256-${hash}'; img-src data:; base-uri 'none'; form-action 'none'`;
-  return pageText({ policy, script, lang: language(), page: { title, notes, groups: groups.map(({ title }) => title), leftOut: 0 }, groups });
+  return pageText({ policy, script, lang: language(), page: { title, notes, groups: groups.map(({ title }) => title) }, groups });
 }
 
 export const pageOf = (drawing: AnyDrawing): Promise<string> => {

@@ -12,7 +12,7 @@ from foveate.config import ConfigError
 from foveate.errors import UserError
 from foveate.look.draw.charts import Curve, LinesDrawing, line_chart
 from foveate.look.draw.parts import Numbers, visible
-from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.draw.scene import CELL, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, LensDrawing, SheetDrawing, SheetGrid, sheet
 from foveate.look.flow import Figures, by_distance
 from foveate.look.hooks import ForcedPass, calls_of
@@ -32,15 +32,11 @@ def gates(
     """Draw one layer's gates (1, T, H) over the words that were read, with one row per unit.
 
     The rows are the ``units`` that change most over the text (by the sum of their gates' standard
-    deviations), the same in every sheet. Raises `UserError` if a cell has no gates, and
-    ``ValueError`` unless there is one word for each step.
+    deviations), the same in every sheet. Raises `UserError` if a cell has no gates.
     """
     if not opened:
         raise UserError("this cell has no gates to draw; LSTM and GRU cells have")
     over: dict[str, NDArray[np.float32]] = {n: g[0].T.cpu().numpy() for n, g in opened.items()}
-    steps = next(iter(over.values())).shape[1]
-    if steps != len(words):
-        raise ValueError(f"{len(words)} words for {steps} steps; give one for each step")
     lively = sum(gate.std(axis=1) for gate in over.values())
     shown = np.sort(np.argsort(-np.asarray(lively), kind="stable")[:units])
     drawn = [
@@ -71,10 +67,10 @@ def principal(states: Floats) -> tuple[Figures, Figures]:
 def states(hidden: Floats, words: Sequence[str], title: str = "") -> LinesDrawing:
     """Draw the path of states (T, H), word by word, in the plane of two principal components.
 
-    Raises `UserError` for fewer than two steps, or unless there is one word for each.
+    Raises `UserError` for fewer than two steps.
     """
-    if len(hidden) != len(words) or len(words) < 2:
-        raise UserError(f"{len(words)} words for {len(hidden)} states; a path needs two or more")
+    if len(hidden) < 2:
+        raise UserError(f"{len(hidden)} states: a path needs two or more")
     path, shares = (np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)])
                     for values in principal(hidden))  # fmt: skip
     across, up = (f"component {k + 1}, {shares[k]:.0%} of the variance" for k in (0, 1))
@@ -269,24 +265,25 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
     results = {"with positions": shuffled(forced, seed)}
     with without_positions(forced.model) as count:
         if count:
-            results["without positions"] = shuffled(forced, seed)
+            results["no positions"] = shuffled(forced, seed)
     curves = {name: outputs for name, (outputs, _) in results.items()}
     what = f"{forced.score_name} {'lost' if forced.score_name == 'log p' else 'change'}"
     lost = [f"{name} {what} {mean:.2f}" for name, (_, mean) in results.items()]
     words = forced.words(next(iter(stems_of(forced.model))), len(curves["with positions"]))
     order = torch.randperm(len(words), generator=torch.Generator().manual_seed(seed)).tolist()
     made, count = SceneMaker(), min(len(words), MOST)
-    middles = made.row("read", [""], words[:count], 208)
-    after = made.row("shuffled", ["shuffled"], [words[k] for k in order[:count]], HIGH)
-    wide = float(min(90, np.diff(middles, append=WIDE).min() - 8))
+    middles = made.row("read", [""], words[:count], 46)
+    after = made.row("shuffled", ["shuffled"], [words[k] for k in order[:count]], 320, up=24)
+    wide = float(min(130, np.diff(middles, append=2 * WIDE).min() - 8))
+    moved = sorted((place, k) for k, place in enumerate(order[:count]) if place < count)
     for row, (name, outputs) in enumerate(curves.items()):
-        made.node(name, name, (0, 8 + 70.0 * row, 228, 44), form="label")
-        texts = [f"{change:.2f}" for change in outputs[:count]]
-        made.cells(f"{name} of", middles, 4 + 70.0 * row, wide, texts, outputs[:count], hue=row)
-    for k, place in enumerate(order[:count]):
-        if place < count:
-            x, y = middles[place], after[k]
-            bends = (x, 210), (x, 360), (y, 360), (y, 512)
-            made.edge(f"moved {k}", *bends, weight=0.2, hue=5, tag="")
-    made.stop("shuffled", "In the boxes: how much each output changes, relative to its norm.", [])
+        y = 370 + 110.0 * row
+        made.node(name, name, (0, y, 228, CELL), form="label")
+        for place, k in moved:
+            box, fill = (after[k] - wide / 2, y, wide, CELL), {"level": outputs[place], "hue": row}
+            made.node(f"{name} of {place}", "", box, texts=[f"{outputs[place]:.2f}"], **fill)
+    for place, k in moved:
+        x, u = middles[place], after[k]
+        made.edge(f"moved {k}", (x, 50), (x, 160), (u, 160), (u, 270), weight=0.2, hue=5, tag="")
+    made.stop("shuffled", "Change of each word’s vector, relative to its norm.", [])
     return made.drawing(title or "Does order matter?", caption="; ".join(lost))

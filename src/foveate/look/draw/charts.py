@@ -406,4 +406,7 @@ def bar_chart(
 ) -> BarsDrawing:  # fmt: skip
     """Return a chart with a bar of each series for each label; ``bands`` are intervals by name."""
     bars = [BarSeries(name=name, values=y, **_band(bands, name)) for name, y in series.items()]
+    for each in bars:
+        if len(each.values) != len(labels):
+            raise ValueError(f"{each.name!r}: {len(each.values)} values for {len(labels)} labels")
     return BarsDrawing(title=title, caption=caption, labels=list(labels), series=bars, up=up, at=at)

@@ -38,8 +38,7 @@ def table(name: str = "cividis") -> NDArray[np.uint8]:
     """
     from matplotlib import colormaps
 
-    colors: NDArray[np.uint8] = colormaps[name](np.arange(256), bytes=True)[:, :3]
-    return colors
+    return colormaps[name](np.arange(256), bytes=True)[:, :3]
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,6 @@ class Drawing(DrawingPart):
             made.supxlabel(caption, parse_math=False, **figures.SMALL)
         return made
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw into the axes, or into those of a new figure, and return them."""
-        if ax is None:
-            return self.figure().axes[0]
-        self.fill(ax)
-        return ax
-
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """Return the drawing for a terminal of ``width`` columns; without ``color`` in shades."""
         raise NotImplementedError(f"{type(self).__name__} can only be drawn in a browser")

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import foveate.look.draw.colors as colors
 from foveate.look.draw.layout import fit
-from foveate.look.draw.parts import Floats
 from foveate.look.draw.terminal import cut
 
 if TYPE_CHECKING:
@@ -50,13 +49,6 @@ def picture_bytes(figure: Figure, form: str) -> bytes:
         fit(figure, warn=form != "svg")  # text in an SVG stays text: its viewer has the fonts
         figure.savefig(file, format=form, dpi=200, metadata=stamp, bbox_inches=_bounds(figure))
     return file.getvalue()
-
-
-def contours(values: Floats, levels: Sequence[float]) -> list[list[Floats]]:
-    """Return the lines (N, 2), in columns and rows, on which a grid has each level."""
-    from matplotlib.figure import Figure
-
-    return Figure().subplots().contour(values, levels).allsegs
 
 
 def _bounds(figure: Figure) -> Bbox | None:

@@ -112,27 +112,17 @@ def lanes(
     steps: Sequence[Sequence[Node]], best: Sequence[int] = (), title: str = "",
     greedy: Sequence[Node] = (),
 ) -> LanesDrawing:  # fmt: skip
-    """Return a drawing of a beam, and of the path of greedy search, as far as the beam lacks it.
-
-    Raises ``ValueError`` if a node extends an unknown one.
-    """
-    known: set[int] = set()
-    for step in steps:
-        for node in step:
-            if node.parent is not None and node.parent not in known:
-                raise ValueError(f"node {node.id} extends {node.parent}, which no step before has")
-        known |= {node.id for node in step}
-    if lost := set(best) - known:
-        raise ValueError(f"the answer has nodes that no step has: {sorted(lost)}")
+    """Return a drawing of a beam, and of the path of greedy search, as far as the beam lacks it."""
+    first = 1 + max((node.id for step in steps for node in step), default=-1)
     columns, path = [list(step) for step in steps], list[int]()
     for t, node in enumerate(greedy):
         columns += [[]] * (t == len(columns))
         parent = path[-1] if path else None
         same = [each.id for each in columns[t] if (each.parent, each.text) == (parent, node.text)]
         if not same:
-            own: dict[str, object] = {"id": max(known) + t + 1, "parent": parent, "state": "pruned"}
+            own: dict[str, object] = {"id": first + t, "parent": parent, "state": "pruned"}
             columns[t] = [*columns[t], node.model_copy(update=own)]
-        path.append(same[0] if same else max(known) + t + 1)
+        path.append(same[0] if same else first + t)
     return LanesDrawing(
         title=title, caption=LANES_CAPTION, steps=columns, best=list(best), greedy=path
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,8 +14,6 @@ from pydantic import Field
 import foveate.look.draw.colors as colors
 import foveate.look.draw.figures as figures
 import foveate.look.measure as measure
-from foveate.errors import UserError
-from foveate.files import replace_file
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.page import Cover, PageGroup, assemble, json_of
 from foveate.look.draw.parts import Arrays, DrawingPart, Label, Numbers, visible
@@ -37,8 +34,7 @@ HEAD_SIDE = 1.25  # inches of one small matrix
 
 MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
 LONGEST_SIDE = 256  # words along a side before neighbours are drawn together
-MOST_SENTENCES = 200
-MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
+UNTITLED = {"title": "", "notes": []}  # of a drawing whose group has its title
 
 
 class Block(DrawingPart):
@@ -369,44 +365,13 @@ def all_maps(record: AttentionRecord, **first: object) -> AttentionDrawing:
     )
 
 
-def save_html(records: Sequence[AttentionRecord], path: str | Path) -> list[str]:
-    """Write the page of the records to one file, atomically; return in words what was left out.
-
-    Raises as `attention_page` does, and `UserError` if the name does not end in ``.html``.
-    """
-    path = Path(path)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{path}: a page must be a .html file; change the extension")
-    page, notes = attention_page(records)
-    replace_file(path, page.encode())
-    return notes
-
-
-def attention_page(records: Sequence[AttentionRecord]) -> tuple[str, list[str]]:
-    """Return the page of the records, each a sentence that can be selected, and what is left out.
-
-    It contains at most `MOST_SENTENCES` and `MOST_BYTES`; the page and its notes give the number
-    left out. Raises `UserError` without a record, or for one without maps.
-    """
-    if not records:
-        raise UserError("no sentences to show; give at least one record")
-    if not all(record.maps for record in records):
-        raise UserError("a record without maps: this model has no attention to show")
-    titles, sentences, notes, size = list[str](), list[str](), list[str](), 0
-    for number, record in enumerate(records[:MOST_SENTENCES], 1):
-        drawing = all_maps(record)
-        untitled = drawing.model_copy(update={"title": "", "notes": []})
-        group = PageGroup(title=drawing.title, notes=drawing.notes, drawings=[untitled])
-        sentence = json_of(group)
-        size += len(sentence)
-        if sentences and size > MOST_BYTES:
-            break
-        titles.append(drawing.title)
-        sentences.append(sentence)
-        notes += [f"sentence {number}: {note}" for note in drawing.notes[len(record.notes) :]]
-    left_out = len(records) - len(sentences)
-    if left_out:
-        notes.append(f"{left_out} of {len(records)} sentences omitted from the page")
+def attention_page(records: Sequence[AttentionRecord]) -> str:
+    """Return the page of the records, each a sentence that can be selected."""
+    drawings = list(map(all_maps, records))
+    groups = [
+        PageGroup(title=d.title, notes=d.notes, drawings=[d.model_copy(update=UNTITLED)])
+        for d in drawings
+    ]
     exact = ["numbers are exact to 0.00002"]
-    cover = Cover(title="Attention", groups=titles, notes=exact, left_out=left_out)
-    return assemble(cover, sentences), notes
+    cover = Cover(title="Attention", groups=[d.title for d in drawings], notes=exact)
+    return assemble(cover, list(map(json_of, groups)))

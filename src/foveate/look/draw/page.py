@@ -25,12 +25,11 @@ class PageGroup(DrawingPart):
 
 
 class Cover(DrawingPart):
-    """The title of a page, the names of its groups, and how many were left out."""
+    """The title of a page, and the names of its groups."""
 
     title: Text
     groups: list[Text]
     notes: list[Text] = Field(default_factory=list)
-    left_out: int = 0
 
 
 def chapters(drawings: Mapping[str, Sequence[DrawingPart]], title: str) -> str:

@@ -156,7 +156,7 @@ class Numbers(DrawingPart):
 
 
 class BaseControls(DrawingPart):
-    """What of a drawing can be dragged in a browser."""
+    """The part of a drawing that can be dragged in a browser."""
 
     def over(self, title: str, parts: Sequence[DrawingPart]) -> Sequence[DrawingPart]:
         """Return the drawings with their controls."""

@@ -67,8 +67,9 @@ class ScenePanel(DrawingPart):
 
     ``rows`` and ``columns`` label queries and keys; other blocks have steps or positions as rows,
     and no columns. ``values`` are (H, T, N) or (H, T, S), ``reads`` the stages that each is
-    computed from, ``letters`` what they are called in the picture, and ``tokens`` name the numbers
-    of a stage at each position.
+    computed from, ``letters`` what they are called, ``tokens`` name the numbers of a stage at each
+    position, and ``units`` are drawn first. ``score`` and ``normalizer`` are kinds, if all that
+    the scores and weights are computed from is drawn.
     """
 
     node: str
@@ -79,6 +80,9 @@ class ScenePanel(DrawingPart):
     reads: dict[str, list[str]] = Field(default_factory=dict)
     letters: dict[str, Label] = Field(default_factory=dict)
     tokens: dict[str, list[list[Label]]] = Field(default_factory=dict)
+    units: dict[str, list[int]] = Field(default_factory=dict)
+    score: str = ""
+    normalizer: str = ""
     head: int = 0
     row: int = 0
 
@@ -199,23 +203,24 @@ class SceneMaker:
 
     def row(
         self, name: str, titles: Sequence[str], words: Sequence[str], end: float,
-        wide: float = WIDE, hues: Sequence[int] = (),
+        wide: float = WIDE, hues: Sequence[int] = (), up: float = 84.0,
     ) -> Floats:  # fmt: skip
-        """Write words right of a title, each as wide as its letters; return their middles.
+        """Write words right of a title, spread evenly or, without room, by letters; return middles.
 
-        Words with ``hues`` are in boxes.
+        Words with ``hues`` are in boxes. The middle of the title is ``up`` from the end.
         """
         left = BESIDE if titles else 0.0
-        ends = np.cumsum([0.0, *(1.4 + len(word) for word in words)])
+        sizes = np.array([1.4 + len(word) for word in words])
+        even = 15 * sizes.max() < (wide - left) / len(words)
+        ends = np.append(0.0, np.cumsum(np.ones(len(words)) if even else sizes))
         ends = left + (wide - left) * ends / ends[-1]
-        self.node(name, "", (0, end - 132, left, 96), form="label", texts=titles)
+        self.node(name, "", (0, end - up - 48, left, 96), form="label", texts=titles)
         for k, word in enumerate(words):
             wide = min(ends[k + 1] - ends[k] - 4, 17 * len(word) + 20 if hues else WIDE)
             box = (ends[k] + ends[k + 1] - wide) / 2, end - 44, wide, 40.0
             fill = {"hue": hues[k], "level": 0.25} if hues else {"form": "word"}
             self.node(f"{name} word {k}", word, box, **fill)
-        middles: Floats = (ends[:-1] + ends[1:]) / 2
-        return middles
+        return (ends[:-1] + ends[1:]) / 2
 
     def cells(self, name: str, middles: Floats, top: float, wide: float, texts: Sequence[str],
               levels: Sequence[float] | Floats, **more: object) -> None:  # fmt: skip

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, pairwise, takewhile, zip_longest
 from math import hypot, log
 from pathlib import Path
 
@@ -21,19 +21,19 @@ from foveate.look.forward import GRADIENT, Array, ForwardFrame, frames, places_o
 from foveate.look.hooks import ForcedPass
 from foveate.look.records import block_of, suffixes
 from foveate.look.stages import traced
+from foveate.nn.attention import Attention
 
 MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 488.0, 424.0, 144.0, 80.0  # tops of the rows of the whole picture
 TALL, HEAD = 258.0, 32.0  # of the box of layers, which is as wide as a part, and of its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
-STREAM = 88.0  # from the left of a part to its residual stream
+STREAM, NORMED = 88.0, 222.0  # from the left of a part to its residual stream, to its layers
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
 FAINT, SHOWN = 0.02, 9  # smaller weights are not drawn; keys beside a query in numbers
-NUMBER = 60.0  # width of a number in a box
+NUMBER, UNITS = 60.0, 8  # width of a number in a box; numbers of a vector at most
 LETTER, EDGE = 13.0, 20.0  # width of a letter of a word at least, and free beside a part
-UPDATE = "the optimizer computes the update from ∂L/∂W."
 BEST = 4  # tokens of an output, the most probable at each position
-RECTIFIED = "activation", "ReLU"  # stages whose zeros are white
+RECTIFIED = "activation", "ReLU"  # stages whose zeros are grey
 CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an equation
 TEXTS = tomllib.loads(Path(__file__).with_name("scenery.toml").read_text(encoding="utf-8"))
 ALL = "whole", "words", "stream"
@@ -72,10 +72,10 @@ class _Scene(SceneMaker):
         self.parts = parts_of(forced, trace)
         self.forced, self.layer, self.train = forced, layer, train
         places = places_of(forced, self.film).items()
-        self.places = {part: [*map(_plain, words)] for part, words in places}
+        self.places = {part: _pieces(words) for part, words in places}
         cut = any(word[:1] in {*"▁Ġ"} for _, words in places for word in words)
         self.unit = "token" if cut else "word"
-        self.produced = [*map(_plain, produced_of(forced, self.places.get("decoder", ())))]
+        self.produced = _pieces(produced_of(forced, self.places.get("decoder", ())))
         for some, sign in ((self.produced, "</s>"), *((p, "<s>") for p in self.places.values())):
             some[:] = [sign if word == "⏎" else word for word in some]  # of a language model
         self.chances = trace.scores.double().exp().tolist() * (forced.score_name == "log p")
@@ -102,6 +102,7 @@ class _Scene(SceneMaker):
     def build(self, block: str | None, head: int, query: int | None) -> None:
         """Draw the parts side by side, then stop at the whole, in each layer, inside, over time."""
         sides = [part for part in self.parts if part.name in self.places]
+        self.query = min([query or 0, *(len(words) - 1 for words in self.places.values())])
         last = [b for part in self.parts if part not in sides for b in part.blocks]
         wide = SIDE if len(sides) > 1 else ALONE
         for number, part in enumerate(sides):
@@ -128,13 +129,13 @@ class _Scene(SceneMaker):
             if inner:
                 x, y, w, _ = self.box_of(part.name)
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
-                word = self.places[part.name][0]
+                word = self.places[part.name][self.query]
                 adds = "f(norm(x))" if any(b.family == "norm" for b in inner) else "f(x)"
                 text = f"Each + adds {adds} to x. Written: two numbers of “{word}”."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
-                    text = f"x (of “{word}”) stays on its line; what {_name(each)} gives is added."
+                    text = f"x of “{word}” stays on its line; {_name(each)} adds f to it."
                     lit.append(f"{part.name} stream")
                 self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
         self._insides(block, head, query)
@@ -151,13 +152,15 @@ class _Scene(SceneMaker):
         if self.words < WORDS:
             below = left, self.words + 60, wide, 40.0
             self.node(f"{part} below", part, below, form="label", tag="words")
-        written, side = self.produced if part == "decoder" else (), 10 if recurs else 2
+        written, side = self.produced if part == "decoder" else (), 6 if recurs else 2
         for kind, top, texts in (("reads", self.words, words), ("writes", -10.0, written)):
             least = 4 * self.train  # letters of a loss
-            lengths = [1 if recurs else 1.4 + max(least, len(word)) for word in texts[:MOST]]
+            letters = [max(least, len(word.removeprefix("‑"))) for word in texts[:MOST]]
+            pairs = zip_longest(words[: len(letters)], written[: len(letters)], fillvalue="")
+            lengths = [1 if recurs else 1.4 + max(least, *map(len, pair)) for pair in pairs]
             ends = left + wide * np.cumsum([0.0, *lengths]) / max(1.0, sum(lengths))
             rooms, middles = np.diff(ends) - 2 * side, (ends[1:] + ends[:-1]) / 2
-            needs = [LETTER * len(word) for word in texts[:MOST]]
+            needs = [LETTER * count for count in letters]
             crowded = bool((rooms < needs).any()) and not self.train and not (self.lone and recurs)
             if crowded:  # every other word is a line lower, and as wide as its neighbours allow
                 around = np.diff(ends, prepend=ends[0] - EDGE, append=ends[-1] + EDGE)
@@ -183,8 +186,10 @@ class _Scene(SceneMaker):
         if layers:
             self.node(name, "", (left, LAYERS, wide, TALL), form="group")
             head = left + STREAM + 116, LAYERS + 3, wide - STREAM - 122, 34.0
-            label = f"{layers} ×" if wide == ALONE else f"{name}, {layers} ×"
-            self.node(f"{name} head", label, head, form="label", tag="stream")
+            number = 1 + (drawn[0].layer or 0)
+            label = f"layer {number} of {layers}" if self.train else f"{layers} ×"
+            label = label if wide == ALONE else f"{name}, {label}"
+            self.node(f"{name} head", label, head, form="label", tag="words")
         self._row(name, before, (left, STEM, wide, 44), " + ")
         self._row(name, after, (left, OUTPUT, wide, 44), " → ")
         end = OUTPUT + (44 if after else 22 * (name == "encoder" and wide == SIDE))
@@ -196,9 +201,10 @@ class _Scene(SceneMaker):
             y = LAYERS + TALL - pitch * number
             after_it = groups[groups.index(group) + 1 :][:1]
             norms = after_it[0] if after_it and after_it[0][0].branch is None else []
-            self._branch(group, (left, y + 8, wide, min(64.0, pitch - 12)), 22 if norms else 14)
+            high, down = (min(64.0, pitch - 20), 19) if norms else (min(64.0, pitch - 12), 14)
+            self._branch(group, (left, y + 8, wide, high), down)
             for norm in norms:
-                self._block(norm, (stream - 46, y - 17, 92, 30), tag="stream")
+                self._block(norm, (stream - 46, y - 21, 92, 30), tag="stream")
         if wide == SIDE and name == "decoder":
             self._mirror(nodes, edges, 2 * left + wide)
 
@@ -215,7 +221,7 @@ class _Scene(SceneMaker):
         """Draw one residual branch: it leaves the stream, is added ``down`` from the row's top."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
-        stream, x, low, top = left + STREAM, left + 204, y + high - 16, y + down
+        stream, x, low, top = left + STREAM, left + NORMED, y + high - 16, y + down
         self.edge(f"{main.name} in", (stream, low), (x, low))
         self.edge(f"{main.name} out", (x, top), (stream + 14, top))
         plus = stream - 14, top - 14, 28.0, 28.0
@@ -223,38 +229,47 @@ class _Scene(SceneMaker):
         maps = [f for f in self.film if (f.block, f.name) == (main.name, "weights")]
         label = "masked " * (any(map(_looks_back, maps)) and not self.train) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
-        self._block(main, (x, y, wide - 210, high), label)
-        x_of, f_of = self._summands(main.name) or [[], []]
-        of = "f(norm(x))" if group[0].family == "norm" else "f(x)"
+        self._block(main, (x, y, wide - NORMED - 6, high), label)
+        x_of, f_of, after = self._summands(main.name) or [[], [], []]
+        of = f"f = {', '.join(f_of)}" if f_of else "f"
         over = stream + 18, top - 21, x - stream - 20, 18
         aside = (left + 4, low - 22, 76, 44) if group[0] is not main else (left, y + 7, 60, 44)
         more: dict[str, object] = {"form": "label", "tag": "layer"}
         self.node(f"{main.name} x", "x", aside, texts=["x", *x_of], **more)
-        inside = x, y + high - 22, wide - 210.0, 18.0
-        self.node(f"{main.name} adds", f"= {', '.join(f_of)}, …" if f_of else "", inside, **more)
+        if y < LAYERS + HEAD + 10:
+            end = left + 4, LAYERS - 2, 76, 44
+            self.node(f"{main.name} sum", "x", end, texts=["x", *after], **more)
+            rest = (stream, top - 14), (stream, LAYERS + 2)
+            self.edge(f"{main.name.split('.')[0]} stream end", *rest, tag="layer")
         self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             output = [e.points[-1] for e in self.edges if e.name == "encoder stream"]
             ends = [2 * left + wide - x for x, y in output if y < OUTPUT + 44]  # of no last norm
-            start, gap, end = left + wide + 60, left + wide + 30, (x + wide - 210, y + high / 2)
-            points = ((*ends, start)[0], OUTPUT + 22), (gap, OUTPUT + 22), (gap, end[1]), end
+            start, gap = left + wide + 60, left + wide + 30
+            tip = x + wide - NORMED - 6, y + high / 2
+            points = ((*ends, start)[0], OUTPUT + 22), (gap, OUTPUT + 22), (gap, tip[1]), tip
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
-            name, box = f"{main.name} memory label", (left + wide + 40, OUTPUT - 44, 410, 42)
-            at, room = end[0] - 0.26 * (wide - 210), 0.25 * (wide - 210)
-            self.node(f"{main.name} from", "h_i, encoder", (at, end[1] - 10, room, 20), **more)
+            name, box = f"{main.name} memory label", (left + wide + 2, tip[1] + 8, 56, 64)
+            room = 0.25 * (wide - NORMED)
+            at = tip[0] - room - 4
+            self.node(f"{main.name} from", "h_i, encoder", (at, tip[1] - 10, room, 20), **more)
             if not self.train:
-                self.node(name, "K and V of cross-attention", box, form="label", tag="stream")
+                self.node(name, "K", box, form="label", tag="words", texts=["K", "V"])
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 102, low - 17, 84, 34), tag="stream")
+                self._block(block, (left + 102, low - 17, 102, 34), tag="stream")
 
     def _summands(self, block: str) -> list[list[str]]:
-        """Return two numbers of x and of f(x), whose sums are exact as printed where possible."""
+        """Return two numbers of x, of f(x) and of their sum, exact as printed where possible."""
         sums = [f for f in self.film if f.name == "residual sum" and f.rows == block.split(".")[0]]
-        pairs = {f.block: np.stack([self.film[k].values[0, 0] for k in f.reads]) for f in sums}
+        row = self.query
+        pairs = {f.block: np.stack([self.film[k].values[0, row] for k in f.reads]) for f in sums}
         wrong = [abs(p.round(2).sum(axis=0) - p.sum(axis=0).round(2)) for p in pairs.values()]
         units = np.argsort(sum(wrong, np.zeros(1)).round(2), kind="stable")[:2]
-        return [[*map(_number, each[units])] for each in pairs.get(block, ())]
+        if block not in pairs:
+            return []
+        x, f = pairs[block]
+        return [[*map(_number, each[units])] for each in (x, f, x + f)]
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -308,8 +323,8 @@ class _Scene(SceneMaker):
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
-                right, low = left + pitch * (k + 1), self.words + 30
-                back = (right - 9, 22), (right, 22), (right, low), (right + 11, low)
+                right, low, half = left + pitch * (k + 1), self.words - 14, pitch / 2
+                back = (right - half, 58), (right, 58), (right, low), (right + half, low)
                 self.edge(f"decoder {k} fed", *back, hue=Hue.INPUT)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
@@ -364,13 +379,14 @@ class _Scene(SceneMaker):
         text = "The decoder begins with the last state of the encoder"
         text += " in both directions" * bool(both)
         text += "." if attends else ": one vector holds the whole sentence, the bottleneck."
-        lit = ["bridge", *ends, begin, f"{part} reads", "decoder writes"]
+        lit = ["bridge", *ends, begin, f"{part} reads"]
         self.stop("bridge" if attends else "bottleneck", text, ALL, lit=lit)
 
     def _row(self, part: str, blocks: Sequence[ModelBlock], box: Box, join: str,
              steps: int = 0) -> None:  # fmt: skip
         """Draw blocks that follow one another as one box, if there are any; or one at each step."""
-        label, detail = join.join(map(_name, blocks)), [block.equation for block in blocks]
+        named = [_name(block) for block in blocks if block.label != "readout"]
+        label, detail = join.join(named or map(_name, blocks)), [block.equation for block in blocks]
         self.homes |= {block.name: f"{part} {label}" for block in blocks}
         hue = Hue.INPUT if join == " + " else Hue.OUTPUT
         fields: dict[str, object] = {"hue": hue, "tag": "whole", "detail": detail}
@@ -378,7 +394,7 @@ class _Scene(SceneMaker):
         if blocks and not steps:
             self.node(f"{part} {label}", label, box, **fields)
         elif blocks:
-            self.node(f"{part} named", f"p: {label}", (left - 560, y, 556, high), form="label")
+            self.node(f"{part} named", f"p: {label}", (left - 270, y, 266, high), form="label")
         for k in range(steps if blocks else 0):
             each = left + wide / steps * (k + 0.15), y, 0.7 * wide / steps, high
             self.node(f"{part} {label} {k}", f"p_{k + 1}", each, **fields)
@@ -438,7 +454,8 @@ class _Scene(SceneMaker):
             order = np.argsort(-values[output][0], axis=-1, kind="stable")[:, :BEST]
             if token is not None:
                 values[output] = np.take_along_axis(values[output][0], order, axis=-1)[None]
-                tokens = {output: [[_plain(token(i)) for i in best] for best in order.tolist()]}
+                tokens = tokens if pools else {}  # one vector has room for its names twice
+                tokens[output] = [[_plain(token(i)) for i in best] for best in order.tolist()]
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         if pools:
             values["weights"] = values["weights"].swapaxes(1, 2)
@@ -450,19 +467,21 @@ class _Scene(SceneMaker):
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
-        self._panel(home, stages, values, rows=rows, row=row, reads=reads, tokens=tokens)
+        units = {} if pools else _units(values, reads)
+        more = {"rows": rows, "row": row, "reads": reads, "tokens": tokens, "units": units}
+        self._panel(home, stages, values, **more)
         equations = self.panels[-1].equations
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
         lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:
-            text = f"“{rows[twice[0]]}” twice: one embedding, two positions, so two inputs."
+            text = f"“{rows[twice[0]]}” twice: one embedding, two positions, two inputs."
             lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
         self._enter(spoken + " numbers" * deep, text, every, lit)
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
-            text += " White: 0." * (stage in RECTIFIED and not values[stage].all())
+            text += " Grey: 0." * (stage in RECTIFIED and not values[stage].all())
             text += " The largest come first." * (stage == "logits" and bool(tokens))
             self._enter(f"{spoken} numbers {stage}", text, every, every[: k + 1])
 
@@ -505,27 +524,26 @@ class _Scene(SceneMaker):
         self._of_weights(self.film[-1])
 
     def _losses(self) -> None:
-        """Write −log p below each target, frame the least likely ones, and stop at the whole."""
+        """Write −log p below each target, and stop at the whole."""
         words = [n for n in self.nodes if n.name.startswith("decoder writes ")]
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, _), name = word.box, f"{word.name} loss"
-            framed = {"form": "box", "hue": Hue.GRADIENT, "level": 0.25}
-            fill = framed if loss > log(2) else {"form": "label"}
-            self.node(name, f"{loss:.2f}", (x + w / 2 - 38, y + 39, 76, 32), tag="back", **fill)
+            below = x + w / 2 - 38, y + 39, 76, 32
+            self.node(name, f"{loss:.2f}", below, tag="back", form="label")
         for part in self.parts:
             for (x, *_), *_ in [e.points for e in self.edges if e.name == f"{part.name} stream"]:
                 beside = x + 26 * (-1 if x < WIDE / 2 else 1)
                 ends = (beside, OUTPUT + 48), (beside, STEM - 2)
                 self.edge(f"{part.name} back", *ends, hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
-            self.node("losses", "−log p", (x - 130, 39, 120, 32), tag="back", form="label")
+            mean = f"L = {np.mean(losses):.2f}, the mean of −log p:"
+            self.node("losses", mean, (x - 420, 39, 410, 32), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=Hue.GRADIENT, tag="back")
         text = "Training: the decoder reads the true words. " * bool(words)
         text += f"L = mean of −log p = {sum(losses) / max(1, len(losses)):.2f}"
-        text += " (framed: p < ½)" * bool(words)
         self.stop("whole", f"{text}. Its gradient goes back to every weight.", [*ALL, "back"])
 
     def _of_weights(self, frame: ForwardFrame) -> None:
@@ -534,19 +552,22 @@ class _Scene(SceneMaker):
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, shows = f"‖∂L/∂W‖ in each box: {UPDATE}", [*ALL, "back"]
+        caption, added = "In each box ‖∂L/∂W‖, from which the update follows.", dict[str, str]()
         for home, of_block in norms.items():
-            (x, y, wide, high), norm = self.box_of(home), f"{hypot(*of_block.values()):#.2g}"
-            if wide > 2 * NUMBER:
-                box = x + wide - NUMBER, y, NUMBER, high
-                self.node(f"{home} gradient", norm, box, form="word", tag="gradient")
-                shows = [*ALL, "back", "gradient"]
+            norm = f"‖∇‖ {hypot(*of_block.values()):#.2g}"
+            if self.box_of(home)[2] > 2 * NUMBER:
+                added[home] = norm
             else:
                 caption += f" {_spoken([*of_block]).capitalize()} {norm}."
-        if "gradient" in shows:
-            text = f"{self.stops[0].caption} In a box: ‖∂L/∂W‖."
-            self.stops[0] = self.stops[0].model_copy(update={"shows": shows, "caption": text})
-        self.stop("gradient of weights", caption, shows)
+        for k, node in enumerate(self.nodes):
+            text = added.get(node.name) or "shared" * (node.name.split(" ")[1:2] == ["embedding"])
+            if added and text:
+                label = f"{node.label}, {text}"
+                self.nodes[k] = node.model_copy(update={"label": label})
+        if added:
+            text = f"{self.stops[0].caption} In a box, ‖∇‖: ‖∂L/∂W‖."
+            self.stops[0] = self.stops[0].model_copy(update={"caption": text})
+        self.stop("gradient of weights", caption, [*ALL, "back"])
 
     def _attention(
         self, weights: ForwardFrame, stages: dict[str, ForwardFrame], head: int, query: int | None,
@@ -562,12 +583,11 @@ class _Scene(SceneMaker):
             columns = record.labels(weights.block)[1]
         name = weights.block
         values = {n: f.values for n, f in stages.items()}
-        read = {"h": stages["query"].reads, "memory": stages["key"].reads}
-        values |= {n: self.film[numbers[0]].values for n, numbers in read.items() if numbers}
         itself, part = weights.rows == weights.columns, weights.rows
         writes = self.produced[:count] if part == "decoder" else []
         more: dict[str, object] = {"letters": self._letters(stages, itself, part)}
         more["tokens"] = {"writes": [[word] for word in writes]} if writes else {}
+        more |= self._kinds(name, stages)
         self._panel(name, stages, values, rows=rows, columns=columns, head=head, row=row, **more)
         spoken = _spoken([name])
         every, plural = [f"head {k} query {row}" for k in range(heads)], "s" * (heads > 1)
@@ -584,6 +604,20 @@ class _Scene(SceneMaker):
         if deep:
             self._query(spoken, stages)
 
+    def _kinds(self, name: str, stages: Mapping[str, ForwardFrame]) -> dict[str, str]:
+        """Return the kinds of score and normalizer whose numbers follow from those that are drawn.
+
+        A rotated query, a matrix of the score's own or another temperature is not drawn.
+        """
+        module = dict(self.forced.model.named_modules()).get(name)
+        if not isinstance(module, Attention):
+            return {}
+        score, normalizer = module.config.score, module.config.normalizer
+        hidden = {"rotated query", "normed query"} & {*stages} or score.joins_sizes
+        hot = getattr(normalizer, "temperature", 1) != 1
+        kinds = {"score": hidden or score.kind, "normalizer": hot or normalizer.kind}
+        return {name: kind for name, kind in kinds.items() if isinstance(kind, str)}
+
     def _query(self, spoken: str, stages: dict[str, ForwardFrame]) -> None:
         """Stop at each stage of one query, and at the products of all of them."""
         panel = self.panels[-1]
@@ -593,25 +627,23 @@ class _Scene(SceneMaker):
         itself, letters = rows == columns, panel.letters
         written = panel.tokens.get("writes")
         facts = {n: self._named_vectors(f.equation, letters) for n, f in stages.items()}
-        facts |= {"row": rows[row], "own": letters["own"]}
-        facts["before"] = f"Before “{written[row][0]}” is written, " if written else ""
+        facts["row"] = rows[row]
         size = values["query"].shape[-1]
-        facts["values"] = "values" if letters["v"][0] == "v" else f"states {letters['v']}"
+        facts["values"] = "value" if letters["v"][0] == "v" else "state"
         weights = values["weights"].array[panel.head, row]
         facts |= {"most": f"{weights.max():.2f}", "best": columns[int(weights.argmax())]}
         facts |= self._worked(size)
         facts["asks"] = written[row][0] if written else rows[row]
         few = f" The {SHOWN} with the largest α of {len(columns)} are drawn."
-        query, build = TEXTS["query"] + few * (len(columns) > SHOWN), TEXTS["build"]
-        texts = {"": query, "h": build["h" if itself else "s"]}
-        texts |= {n: text for n, text in build.items() if n not in ("h", "s")}
-        order = list("hqkeαvc")  # all are drawn, first whole, then those that come later dimmed
+        texts = {"": TEXTS["query"] + few * (len(columns) > SHOWN), **TEXTS["build"]}
+        order = list("qkeαvc")  # all are drawn, first whole, then those that come later dimmed
         for k, (stage, template) in enumerate(texts.items()):
             alone = stage in ("o", "E", "A")
             if stage in ("E", "A") and (not itself or len(rows) == 1):
                 continue
-            shows, done = ([stage], [stage]) if alone else (order, order[:k] or order)
-            lit = [*done, "h word", *(f"name {own}{s}" for s in done for own in ("", "own "))]
+            shows = [stage] if alone else ["h", *order, f"{stage} work"]
+            done = [stage] if alone else order[:k] or order
+            lit = [*done, "h", *(f"name {own}{s}" for s in ["h", *done] for own in ("", "own "))]
             text = template.format(**facts)
             self._enter(
                 f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
@@ -628,7 +660,7 @@ class _Scene(SceneMaker):
         dot, mean = (re.sub(r"· (−[\d.]+)", r"· (\1)", text) for text in sums)
         score, total = (made["score"][row, best] * x for x in (1, size**0.5))
         text = f"({dot} + …) / √{size} = {_number(total)} / √{size} = {_number(score)}"
-        if "q · k_i / √d" not in p.equations["score"]:
+        if p.score != "scaled_dot":
             text = f"the scores of “{p.rows[row]}”"
         return {"worked": text, "mean": mean, "first": _number(made["context"][row, 0])}
 
@@ -688,7 +720,7 @@ class _Scene(SceneMaker):
         every = _tags([*first, *later])
         text = f"At “{rows[row]}”: from what the cell reads to its new state."
         if "kept" in stages:
-            text = f"At “{rows[row]}”: the thick line is the state; gates (yellow) let it pass."
+            text = f"At “{rows[row]}”, gates (yellow) decide what is kept."
         self._enter(f"{part} cell numbers", text, every, home=home)
         for k, stage in enumerate(["reads", *later]):
             text = f"Inside the cell, at “{rows[row]}”: what it reads, by its first two numbers."
@@ -711,10 +743,10 @@ class _Scene(SceneMaker):
             for some in ([n for n in self.nodes if n.form != "group"], self.edges) * (not cells):
                 lit += [each.name for each in some if each.tag != "words"]
             lit += self._arcs(cross[-1], t) if cross else []
-            text = f"Step {t + 1}: the decoder reads “{word}”, writes “{self.produced[t]}”"
+            text = f"After “{word}” comes “{self.produced[t]}”"
             k = t - self.forced.first
             text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text += "." + (" Arcs: attention." if cells else " Yellow: attention.") * bool(cross)
+            text += "." + f" {'Arcs' if cells else 'Yellow'}: attention." * bool(cross)
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:
@@ -722,13 +754,13 @@ class _Scene(SceneMaker):
         names = [node.name for node in reversed(self.nodes)]
         home = f"{frame.block} {t}"
         made = [home] * (home in names)
-        for s, alpha in enumerate(frame.values.mean(axis=0)[t].tolist()[:MOST]):
+        for s, alpha in enumerate((row := frame.values.mean(axis=0)[t]).tolist()[:MOST]):
             states = (n for n in names if n.startswith(frame.columns) and f"cell {s}" in n)
             if alpha >= FAINT:
                 u, v, w, tall = self.box_of(next(states, f"{frame.columns} reads {s}"))
                 made.append(f"{frame.block} step {t} {s}")
                 if home not in names:  # of a stack: the words themselves
-                    fill = {"hue": Hue.WEIGHT, "level": alpha, "tag": f"step {t}"}
+                    fill = {"hue": Hue.WEIGHT, "level": alpha / row.max(), "tag": f"step {t}"}
                     self.node(made[-1], self.places[frame.columns][s], (u, v, w, tall), **fill)
                     continue
                 x, y, across, _ = self.box_of(home)
@@ -736,6 +768,23 @@ class _Scene(SceneMaker):
                 points = (middle, y), (middle, y - 40), (end, 84), (end, v)
                 self.edge(made[-1], *points, weight=alpha, hue=Hue.WEIGHT, tag=f"step {t}")
         return made
+
+
+def _units(values: Mapping[str, Array], reads: Mapping[str, list[str]]) -> dict[str, list[int]]:
+    """Return the units to draw of a sum, first those exact as printed; of a ReLU, those at work."""
+    total = next((stage for stage, read in reads.items() if len(read) == 2), None)
+    if total is not None:
+        stages = [*reads[total], total]
+        x, y, whole = (values[stage].round(2) for stage in stages)
+        order = np.argsort((abs(x + y - whole) > 1e-3).sum(axis=(0, 1)), kind="stable")
+    elif hidden := next((stage for stage in RECTIFIED if stage in values), None):
+        stages = [s for s in values if values[s].shape == values[hidden].shape]
+        z, n = values[stages[0]][0], values[hidden].shape[1]
+        above = (z > 0).sum(axis=0)  # of both signs, if any is
+        order = np.argsort(-z.var(axis=0) * (0.01 + above * (n - above)), kind="stable")
+    else:
+        return {}
+    return dict.fromkeys(stages, order[:UNITS].tolist())
 
 
 def _tags(stages: Sequence[str]) -> list[str]:
@@ -782,3 +831,13 @@ def _number(value: float) -> str:
 def _plain(word: str) -> str:
     """Return a piece of a word without the sign of the space before it."""
     return word.lstrip("▁Ġ ") or word
+
+
+def _pieces(words: Sequence[str]) -> list[str]:
+    """Return the pieces of a text, with a hyphen where one continues a word."""
+    cut, plain = any(word[:1] in {*"▁Ġ"} for word in words), [*map(_plain, words)]
+    for k, (before, word) in enumerate(pairwise(words), start=1):
+        # behind a blank, or a special piece, a word begins
+        if cut and word[:1].isalnum() and before.strip("▁Ġ ") and before[-1:] != ">":
+            plain[k] = f"‑{word}"
+    return plain

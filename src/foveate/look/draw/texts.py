@@ -43,7 +43,8 @@ class Word(DrawingPart):
 class WordsDrawing(Drawing):
     """A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0.
 
-    With a ``total``, values are probabilities, written below their words: it is their product.
+    With a ``total``, values are probabilities, written below their words: it is their product;
+    ``condition`` is what they depend on besides the words before.
     """
 
     kind: Literal["words"] = "words"
@@ -52,6 +53,7 @@ class WordsDrawing(Drawing):
     least: float = 0.0
     most: float = 1.0
     total: Text = ""
+    condition: Text = ""
 
     def arrays(self) -> Arrays:
         values = [np.nan if word.value is None else word.value for word in self.words]
@@ -96,16 +98,16 @@ class WordsDrawing(Drawing):
 
 
 def total_of(logs: Sequence[float]) -> str:
-    """Return a product of probabilities, and the sum of their logarithms, as written below it."""
+    """Return a product of probabilities, and below it minus the sum of their logarithms."""
     log_p = sum(logs)
     exact = (n for n in (1, 2) if abs(sum(round(x, n) for x in logs) - round(log_p, n)) < 1e-9)
     places = 2 if log_p > -3 else next(exact, 2)  # at which the terms add up as written
-    terms = "".join(f" − {abs(x):.{places}f}" for x in logs)
+    terms = " + ".join(f"{abs(x):.{places}f}" for x in logs)
     digits, _, power = f"{np.exp(log_p):.1e}".partition("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     p = f"{np.exp(log_p):.2f}" if log_p > -3 else f"{digits} · 10{raised}"
-    terms = f"{terms} =" if len(terms) < 48 else ""  # else too long for a line
-    return f"= {p}; Σ log p ={terms} {log_p:.{places}f}".replace("-", "−")
+    terms = f"{terms} = " if len(terms) < 48 else ""  # else too long for a line
+    return f"= {p}; −Σ log p = {terms}{-log_p:.{places}f}"
 
 
 def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, float, float], str]:

@@ -1,9 +1,9 @@
 """All views by name: the table used by the command line and the studio.
 
 A view is a function of a run (or of runs) that returns a drawing, decorated with `view`. Its
-parameters, of the types in `foveate.look.views.options`, become the options of ``foveate look`` and
-the form of the studio. Nothing heavy is imported before a view is looked up in detail. A view of a
-user's file is in the table once the file is imported (``foveate --import``).
+parameters, fields of `foveate.look.views.options.Question`, become the options of ``foveate look``
+and the form of the studio. Nothing heavy is imported before a view is looked up in detail. A view
+of a user's file is in the table once the file is imported (``foveate --import``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar, cast
 
-from foveate.errors import ConfigError, is_for_the_user, placed, returned
+from foveate.errors import ConfigError, checked, signed
 
 if TYPE_CHECKING:
     from foveate.config import Config
@@ -61,8 +61,13 @@ _SPECS: dict[str, ViewSpec] = {}
 def view(*needs: Need, silence: bool = False, by_place: str = "") -> Callable[[Draw], Draw]:
     """Register a function as the view with its name, for runs that meet the ``needs``.
 
-    Raises `ConfigError` for a parameter that is not an option of views, or the name of another.
+    Raises `ConfigError` for a parameter that views do not have, the name of another, or `@view`
+    without parentheses.
     """
+    for need in needs:
+        name, known = getattr(need, "__qualname__", ""), getattr(need, "__globals__", {})
+        if name.isidentifier() and known and known.get(name) is not need:  # the view itself
+            raise ConfigError(f"{signed(need)}: write @view(), with parentheses")
 
     def register(function: Draw) -> Draw:
         from foveate.look.views.options import Question
@@ -104,7 +109,7 @@ class Entry(Generic[Spec]):
         if module.startswith("foveate."):
             return
         if name in table and table[name].module != module:
-            raise ConfigError(f"{module}: there is a {name!r} already: give yours another name")
+            raise ConfigError(f"{module}: {name!r} exists already: give yours another name")
         summary = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
         table[name] = cls(name, summary, module)
 
@@ -145,19 +150,14 @@ class ViewEntry(Entry[ViewSpec]):
         from foveate.look.draw.drawings import Drawing
 
         fields = {name: getattr(question, name) for name in self.spec.fields}
-        try:
-            with ExitStack() as stack:
-                if question.silence:
-                    from foveate.look.edits import edit, silenced
+        with ExitStack() as stack:
+            if question.silence:
+                from foveate.look.edits import edit, silenced
 
-                    for run in runs:
-                        stack.enter_context(edit(run.model, silenced(question.silence)))
-                drawn = self.spec.function(runs if self.spec.several else runs[0], **fields)
-                return returned(drawn, Drawing, f"the view {self.name!r}")
-        except Exception as error:
-            if is_for_the_user(error) or self.spec.function.__module__.startswith("foveate."):
-                raise
-            raise ConfigError(placed(error, self.spec.function.__code__.co_filename)) from error
+                for run in runs:
+                    stack.enter_context(edit(run.model, silenced(question.silence)))
+            draw = checked(self.spec.function, Drawing)
+            return draw(runs if self.spec.several else runs[0], **fields)
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("views.toml").read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ def nearest(what: str, name: str, table: Mapping[str, E]) -> E:
     if name not in table:
         near = difflib.get_close_matches(name, table, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(table)}"
-        raise ConfigError(f"there is no {what} {name!r}; {hint}")
+        raise ConfigError(f"unknown {what} {name!r}; {hint}")
     return table[name]
 
 

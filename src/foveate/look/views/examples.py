@@ -11,13 +11,12 @@ from foveate.look.hooks import ForcedPass
 from foveate.look.perturbations import encodings, layers_of, output_of, stems_of
 from foveate.look.records import Units
 from foveate.look.views import Need
-from foveate.models.encoder_decoder import Decoder, EncoderDecoder
-from foveate.models.language_model import LanguageModel
+from foveate.models.encoder_decoder import Decoder, Writer
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.run.evaluation import examples
-from foveate.run.passes import forced_pass
+from foveate.run.passes import UNEXPLAINED, forced_pass
 from foveate.tasks.abilities import Generates, Scores
 from foveate.tasks.base import AnyTask, Task
 from foveate.tasks.forecasting import Forecasting
@@ -124,7 +123,7 @@ def logs(event: str, reason: str) -> Need:
 
 def decoder_of(model: nn.Module) -> Decoder | None:
     """Return the decoder of a model that writes tokens, else None."""
-    return model.decoder if isinstance(model, EncoderDecoder | LanguageModel) else None
+    return model.decoder if isinstance(model, Writer) else None
 
 
 def gives_probabilities(run: Run) -> str | None:
@@ -149,14 +148,13 @@ filmed = condition(
 )
 explains = condition(
     lambda run: forced_pass.dispatch(type(run.task)) is not forced_pass.dispatch(object),
-    "the task {task} has nothing to explain",
+    f"the task {{task}} {UNEXPLAINED}",
 )
 exposed = condition(
     lambda run: (
         run.model.feeds_back
         if isinstance(run.task, Forecasting)
         else isinstance(run.task, Generates)
-        and type(run.task).decoder_batch is not Generates.decoder_batch
     ),
     "its model does not read its own output",
 )

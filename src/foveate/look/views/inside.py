@@ -20,24 +20,12 @@ from foveate.look.draw.sheets import LensDrawing, SheetGrid, sheet
 from foveate.look.flow import influence
 from foveate.look.hooks import ForcedPass, everywhere
 from foveate.look.patching import restored, shared, streams
+from foveate.look.records import block_of, spaced
 from foveate.look.relevance import Embedded
-from foveate.look.stages import Gates, backwards, called, capture_cells
+from foveate.look.stages import Gates, backwards, called, gates_of, over_steps, stages_by_name
 from foveate.look.views import view
 from foveate.look.views.examples import described, ready, text_of
-from foveate.look.views.options import (
-    Block,
-    Foil,
-    Head,
-    Image,
-    Instead,
-    Layer,
-    Query,
-    Steps,
-    Stop,
-    Target,
-    Text,
-    Train,
-)
+from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.tasks.abilities import Scores
 from foveate.tasks.language import Language
@@ -47,8 +35,9 @@ LONGEST = 1000  # tokens of a text whose gradients are drawn
 
 @view(needs.attends, needs.explains)
 def ablation(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
-) -> SheetGrid | LinesDrawing:
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    block: str | None = None,
+) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the effect of silencing each head; for one block, against how sharp its maps are."""
     passes = [ready(run, text, target, image)]
     lost = perturbations.importance(passes, block or everywhere)
@@ -57,26 +46,32 @@ def ablation(
         return drawn
     [loss], record = drawn.sheets, passes[0].record()
     sharp = np.stack([record.drawn(name).max(axis=-1).mean(axis=-1) for name in lost])
+    worth, ends = loss.values.array, (float(np.floor(20 * sharp.min()) / 20), 1.0)
+    labels = [f"L{layer}H{head}" for layer, head in np.ndindex(worth.shape)]
+    for of, text in (worth, "worth the most"), (sharp, "the sharpest, worth"):
+        (layer, head), at = np.unravel_index(of.argmax(), of.shape), int(of.argmax())
+        labels[at] = f"layer {layer}, head {head}: {text} {worth.flat[at]:.2f}"
     return line_chart(
-        sharp.flatten(), {"loss": loss.values.array.flatten()},
-        "sharpness of the map: mean of the largest α", "log p lost per token without the head",
-        "Sharp maps and the loss without them",
-        labels=[f"L{layer}H{head}" for layer, head in np.ndindex(loss.values.array.shape)],
-        caption="L0H1 is head 1 of layer 0. To the right: sharper maps; above: heads that matter "
-        "more.",
-    ).model_copy(update={"named": True, "joined": False})  # fmt: skip
+        sharp.flatten(), {"loss": worth.flatten()},
+        f"sharpness of a map of {spaced(block_of(next(iter(lost))))}: mean of the largest α",
+        "worth: log p lost per token without the head", "Sharp maps and the loss without them",
+        labels=labels, caption="L0H1 is head 1 of layer 0.",
+    ).model_copy(update={"named": True, "joined": False, "ends": ends})  # fmt: skip
 
 
 @view(needs.gives_probabilities, needs.layered, silence=True)
-def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
+def lens(
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None
+) -> LensDrawing:
     """Draw the top token after each layer."""
     return analyses.lens(ready(run, text, target, image), run.path.name)
 
 
 @view(needs.gives_probabilities, needs.stemmed, needs.reads_words)
 def patching(
-    run: Run, text: Text = None, instead: Instead = None, target: Target = None, foil: Foil = None
-) -> SheetGrid:
+    run: Run, text: str | None = None, instead: str | None = None, target: str | None = None,
+    foil: str | None = None,
+) -> SheetGrid:  # fmt: skip
     """Draw how much of the answer to another text each of its states brings into the run on this.
 
     The answers are the model's own to both texts, or ``target`` and ``foil``. Without another text,
@@ -118,7 +113,7 @@ def _answer(run: Run, text: str, answer: str | None) -> str:
 
 @view(needs.explains, needs.stemmed)
 def permutation(
-    run: Run, text: Text = None, target: Target = None, image: Image = None
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None
 ) -> SceneDrawing:
     """Draw the effect of shuffling the input, with positions and without."""
     title = f"Does order matter to {run.path.name}?"
@@ -127,8 +122,9 @@ def permutation(
 
 @view(needs.explains, needs.recurs)
 def states(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
-) -> LinesDrawing:
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    layer: int = -1,
+) -> LinesDrawing:  # fmt: skip
     """Draw the states of a cell, in the order of the text."""
     name, path, _, words = _cell(run, ready(run, text, target, image), layer)
     return analyses.states(path, words, f"{called(name)}: {run.path.name}")
@@ -136,8 +132,9 @@ def states(
 
 @view(needs.explains, needs.recurs)
 def gates(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
-) -> SheetGrid:
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    layer: int = -1,
+) -> SheetGrid:  # fmt: skip
     """Draw the gates of a cell, in the order of the text."""
     name, _, opened, words = _cell(run, ready(run, text, target, image), layer)
     try:
@@ -154,9 +151,9 @@ def _cell(
     Steps are in the order of the text; they are numbered if words and steps differ in number.
     Raises ``ConfigError`` if there are fewer cells.
     """
-    with torch.inference_mode(), capture_cells(run.model) as captured:
+    with torch.inference_mode(), stages_by_name(run.model, Cell) as captured:
         forced.run()
-    names = list(captured)
+    names = [name for name in captured if captured[name]]
     if not -len(names) <= layer < len(names):
         raise ConfigError(f"layer {layer}: {run.folder} has {len(names)}, counting from 0")
     name = names[layer]
@@ -165,16 +162,16 @@ def _cell(
         row = values[[min(forced.row, len(values) - 1)]]
         return row.flip(1) if backwards(name) else row
 
-    states = of_example(captured[name].states)[0].numpy()
-    gates = {gate: of_example(values) for gate, values in captured[name].gates.items()}
+    states = of_example(over_steps(captured[name]["state"]))[0].numpy()
+    gates = {gate: of_example(values) for gate, values in gates_of(captured[name]).items()}
     return name, states, gates, forced.words(name, len(states))
 
 
 @view(needs.explains)
 def scene(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, head: Head = None, query: Query = None, stop: Stop = None,
-    train: Train = False,
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    block: str | None = None, layer: int = -1, head: int | None = None, query: int | None = None,
+    stop: str | None = None, train: bool = False,
 ) -> SceneDrawing:  # fmt: skip
     """Draw the model as one picture, from the whole down to the numbers of one word.
 
@@ -188,8 +185,8 @@ def scene(
 
 @view(needs.gives_probabilities)
 def surface(
-    runs: Sequence[Run], text: Text = None, target: Target = None, image: Image = None,
-    steps: Steps = 7,
+    runs: Sequence[Run], text: str | None = None, target: str | None = None,
+    image: str | None = None, steps: int = 7,
 ) -> SheetGrid:  # fmt: skip
     """Draw mean −log p of the example, along two directions of the same length for each run."""
     losses = {}
@@ -204,7 +201,7 @@ def _loss(forced: ForcedPass) -> float:
 
 
 @view(needs.models_language, needs.embeds)
-def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
+def gradients(runs: Sequence[Run], text: str | None = None) -> LinesDrawing:
     """Draw the gradient's norm against distance, for language models that read a text."""
     text, norms = text_of(runs[0], text), {}
     for name, run in zip(described(runs), runs, strict=True):

@@ -11,42 +11,30 @@ from foveate.config import ConfigError
 from foveate.engine.answers import Picture
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.drawings import Drawing
-from foveate.look.draw.maps import AttentionView, HeadsView, LinksView
+from foveate.look.draw.maps import AttentionView, HeadsView, LinksView, ScaleName
 from foveate.look.draw.parts import visible
 from foveate.look.draw.pictures import PictureDrawing, over_picture, picture_drawing
 from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import ColorScale, SheetGrid, alike, sheet
-from foveate.look.records import AttentionRecord, block_of, spaced
+from foveate.look.records import AttentionRecord, Units, block_of, spaced
 from foveate.look.relevance import contrasted
 from foveate.look.views import view
 from foveate.look.views.examples import picture_of, ready
-from foveate.look.views.options import (
-    AxisUnits,
-    Block,
-    Foil,
-    Head,
-    Image,
-    Layer,
-    Method,
-    Query,
-    Scale,
-    Target,
-    Text,
-)
+from foveate.look.views.options import Method
 from foveate.models.vision import Glimpse
 from foveate.run import Run
 from foveate.tasks.image_classification import ImageClassification, PictureTask
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
-ALLOWED = "0: allowed, −∞: masked"
-FEWEST = 0.015  # smaller shares of a hop are not drawn
+FEWEST = 0.03  # smaller shares of a hop are not drawn
 MOST_WRITTEN = 16  # columns of a sheet up to which numbers are written
 
 
 @view(needs.attends, needs.explains, silence=True)
 def attention(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    block: str | None = None, layer: int = -1, head: int | None = None,
+    scale: ScaleName | None = None, units: Units = "auto",
 ) -> AttentionView:  # fmt: skip
     """Draw one layer of a block: one head, or the mean of all."""
     record = ready(run, text, target, image, units).record()
@@ -55,8 +43,9 @@ def attention(
 
 @view(needs.attends, needs.explains, needs.reads_words, silence=True)
 def links(
-    run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
-    head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
+    run: Run, text: str | None = None, target: str | None = None, block: str | None = None,
+    layer: int = -1, head: int | None = None, scale: ScaleName | None = None,
+    units: Units = "auto",
 ) -> LinksView:  # fmt: skip
     """Draw the same map as lines between words."""
     return drawn_maps.links(attention(run, text, target, None, block, layer, head, scale, units))
@@ -64,8 +53,8 @@ def links(
 
 @view(needs.attends, needs.explains, silence=True)
 def heads(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    scale: Scale = None, units: AxisUnits = "auto",
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    block: str | None = None, scale: ScaleName | None = None, units: Units = "auto",
 ) -> HeadsView:  # fmt: skip
     """Draw all layers and heads of a block."""
     return drawn_maps.heads(ready(run, text, target, image, units).record(), block, scale)
@@ -73,8 +62,9 @@ def heads(
 
 @view(needs.reads_pictures, by_place="image")
 def picture(
-    run: Run, image: Image = None, target: Target = None, block: Block = None, layer: Layer = -1,
-    head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
+    run: Run, image: str | None = None, target: str | None = None, block: str | None = None,
+    layer: int = -1, head: int | None = None, scale: ScaleName | None = None,
+    units: Units = "auto",
 ) -> Drawing:  # fmt: skip
     """Draw where a model attends in a picture: weights over its cells, or its glimpses."""
     task, source = run.need(PictureTask, "draw over pictures"), picture_of(image or "0")
@@ -86,8 +76,8 @@ def picture(
 
 @view(needs.attends, needs.explains, silence=True)
 def rollout(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, query: Query = None, units: AxisUnits = "auto",
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    block: str | None = None, layer: int = -1, query: int | None = None, units: Units = "auto",
 ) -> Drawing:  # fmt: skip
     """Draw the product of the layers, up to a given one; of one ``query``, its hops."""
     forced = ready(run, text, target, image, units)
@@ -105,8 +95,9 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     words = [visible(word) for word in record.axes(layers[0])[1]]
     if query >= len(words):
         raise ConfigError(f"--query {query}: there are {len(words)} positions, from 0")
-    made, step, shares = SceneMaker(), (HIGH - 160) / len(layers), np.eye(len(words))[query]
-    middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH)
+    made, step, shares = SceneMaker(), (HIGH - 112) / len(layers), np.eye(len(words))[query]
+    middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH, up=79)
+    made.node("output", f"“{words[query]}”", (middles[query] + 48, 6, 150, CELL), form="label")
     for up, name in enumerate(["", *reversed(layers)]):
         top = 6 + step * up
         if name:
@@ -114,18 +105,19 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
             shares, some = flows.sum(axis=0), np.where(flows >= FEWEST, flows, 0)
             made.fan(f"hop {up}", middles, (top, top + CELL - step), some, hue=2)
             made.node(name, f"Ā_{len(layers) - up}", (0, top - step / 2, 200, 48), form="label")
-        texts = [f"{share:.2f}" if share else "" for share in shares]
-        made.cells(f"row {up}", middles, top, 84, texts, shares, hue=2)
+        own = slice(query, query + 1) if up == 0 else slice(None)  # the output itself, above all
+        texts = [f"{share:.2f}" for share in shares[own]]
+        made.cells(f"row {up}", middles[own], top, 84, texts, shares[own], hue=2)
     best = max({*range(len(words))} - {query}, key=shares.__getitem__, default=query)
-    text = f"“{words[query]}” holds {shares[query]:.2f} of itself and {shares[best]:.2f} of "
-    text += f"“{words[best]}”, summed over all paths."
+    text = f"Over all paths: {shares[query]:.2f} of itself, {shares[best]:.2f} of “{words[best]}”."
     return made.drawing(f"The hops to “{words[query]}”", caption=text)
 
 
 @view(needs.gives_probabilities, silence=True)
 def relevance(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    units: AxisUnits = "auto", method: Method = None, foil: Foil = None,
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    block: str | None = None, units: Units = "auto", method: Method | None = None,
+    foil: str | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw the relevance of the input for the output, by one of several methods.
 
@@ -154,7 +146,7 @@ def relevance(
 
 @view(needs.gives_probabilities)
 def faithfulness(
-    run: Run, text: Text = None, target: Target = None, image: Image = None
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None
 ) -> LinesDrawing:
     """Draw the log p of the answer without its most relevant words, by each method of relevance."""
     curves = relevances.faithfulness(ready(run, text, target, image))
@@ -181,8 +173,9 @@ def _of_record(
 
 @view(needs.attends, needs.explains)
 def masks(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
-) -> SheetGrid:
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    block: str | None = None,
+) -> SheetGrid:  # fmt: skip
     """Draw a sheet for each block: filled where a query sees a key in any layer and head.
 
     Weights of exactly 0 show the most common fault at once: a decoder that sees the future.
@@ -201,7 +194,7 @@ def masks(
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
                 f"{drawn_maps.ROWS[record.row_means(names[0])]}, i", "attends to, j",
-                ColorScale(0.0, 1.0, ALLOWED),
+                ColorScale(0.0, 1.0, "0: allowed, −∞: masked"),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )
         )  # fmt: skip

@@ -21,11 +21,6 @@ VIEWS: Mapping[str, tuple[Callable[..., Drawing], tuple[str, ...]]] = {  # and w
 }
 
 
-def fields_of(name: str) -> tuple[str, ...]:
-    """Return the fields of a `Question` that a view of a packed file reads."""
-    return ("text", "target", "units", *VIEWS[name][1])
-
-
 def draw(name: str, model: PackedModel, question: Question) -> Drawing:
     """Draw a view of a packed file. Raises `ConfigError` if it needs PyTorch, or lacks a text."""
     if name not in VIEWS or question.silence or question.image is not None:

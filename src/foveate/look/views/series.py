@@ -13,7 +13,6 @@ from foveate.look.draw.charts import ForecastDrawing, LinesDrawing, PanelGrid, l
 from foveate.look.draw.sheets import ColorScale, SheetDrawing, sheet
 from foveate.look.views import view
 from foveate.look.views.examples import attends, evaluated_split, exposed, forecasts
-from foveate.look.views.options import Head, Layer, Split, Target, Text
 from foveate.run import Run
 from foveate.tasks.abilities import Generates
 from foveate.tasks.base import spread
@@ -22,7 +21,7 @@ from foveate.tasks.teacher_forcing import autoregressive, tokens_of
 
 
 @view(forecasts)
-def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
+def horizon(runs: Sequence[Run], split: str = "test") -> LinesDrawing:
     """Draw the mean squared error of each step ahead on a split of the runs' data.
 
     With several runs each label has its run's name; naive forecasts are those of the first.
@@ -41,8 +40,9 @@ def horizon(runs: Sequence[Run], split: Split = "test") -> LinesDrawing:
 
 @view(forecasts)
 def forecast(
-    run: Run, text: Text = None, target: Target = None, layer: Layer = -1, head: Head = None
-) -> ForecastDrawing:
+    run: Run, text: str | None = None, target: str | None = None, layer: int = -1,
+    head: int | None = None,
+) -> ForecastDrawing:  # fmt: skip
     """Draw past, forecast and truth at one date of one channel, and the attention to the past.
 
     The strip is the mean over heads and queries of the last layer, divided among the rows of each
@@ -57,7 +57,7 @@ def forecast(
     ahead = task.scaling.leave(quantiles.swapaxes(1, 2)).swapaxes(1, 2)[:, channel]
     truth, past = windows.table.values[rows, channel], np.full(read, np.nan)
     lines = {
-        "read": np.append(truth[:read], np.full(windows.horizon, np.nan)),
+        "read, up to t": np.append(truth[:read], np.full(windows.horizon, np.nan)),
         "actual": np.append(past, truth[read:]),
         "forecast": np.append(past, ahead[:, ahead.shape[1] // 2]),
     }
@@ -149,7 +149,7 @@ def place_errors(run: Run, split: str = "test") -> PlaceErrors:
 
 
 @view(exposed)
-def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
+def exposure(runs: Sequence[Run], split: str = "test") -> PanelGrid:
     """Draw error by position: after the true tokens or rows, and after the model's own.
 
     Texts have the loss −log p and the accuracy of the true token; forecasts the squared error.

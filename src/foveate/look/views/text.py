@@ -24,7 +24,6 @@ from foveate.look.draw.texts import Choice, TableDrawing, Word, WordsDrawing, to
 from foveate.look.hooks import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import decoder_of, described, example_of, ready, text_of
-from foveate.look.views.options import BeamSize, Image, Num, Split, Target, Text, Top
 from foveate.look.views.watching import Watched
 from foveate.run import Run
 from foveate.tasks.abilities import Generates
@@ -42,7 +41,7 @@ FEWEST = 5  # sentences in a group; fewer are too few for a figure
 
 @view(needs.writes, silence=True)
 def beam(
-    run: Run, text: Text = None, image: Image = None, beam_size: BeamSize = None
+    run: Run, text: str | None = None, image: str | None = None, beam_size: int | None = None
 ) -> LanesDrawing:
     """Draw the partial hypotheses of every step of a beam search, and the path of greedy search.
 
@@ -66,7 +65,9 @@ def beam(
 
 
 @view(needs.translates, silence=True)
-def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None) -> TableDrawing:
+def nbest(
+    run: Run, text: str | None = None, num: int = 5, beam_size: int | None = None
+) -> TableDrawing:
     """Draw the n best outputs for a text, with scores, lengths and differences to the first."""
     text, width = text_of(run, text), max(num, beam_size or 0)
     answer = run.translate([text], beam_size=width, num_hypotheses=num)[0]
@@ -127,8 +128,9 @@ def forced(
 
 @view(needs.explains, needs.forced_to_text, silence=True)
 def probabilities(
-    run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
-) -> WordsDrawing:
+    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+    top: int = 5,
+) -> WordsDrawing:  # fmt: skip
     """Draw p of each token, with the most probable alternatives."""
     ids, every, tokenizer = forced(run, text, target, image)
     log_p = [float(every[t, i]) for t, i in enumerate(ids)]
@@ -146,6 +148,7 @@ def probabilities(
         title=tokenizer.decode(ids), words=words,
         legend="p of each token, entropy of the distribution, and the most probable tokens",
         caption=f"total log p: {sum(log_p):.2f} nats", total=total_of(log_p),
+        condition="x" * hasattr(run.model, "encode"),
     )  # fmt: skip
 
 
@@ -187,7 +190,7 @@ def by_length(
 
 @view(needs.translates)
 def growing(
-    runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
+    runs: Sequence[Run], text: str | None = None, target: str | None = None, split: str = "test"
 ) -> TableDrawing:
     """Draw outputs for ever longer beginnings of one source, a row for each.
 
@@ -205,14 +208,14 @@ def growing(
     names = described(runs) if len(runs) > 1 else [f"… {words[end - 1]}" for end in ends]
     rows: list[list[Cell]] = [["source", source, ""], ["reference", reference, ""]]
     tokenizer = runs[0].need(TextToText, "read a text").tokenizers[0]
-    read = " ".join(tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids[:-1])
+    read = " ".join(tokenizer.name(i).lstrip("▁") for i in tokenizer.encode(source).ids)
     rows += [["read as", read, ""]] * (SPECIALS[UNK] in read)
     for name, output in zip(names, outputs, strict=True):
         right = f"{sum(in_order(output, expected)):.0f} of {len(expected)}"
         rows.append([name, bracketed(output, expected), right])
     return TableDrawing(
-        title=source, rows=rows, columns=["", "text, marked: not in the reference", "right"],
-        caption="A word is right if it is in the reference, in its order.",
+        title=source, rows=rows, columns=["", "text", "right words"],
+        caption="Marked: not in the reference. A word is right if it is there, in its order.",
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from foveate.look.perturbations import encodings
 from foveate.look.records import spaced, suffixes
 from foveate.look.views import view
 from foveate.look.views.examples import filmed, places, trained, watched
-from foveate.look.views.options import Across, Block, Head, Layer, Length
+from foveate.look.views.options import Across
 from foveate.run import Run
 from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, Line, read
 
@@ -133,7 +133,9 @@ def film(run: Path, after: int = -1) -> FilmDrawing:
 
 
 @view(filmed)
-def learning(run: Run, block: Block = None, layer: Layer = -1, head: Head = None) -> FilmDrawing:
+def learning(
+    run: Run, block: str | None = None, layer: int = -1, head: int | None = None
+) -> FilmDrawing:
     """Draw how the attention to one example changed over the steps of training."""
     drawing = film(run.path)
     if not drawing.frames:
@@ -141,7 +143,7 @@ def learning(run: Run, block: Block = None, layer: Layer = -1, head: Head = None
     names = [each.name for each in drawing.frames[-1].blocks]
     fitting = [name for name in names if block in (None, *suffixes(name))]
     if not fitting:
-        raise UserError(f"there is no block {block!r}; choose one of {', '.join(names)}")
+        raise UserError(f"unknown block {block!r}; choose one of {', '.join(names)}")
     drawing = drawing.model_copy(update={"block": fitting[0] if block else "", "head": head})
     shown = drawing.first_block
     if not -len(shown.layers) <= layer < len(shown.layers):
@@ -187,7 +189,7 @@ def health(run: Run) -> SheetGrid:
 
 
 @view(places)
-def positions(run: Run, length: Length = 64) -> SheetGrid:
+def positions(run: Run, length: int = 64) -> SheetGrid:
     """Draw the first position encoding of a model after training."""
     owner, encoding = encodings(run.model)[0]
     length = min(length, encoding.config.tree().get("max_length", length))

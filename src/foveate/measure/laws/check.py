@@ -143,7 +143,7 @@ def _tried(
         raise ConfigError(f"{file}: no {config.family} {name!r} to reimplement; there are: {known}")
     title = f"{file}: {config.family} '{config.kind}'"
     if config.family not in FAMILIES:
-        why = f"there are no laws for kinds of {config.family}; test it yourself"
+        why = f"the laws do not cover kinds of {config.family}; test it yourself"
         return KindReport(title, untried=why)
     parts = models.PARTS if config.family == "model" else {}
     needed = [key for key, value in config.model_fields.items() if value.is_required()]

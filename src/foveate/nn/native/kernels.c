@@ -1,6 +1,7 @@
 /* What a processor trains quicker without a tensor library in between: the selective scan and causal
- * convolution and RMSNorm, of which several threads may each do some rows; attention of short sequences, dropout,
- * bias, cross-entropy, gradients of weights, which OpenMP's threads share.
+ * convolution, RMSNorm, attention of short sequences, dropout, bias, cross-entropy, gradients of
+ * weights. OpenMP's threads share their rows; sums over all rows are of groups of rows, which do not
+ * depend on the number of threads.
  *
  * Every function has a twin in PyTorch that gives the same numbers up to the order of sums. Arrays
  * are row-major. */

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, ref
@@ -50,8 +49,8 @@ SIGNATURES = {  # result and arguments
     "scan_backward": (None, _at, _at),
     "convolve": (None, _at, _at),
     "convolve_backward": (None, *[_at] * 5),
-    "rms_norm": (None, _long, _long, _at, _at, _float, _at, _at),
-    "rms_norm_backward": (None, _long, _long, *[_at] * 6),
+    "rms_norm": (None, _long, _long, _at, _at, _float, _at, _at, _int),
+    "rms_norm_backward": (None, _long, _long, *[_at] * 6, _int),
 }
 
 
@@ -101,11 +100,6 @@ def _loaded() -> ctypes.CDLL | None:
     return loaded
 
 
-def address(structure: ctypes.Structure) -> int:
-    """Return the address of a structure, which the caller must keep alive."""
-    return ctypes.addressof(structure)
-
-
 def pointer(tensor: Tensor | None) -> int | None:
     """Return the address of a tensor's first number; a null pointer for None."""
     return None if tensor is None else tensor.data_ptr()
@@ -135,25 +129,6 @@ def _commands(file: Path) -> list[list[str]]:
     ]
 
 
-LEAST = 8  # rows for which an extra thread pays off
-
-
-def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None:
-    """Call ``work(first, count)`` for spans of all rows, in at most as many threads as PyTorch has.
-
-    The kernels run without the interpreter's lock. ``cost`` is the work per row, in units of rows.
-    """
-    if rows == 0:
-        return
-    threads = max(1, min(torch.get_num_threads(), rows, rows * cost // LEAST))
-    size = -(-rows // threads)
-    first, *others = [(start, min(size, rows - start)) for start in range(0, rows, size)]
-    futures = [_pool(threads).submit(work, *span) for span in others]
-    work(*first)
-    for future in futures:
-        future.result()
-
-
 @contextlib.contextmanager
 def flushing_denormals() -> Iterator[None]:
     """Count numbers below 2⁻¹²⁶ as zero in all threads that compute, then restore the setting.
@@ -173,14 +148,8 @@ def flushing_denormals() -> Iterator[None]:
 def _flush_denormals(on: bool) -> None:
     if X86:
         torch.set_flush_denormal(on)  # in this thread; new ones inherit it
-        _pool.cache_clear()
         if (own := library()) is not None:
             own.flush_denormals(on)
-
-
-@functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads - 1, "rows")
 
 
 CHECK = 0.5  # seconds between two readings of the waiting times
@@ -319,12 +288,6 @@ def definer(module: object, name: str) -> type:
     return next(each for each in type(module).__mro__ if name in vars(each))
 
 
-def attends(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return whether the native kernel of attention can read these tensors."""
-    alike = query.dtype == key.dtype == value.dtype
-    return alike and fits_either(query) and library() is not None
-
-
 SHORT = 128 * 128  # query × key positions; above this, PyTorch's fused attention is faster on CPUs
 
 
@@ -346,7 +309,8 @@ def fused_is_faster(
     """
     long = is_long(queries, keys)
     short = trains_whole and queries.shape[2] > 1 and context.hypotheses == 1
-    short = short and not context.position.biases and attends(queries, keys, values)
+    short = short and not context.position.biases and fits_either(queries)
+    short = short and queries.dtype == keys.dtype == values.dtype and library() is not None
     if not (long or short):
         return False
     device = queries.device  # one that is not a CPU says what is blind without being asked

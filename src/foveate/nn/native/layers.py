@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +13,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from foveate.nn.context import AttentionContext
 from foveate.nn.native.kernels import (
-    LEAST,
     AutogradContext,
-    address,
     fits_either,
     is_long,
     library,
     pointer,
-    run_rows,
 )
 
 
@@ -46,8 +42,7 @@ def add_bias_(y: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
 
 def apply(function: type[torch.autograd.Function], *inputs: object) -> Tensor:
     """Return the single output of an autograd function."""
-    y: Tensor = function.apply(*inputs)
-    return y
+    return function.apply(*inputs)
 
 
 class _Numbers(ctypes.Structure):
@@ -71,7 +66,7 @@ def dropped(
     x = x if x is None else x.contiguous()
     y = torch.empty_like(change, dtype=dtype)
     structs = [None if t is None else _Numbers(pointer(t), _half(t)) for t in (x, change, y)]
-    left, middle, right = (None if each is None else address(each) for each in structs)
+    left, middle, right = (None if each is None else ctypes.addressof(each) for each in structs)
     threads = torch.get_num_threads()
     kernels.dropout(change.numel(), left, middle, seed, drop, right, threads)
     return y
@@ -116,7 +111,7 @@ def outer(grad: Tensor, x: Tensor, bias: bool = False) -> tuple[Tensor, Tensor |
         sums = weights.new_empty(grad.shape[1]) if bias else None
         pointers = map(pointer, (grad, x, weights, sums))
         struct = _Outer(*grad.shape, x.shape[1], *pointers, torch.get_num_threads())
-        if kernels.outer(address(struct)):
+        if kernels.outer(ctypes.addressof(struct)):
             return weights, sums
     return _outer(grad, x), grad.sum(dim=0).float() if bias else None
 
@@ -228,7 +223,7 @@ def _run(query: Tensor, key: Tensor, value: Tensor, scale: float, **more: Tensor
     for name, x in {"q": query, "k": key, "v": value, **more}.items():
         if x is not None:
             setattr(struct, name, _Heads(pointer(x), *x.stride()[:3]))
-    _kernels().attend_heads(address(struct))
+    _kernels().attend_heads(ctypes.addressof(struct))
 
 
 def _rowwise(x: Tensor) -> Tensor:
@@ -250,7 +245,7 @@ class _Scan(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("batch", "steps", "channels", "size")),
         *((name, ctypes.c_void_p) for name in (*SEQUENCES, *OF_ALL)),
-        *((name, ctypes.c_int32) for name in ("half", "backwards")),
+        *((name, ctypes.c_int32) for name in ("half", "backwards", "threads")),
     )
 
 
@@ -275,13 +270,8 @@ class Scan(torch.autograd.Function):
         ctx.backwards = backwards
         y = torch.empty_like(_there(u))
         last = None if start is None else torch.empty_like(start)
-
-        def compute(first: int, count: int) -> None:
-            span = slice(first, first + count)
-            struct = _scan_struct(inputs, span, backwards)
-            _kernels().scan(address(struct), pointer(y[span]), pointer(_part(last, span)))
-
-        run_rows(compute, len(y), LEAST)
+        struct = _scan_struct(inputs, backwards)
+        _kernels().scan(ctypes.addressof(struct), pointer(y), pointer(last))
         return y, last
 
     @staticmethod
@@ -293,30 +283,24 @@ class Scan(torch.autograd.Function):
         dlast = None if dlast is None else dlast.contiguous()
         own = [None if x is None else torch.empty_like(x) for x in inputs[: len(SEQUENCES) - 1]]
         sums = [_of_groups(x, len(dy)) for x in inputs[len(SEQUENCES) :]]
-
-        def compute(group: int, span: slice) -> None:
-            struct = _scan_struct(inputs, span, backwards)
-            parts = [*(_part(x, span) for x in (dy, dlast, *own)), *(x[group] for x in sums)]
-            grads = _ScanGradients(*map(pointer, parts))
-            _kernels().scan_backward(address(struct), address(grads))
-
-        _run_groups(compute, len(dy))
+        struct = _scan_struct(inputs, backwards)
+        grads = _ScanGradients(*map(pointer, (dy, dlast, *own, *sums)))
+        _kernels().scan_backward(ctypes.addressof(struct), ctypes.addressof(grads))
         return None, *own, None, *(x.sum(dim=0) for x in sums)
 
 
-def _scan_struct(inputs: tuple[Tensor | None, ...], span: slice, backwards: bool) -> _Scan:
-    """Return the inputs of a span of the sequences."""
-    parts = [_part(x, span) for x in inputs[: len(SEQUENCES)]]
-    u, into = _there(parts[1]), _there(parts[2])
-    pointers = map(pointer, (*parts, *inputs[len(SEQUENCES) :]))
-    return _Scan(*u.shape, into.shape[2], *pointers, _half(u), backwards)
+def _scan_struct(inputs: tuple[Tensor | None, ...], backwards: bool) -> _Scan:
+    u, into = _there(inputs[1]), _there(inputs[2])
+    threads = torch.get_num_threads()
+    pointers = map(pointer, inputs)
+    return _Scan(*u.shape, into.shape[2], *pointers, _half(u), backwards, threads)
 
 
 class _Convolution(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("batch", "steps", "channels", "window")),
         *((name, ctypes.c_void_p) for name in ("x", "keys", "kernel", "bias")),
-        *((name, ctypes.c_int32) for name in ("half", "backwards")),
+        *((name, ctypes.c_int32) for name in ("half", "backwards", "threads")),
     )
 
 
@@ -339,13 +323,8 @@ class Convolve(torch.autograd.Function):
         ctx.save_for_backward(x, keys, kernel, bias)
         ctx.backwards = backwards
         u = torch.empty_like(x)
-
-        def compute(first: int, count: int) -> None:
-            span = slice(first, first + count)
-            struct = _convolution_struct(ctx, (x, keys, kernel, bias), span)
-            _kernels().convolve(address(struct), pointer(u[span]))
-
-        run_rows(compute, len(x), LEAST)
+        struct = _convolution_struct(ctx, (x, keys, kernel, bias))
+        _kernels().convolve(ctypes.addressof(struct), pointer(u))
         return u
 
     @staticmethod
@@ -354,23 +333,15 @@ class Convolve(torch.autograd.Function):
         x, _, kernel, bias = inputs = ctx.saved_tensors
         du, dx = grads[0].contiguous(), torch.empty_like(x)
         sums = [_of_groups(weight, len(x)) for weight in (kernel, bias)]
-
-        def compute(group: int, span: slice) -> None:
-            struct = _convolution_struct(ctx, inputs, span)
-            parts = du[span], dx[span], *(x[group] for x in sums)
-            _kernels().convolve_backward(address(struct), *map(pointer, parts))
-
-        _run_groups(compute, len(x))
+        struct = _convolution_struct(ctx, inputs)
+        _kernels().convolve_backward(ctypes.addressof(struct), *map(pointer, (du, dx, *sums)))
         return None, dx, None, *(each.sum(dim=0) for each in sums)
 
 
-def _convolution_struct(
-    ctx: AutogradContext, inputs: tuple[Tensor | None, ...], span: slice
-) -> _Convolution:
-    x, keys, kernel, bias = inputs
-    x = _there(x)[span]
-    pointers = map(pointer, (x, _part(keys, span), kernel, bias))
-    return _Convolution(*x.shape, len(_there(kernel)), *pointers, _half(x), ctx.backwards)
+def _convolution_struct(ctx: AutogradContext, inputs: tuple[Tensor | None, ...]) -> _Convolution:
+    x, kernel, threads = _there(inputs[0]), _there(inputs[2]), torch.get_num_threads()
+    pointers = map(pointer, inputs)
+    return _Convolution(*x.shape, len(kernel), *pointers, _half(x), ctx.backwards, threads)
 
 
 class RMSNormed(torch.autograd.Function):
@@ -379,13 +350,9 @@ class RMSNormed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: AutogradContext, x: Tensor, gain: Tensor, eps: float) -> Tensor:
         rows, y = x.view(-1, x.shape[-1]), torch.empty_like(x)
-        into, r = y.view_as(rows), x.new_empty(len(rows))
-
-        def compute(first: int, count: int) -> None:
-            at, *out = (pointer(each[first:]) for each in (rows, into, r))
-            _kernels().rms_norm(count, rows.shape[1], at, pointer(gain), eps, *out)
-
-        run_rows(compute, len(rows))
+        r, threads = x.new_empty(len(rows)), torch.get_num_threads()
+        at, by, *out = map(pointer, (x, gain, y, r))
+        _kernels().rms_norm(*rows.shape, at, by, eps, *out, threads)
         ctx.save_for_backward(x, gain, r)
         return y
 
@@ -393,14 +360,9 @@ class RMSNormed(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, gain, r = ctx.saved_tensors
-        dx, sums = torch.empty_like(x), _of_groups(gain, len(r), EVEN)
-        rows, dy, into = (each.view(-1, len(gain)) for each in (x, grads[0].contiguous(), dx))
-
-        def compute(group: int, span: slice) -> None:
-            parts = rows[span], gain, r[span], dy[span], into[span], sums[group]
-            _kernels().rms_norm_backward(*parts[0].shape, *map(pointer, parts))
-
-        _run_groups(compute, len(r), EVEN)
+        dx, sums, dy = torch.empty_like(x), _of_groups(gain, len(r), NORMED), grads[0].contiguous()
+        pointers, threads = map(pointer, (x, gain, r, dy, dx, sums)), torch.get_num_threads()
+        _kernels().rms_norm_backward(len(r), len(gain), *pointers, threads)
         return dx, sums.sum(dim=0), None
 
 
@@ -409,20 +371,9 @@ def _there(x: Tensor | None) -> Tensor:
     return x
 
 
-def _part(x: Tensor | None, span: slice) -> Tensor | None:
-    return None if x is None else x[span]
+GROUP, NORMED = 8, 256  # rows whose gradients of weights are one sum, as in scan.h and norm.h
 
 
-def _of_groups(weight: Tensor | None, rows: int, size: int = LEAST) -> Tensor:
+def _of_groups(weight: Tensor | None, rows: int, size: int = GROUP) -> Tensor:
     """Return zeros for the gradients of a weight, separately for each group of ``size`` rows."""
     return _there(weight).new_zeros(-(-rows // size), *_there(weight).shape)
-
-
-def _run_groups(work: Callable[[int, slice], None], rows: int, size: int = LEAST) -> None:
-    """Call ``work`` for groups that do not depend on the number of threads."""
-
-    def compute(first: int, count: int) -> None:
-        for group in range(first, first + count):
-            work(group, slice(group * size, (group + 1) * size))
-
-    run_rows(compute, -(-rows // size), size)

@@ -16,7 +16,10 @@ typedef struct {
     const uint8_t *keys;     /* k, or NULL: 1 */
     const float *a, *bias, *skip;
     int32_t half, backwards; /* bf16; from the last step to the first */
+    int32_t threads;
 } Scan;
+
+enum { GROUP = 8 }; /* sequences whose gradients of weights are one sum */
 
 typedef uint32_t Bits __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef uint16_t Halves __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
@@ -183,30 +186,34 @@ static inline __attribute__((always_inline)) void scan_steps(
 /* y, and where it is wanted the last h. */
 void scan(const Scan *s, void *y, float *last) {
     const int64_t n = s->size, far = s->channels;
-    Steps p;
-    Lanes *const a = room_for(s, &p);
-    for (int64_t b = 0; b < s->batch; b++) {
-        rows_of(s, s->into, b, p.into);
-        rows_of(s, s->out, b, p.out);
-        for (int64_t e = 0; e < far; e += LANES) {
-            const int count = lanes_from(e, far);
-            const void *arrays[] = {s->step, s->u, s->gate, y};
-            for (int i = 0; i < 4; i++)
-                ask_ahead(arrays[i], s->half, ((b + 1) * far + e) * s->steps, count * s->steps);
-            scan_steps(s, &p, b, e, a + e / LANES * n, 0);
-            for (int64_t t = 0; t < s->steps; t++) {
-                const int64_t at = place(s, b, t) * far + e;
-                Lanes z = lanes_of(s->gate, s->half, at, count), open;
-                fading(z, &open);
-                put_lanes(p.y[t] * z * open, count, y, s->half, at);
+#pragma omp parallel num_threads(s->threads)
+    {
+        Steps p;
+        Lanes *const a = room_for(s, &p);
+#pragma omp for schedule(static)
+        for (int64_t b = 0; b < s->batch; b++) {
+            rows_of(s, s->into, b, p.into);
+            rows_of(s, s->out, b, p.out);
+            for (int64_t e = 0; e < far; e += LANES) {
+                const int count = lanes_from(e, far);
+                const void *arrays[] = {s->step, s->u, s->gate, y};
+                for (int i = 0; i < 4; i++)
+                    ask_ahead(arrays[i], s->half, ((b + 1) * far + e) * s->steps, count * s->steps);
+                scan_steps(s, &p, b, e, a + e / LANES * n, 0);
+                for (int64_t t = 0; t < s->steps; t++) {
+                    const int64_t at = place(s, b, t) * far + e;
+                    Lanes z = lanes_of(s->gate, s->half, at, count), open;
+                    fading(z, &open);
+                    put_lanes(p.y[t] * z * open, count, y, s->half, at);
+                }
+                if (last) turn_out(p.states, n, count, last + (b * far + e) * n);
             }
-            if (last) turn_out(p.states, n, count, last + (b * far + e) * n);
         }
+        free(a);
     }
-    free(a);
 }
 
-typedef struct { /* gradients of what is named alike; those of a, b and D are of all sequences */
+typedef struct { /* gradients of what is named alike; those of a, b and D of each group of sequences */
     const void *y;
     const float *last;
     void *step, *u, *into, *out, *gate;
@@ -229,10 +236,11 @@ static void scan_gates(const Scan *s, const Steps *p, int64_t b, int64_t e, cons
 /* The gradients of some channels of a sequence; those of a, b and D are added. */
 static void scan_back(const Scan *s, const Steps *p, int64_t b, int64_t e, const ScanGradients *to,
                       const Lanes *restrict a, Lanes *restrict of_a) {
-    const int64_t n = s->size, far = s->channels;
+    const int64_t n = s->size, far = s->channels, at_group = b / GROUP * far + e;
     const int count = lanes_from(e, far);
     const Lanes skip = lanes_of(s->skip, 0, e, count);
-    Lanes of_skip = lanes_of(to->skip, 0, e, count), of_bias = lanes_of(to->bias, 0, e, count);
+    Lanes of_skip = lanes_of(to->skip, 0, at_group, count);
+    Lanes of_bias = lanes_of(to->bias, 0, at_group, count);
     Lanes *restrict dh = p->dh, *restrict of_into = p->of_into, *restrict of_out = p->of_out;
     if (to->last) turn_in(to->last + (b * far + e) * n, n, count, 1, dh);
     else memset(dh, 0, n * sizeof *dh);
@@ -257,8 +265,8 @@ static void scan_back(const Scan *s, const Steps *p, int64_t b, int64_t e, const
         of_skip += g * u;
         of_bias += of_step;
     }
-    put_lanes(of_skip, count, to->skip, 0, e);
-    put_lanes(of_bias, count, to->bias, 0, e);
+    put_lanes(of_skip, count, to->skip, 0, at_group);
+    put_lanes(of_bias, count, to->bias, 0, at_group);
     if (to->start) turn_out(dh, n, count, to->start + (b * far + e) * n);
 }
 
@@ -274,26 +282,34 @@ static void give_rows(const Scan *s, const Lanes *from, int64_t b, float *sums, 
 }
 
 void scan_backward(const Scan *s, const ScanGradients *to) {
-    const int64_t n = s->size, far = s->channels;
-    Steps p;
-    Lanes *const all = room_for(s, &p), *const of_all = all + (far + LANES - 1) / LANES * n;
-    for (int64_t b = 0; b < s->batch; b++) {
-        rows_of(s, s->into, b, p.into);
-        rows_of(s, s->out, b, p.out);
-        memset(p.of_into, 0, 2 * s->steps * n * sizeof(Lanes));
-        for (int64_t e = 0; e < far; e += LANES) {
-            const Lanes *a = all + e / LANES * n;
-            const void *arrays[] = {s->step, s->u, s->gate, to->y, to->step, to->u, to->gate};
-            for (int i = 0; i < 7; i++)
-                ask_ahead(arrays[i], s->half, ((b + 1) * far + e) * s->steps, LANES * s->steps);
-            scan_steps(s, &p, b, e, a, 1);
-            scan_gates(s, &p, b, e, to);
-            scan_back(s, &p, b, e, to, a, of_all + e / LANES * n);
+    const int64_t n = s->size, far = s->channels, size = (far + LANES - 1) / LANES * n;
+#pragma omp parallel num_threads(s->threads)
+    {
+        Steps p;
+        Lanes *const all = room_for(s, &p), *const of_all = all + size;
+#pragma omp for schedule(static)
+        for (int64_t first = 0; first < s->batch; first += GROUP) {
+            memset(of_all, 0, size * sizeof *of_all);
+            for (int64_t b = first; b < first + GROUP && b < s->batch; b++) {
+                rows_of(s, s->into, b, p.into);
+                rows_of(s, s->out, b, p.out);
+                memset(p.of_into, 0, 2 * s->steps * n * sizeof(Lanes));
+                for (int64_t e = 0; e < far; e += LANES) {
+                    const Lanes *a = all + e / LANES * n;
+                    const void *arrays[] = {s->step, s->u, s->gate, to->y, to->step, to->u, to->gate};
+                    for (int i = 0; i < 7; i++)
+                        ask_ahead(arrays[i], s->half, ((b + 1) * far + e) * s->steps, LANES * s->steps);
+                    scan_steps(s, &p, b, e, a, 1);
+                    scan_gates(s, &p, b, e, to);
+                    scan_back(s, &p, b, e, to, a, of_all + e / LANES * n);
+                }
+                give_rows(s, p.of_into, b, p.into, to->into);
+                give_rows(s, p.of_out, b, p.out, to->out);
+            }
+            float *of_a = to->a + first / GROUP * far * n;
+            for (int64_t e = 0; e < far; e += LANES)
+                turn_out(of_all + e / LANES * n, n, lanes_from(e, far), of_a + e * n);
         }
-        give_rows(s, p.of_into, b, p.into, to->into);
-        give_rows(s, p.of_out, b, p.out, to->out);
+        free(all);
     }
-    for (int64_t e = 0; e < far; e += LANES)
-        turn_out(of_all + e / LANES * n, n, lanes_from(e, far), to->a + e * n);
-    free(all);
 }

@@ -40,23 +40,15 @@ PAGES = "7:42\n8:12", "18 °C\nrain", "bread\nrice", "new\nmetro"  # under these
 @demo
 @torch.no_grad()
 def lookup(
-    values: Annotated[tuple[float, ...], Field(min_length=2, description="one per key; repeat")]
-    = (10.0, 20.0, 30.0, 40.0),
-    key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
-    blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.3,
-    temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
+    blend: Annotated[float, Field(ge=0, le=1, description="similarity to the next key")] = 0.1,
+    temperature: Annotated[tuple[float, ...], Field(description="τ; repeat")] = (1.0, 0.1),
     pages: Annotated[bool, Field(description="values are pages, and the best one comes back")]
     = False,
 ) -> SceneDrawing:  # fmt: skip
-    """Draw one query against one-hot keys: out = Σ_i α_i v_i, α = softmax(e / τ), or hardmax.
-
-    Raises `UserError` for an unknown key.
-    """
-    count = len(values)
-    if key > count:
-        raise UserError(f"key {key} does not exist, only {count}: choose another or add --values")
-    keys, mixed = torch.eye(count), torch.tensor(values)
-    query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
+    """Draw one query against one-hot keys: out = Σ_i α_i v_i, α = softmax(e / τ), or hardmax."""
+    count, values = len(TITLES), 10.0 * torch.arange(1, len(TITLES) + 1)
+    keys = torch.eye(count)
+    query = (1 - blend) * keys[1] + blend * keys[2]
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
     normalizers: dict[str, nn.Module] = {
         "softmax" if tau == 1 else f"softmax, τ = {tau:g}":
@@ -64,36 +56,35 @@ def lookup(
         for tau in temperature * (not pages)
     } | {"hardmax": Hardmax.Config().build()}  # fmt: skip
     answer = "result" if pages else "Σ_i α_i v_i"
-    titles = [TITLES[k] if k < len(TITLES) else f"key {k + 1}" for k in range(count)]
-    sought = f"{1 - blend:.2g} {titles[key - 1]}\n+ {blend:.2g} {titles[key % count]}"
+    sought = f"{1 - blend:.2g} {TITLES[1]}\n+ {blend:.2g} {TITLES[2]}"
     made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
     made.column("q", "query q", (4, 60, 220, 500), [sought], hue=1)
-    made.column("k", "keys k_i", (312, 60, 190, 500), titles, hue=0)
+    made.column("k", "keys k_i", (312, 60, 190, 500), TITLES, hue=0)
     made.column("e", "e_i = q · k_i", (580, 60, 112, 500), of_keys)
     for k in range(count):
         made.link("q 0", f"k {k}")
         made.link(f"k {k}", f"e {k}")
     for number, (name, normalizer) in enumerate(normalizers.items()):
         weights, tag = normalizer(scores).flatten(), f"normalizer {number}"
-        alphas, out = weights.tolist(), f"{float(weights @ mixed):.1f}"
+        alphas, out = weights.tolist(), f"{float(weights @ values):.1f}"
         α, v, c = (f"{letter} {number}" for letter in "αvc")
         cells = [f"{alpha:.2f}" for alpha in alphas]
         made.column(α, f"α_i: {name}", (766, 60, 112, 500), cells, alphas, hue=5, tag=tag)
         cells = [f"{value:g}" for value in values]
         if pages:
-            cells[: len(PAGES)] = PAGES[:count]
-            out = cells[int(weights.argmax())]
+            cells, out = [*PAGES], PAGES[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
         made.column(c, answer, (1120, 60, 116, 500), [out], hue=3, tag=tag)
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
             made.link(f"{α} {k}", f"{v} {k}", tag=tag)
-            made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
+            if alpha:
+                made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
         taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
         text = f"{name.capitalize()} takes {taken}: {out}.".replace("\n", ", ")
         made.stop(name, text, ["stream", tag])
     caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
-    return made.drawing(f"A lookup: the query asks for {titles[key - 1]}", caption=caption)
+    return made.drawing(f"A lookup: the query asks for {TITLES[1]}", caption=caption)
 
 
 @demo
@@ -114,21 +105,18 @@ def scaling(
     size = int(sizes[round(np.log2(size))])
     query, keys = (torch.randn(size, n, generator=random) for n in (1, num_keys))
     products = (query * keys).sum(dim=0)
-    shares = {
-        name: (products * factor).softmax(dim=-1).numpy()
-        for name, factor in (("softmax(q · k)", 1.0), ("softmax(q · k / √K)", size**-0.5))
-    }
+    shares = {name: (products * factor).softmax(dim=-1).numpy()
+              for name, factor in (("q · k", 1.0), ("q · k / √K", size**-0.5))}  # fmt: skip
     labels = [f"k{chr(0x2080 + n)}" if n < 10 else str(n) for n in range(1, num_keys + 1)]
     return PanelGrid(
         panels=[
-            line_chart(
-                sizes.astype(float), curves, "key size K", "‖∂α/∂e‖",
-                "Mean gradient of softmax", log="x", marks={f"K = {size}": size},
-            ),
-            bar_chart(labels, shares, "weight of the key", f"Weights of one query, K = {size}"),
+            line_chart(sizes.astype(float), curves, "key size K", "‖∂α/∂e‖",
+                       "Mean gradient of softmax", log="x"),
+            bar_chart(labels, shares, "weight of the key", f"Softmax of one query, K = {size}"),
         ],
         title="Why scores are divided by √K",
-        caption="Divided by √K, scores have one scale for every K: softmax keeps its gradient.",
+        caption=f"q · k has the standard deviation √K = {size**0.5:.1f}; divided by √K it has 1, "
+        "whatever K is, and softmax keeps its gradient.",
     )  # fmt: skip
 
 
@@ -171,7 +159,7 @@ Families = tuple[Literal["encoder", "decoder", "encoder-decoder"], ...]
 @demo
 def masks(
     source: Words = "the sun rises", target: Words = "le soleil se lève",
-    families: Annotated[Families, Field(min_length=1, strict=False, description="which; repeat")]
+    families: Annotated[Families, Field(min_length=1, strict=False, description="kinds; repeat")]
     = ("encoder", "decoder", "encoder-decoder"),
 ) -> SceneDrawing:  # fmt: skip
     """Draw a line from each word to each position that may attend to it, in three families."""
@@ -179,26 +167,34 @@ def masks(
     words, count = [*read, *written], len(read) + len(written)
     causal = Mask(causal=True).dense(range(count), range(count))
     assert causal is not None
-    made, parts = SceneMaker(), [2 + (family == "encoder-decoder") for family in families]
+    both = (family == "encoder-decoder" for family in families)
+    made, parts = SceneMaker(), [2 + 0.6 * each + (len(families) == 1) for each in both]
     for family, part, below in zip(families, parts, np.cumsum(parts), strict=True):
         end, top = (HIGH * n / sum(parts) for n in (below, below - part))
-        top += 4 + 72 * (part - 2)
+        top += 80 if len(families) == 1 else 14 + 105 * (part - 2)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
         hues = np.where(decodes & ~is_x, 3, 2)
         middles = made.row(family, TABLES["masks"][family], words, end - 6, hues=hues.tolist())
         made.cells(family, middles, top, 64, letters, np.zeros(count))
+        if len(families) == 1 and family == "decoder":
+            last, more = len(read) - 1, {"form": "word"}
+            made.cells(f"{family} writes", middles[last:], top - 66, 110, [*written, "</s>"],
+                       np.zeros(len(written) + 1), **more)  # fmt: skip
+            made.node("written", "writes", (0, top - 66, 236, CELL), form="label")
+            x = float(middles[last : last + 2].mean())
+            made.edge("x to y", (x, end), (x, top - 10), weight=0.02)
         allowed = np.where(decodes[:, None], causal[0, 0].numpy() & decodes, ~decodes)
         kinds = np.where(hues[:, None] == hues, hues, 0)  # 0: from y to x
-        for hue in (2, 3, 0):
-            lines = 0.1 * (allowed & (kinds == hue))
-            made.fan(f"{family} {hue}", middles, (end - 52, top + CELL), lines, hue=hue)
+        for kind in (2, 3, 0):
+            lines = 0.1 * (allowed & (kinds == kind))
+            made.fan(f"{family} {kind}", middles, (end - 52, top + CELL), lines, hue=kind or 3)
         for t, s in np.argwhere(decodes[:, None] & ~decodes).tolist():
-            x, u, high = *middles[[t, s]], top - 26 - 23 * (t - s)
+            x, u, high = *middles[[t, s]], top - 68 * (t - s) / (count - 1)
             bends = (u, top), (u, high), (x, high), (x, top)
-            made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=0, tag="")
-    text = "Green is read (x), pink written (y). A line: may attend. Blue: y to x."
+            made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=3, tag="")
+    text = "A line: may attend. Green: x and what x reads; pink: y."
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
@@ -208,20 +204,21 @@ def fan(
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
     over, under, lines = wide / len(above), wide / len(below), above[0].count("\n")
-    top, low = 58.0 + 36 * lines, 400.0 - 28 * lines
+    top, low = 58.0 + 42 * lines, 400.0 - 34 * lines
+    under_boxes = low + (36 + 3.0 * lines) * len(below[0]) + 24
     for t, word in enumerate(above):
-        box, form = (left + over * (t + 0.08), 4.0, over * 0.84, top - 10), "box" * (lines > 0)
+        box, form = (left + over * (t + 0.04), 4.0, over * 0.92, top - 10), "box" * (lines > 0)
         made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
     for s, texts in enumerate(below):
-        box = left + under * (s + 0.08), low, under * 0.84, 36.0 * len(texts) + 12
+        box = left + under * (s + 0.04), low, under * 0.92, (36 + 3.0 * lines) * len(texts) + 12
         made.node(f"{name} in {s}", "", box, texts=texts)
-    for (t, s), weight in np.ndenumerate(weights):
+    for (t, s), weight in sorted(np.ndenumerate(weights), key=lambda each: hues[each[0]]):
         x, y, bend = left + over * (t + 0.5), left + under * (s + 0.5), 0.3 * (low - top)
         points = (x, top), (x, top + bend), (y, low - bend), (y, low)
         if weight >= 0.02:
             more = {"weight": float(weight), "hue": int(hues[t, s])}
             made.edge(f"{name} out {t} in {s}", *points, **more)
-    made.node(f"{name} title", name, (left, 508, wide, 44), form="word")
+    made.node(f"{name} title", name, (left, under_boxes, wide, 44), form="word")
 
 
 @demo
@@ -238,7 +235,7 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
         weights, left = norm / norm.max(), 640.0 * place
         later = np.triu(1 + 0 * norm, 1)
         fan(made, name, left, 600, [*words[1:], last], read_as, weights * (1 + later) / 2, later)
-    text = "Orange: a step reads words that come later, among them the one to write."
+    text = "Orange: a step reads later words, even the one to write."
     return made.drawing("How strongly a step depends on each input", caption=text)
 
 
@@ -272,21 +269,23 @@ def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5
 @demo
 @torch.no_grad()
 def weights(seed: Seed = 0) -> SceneDrawing:
-    """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
+    """Draw Z = W X, the same W for every input, and Z = W(X) X, W(X) = softmax(X Xᵀ)."""
     random, length = torch.Generator().manual_seed(seed), 3
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
-    x = 1.5 * torch.randn(2, length, 2, generator=random)
-    own = Softmax.Config().build()(x @ x.mT / 2**0.5)
+    x = torch.randn(2, length, 1, generator=random).mul(15).round() / 10
+    own = Softmax.Config().build()(x @ x.mT)
     made = SceneMaker()
-    written = np.vectorize(lambda v: f"{round(v, 1) + 0.0:.1f}".replace("-", "−"))
+    written = np.vectorize(lambda v: f"{round(v, 2) + 0.0:.2f}".replace("-", "−"))
     for kind, both in enumerate(([fixed, fixed], own)):
         for k, used in enumerate(both):
             name = f"{('W', 'W(X)')[kind]}, {('first', 'second')[k]} X"
             left, own_hue = 316.0 * (2 * kind + k), np.full((length, length), 4.0 + kind)
             below, above = (written(each).tolist() for each in (x[k], used @ x[k]))
             outputs = ["\n".join((f"z_{t}", *row)) for t, row in enumerate(above, 1)]
-            inputs = [[f"x_{s}", *row] for s, row in enumerate(below, 1)]
+            inputs = [[f"x_{s}", row[0][:-1]] for s, row in enumerate(below, 1)]
             fan(made, name, left, 288, outputs, inputs, used.numpy(), own_hue)
+            for s, weight in enumerate(written(used[0]).tolist()):
+                made.node(f"{name} α {s}", weight, (left + 96 * s, 462, 96, 44), form="label")
     text = "Grey: the same weights W for both inputs X. Yellow: another W(X) for each input."
     made.stop("weights", text, ["stream"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
@@ -382,7 +381,7 @@ def _split() -> SceneDrawing:
                 beside = left - 82, top + (number == 1) * high / 2, 74.0, high
                 made.node(f"{name} word", WORDS[word], beside, form="word")
     for k in (0, 1):
-        made.edge(f"reshape {k}", (474 + 334 * k, 296), (526 + 334 * k, 296))
+        made.edge(f"reshape {k}", (474 + 334 * k, 273), (526 + 334 * k, 273))
         beside = 1140, 54 + 252.0 * k + high, 100, high
         made.node(f"head {k}", f"head {k}", beside, form="label")
     text = "Blue: head 0, orange: head 1. No number changes, only their order."
@@ -391,8 +390,11 @@ def _split() -> SceneDrawing:
 
 @demo
 @torch.no_grad()
-def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) -> PanelGrid:
-    """Draw the score and the output of self-attention for inputs x₁ + λ x₂."""
+def quadratic(
+    size: Annotated[int, Field(ge=2, le=256, description="D")] = 8,
+    outputs: Annotated[bool, Field(description="leave the scores out")] = False,
+) -> PanelGrid:
+    """Draw the score and the output of self-attention for inputs X₁ + λ X₂."""
     random, x = torch.Generator().manual_seed(0), torch.arange(-20, 21).double() / 10
     first, second = torch.randn(2, 4, size, generator=random).double()
     queries, keys, values = torch.randn(3, size, size, generator=random).double() / size**0.5
@@ -400,15 +402,13 @@ def quadratic(size: Annotated[int, Field(ge=2, le=256, description="D")] = 8) ->
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
     curves = {}
-    for name, weight in ("fixed α", fixed), ("α of X", scores.softmax(dim=-1)):
+    for name, weight in ("α fixed, at λ = 0", fixed), ("α from X", scores.softmax(dim=-1)):
         curves[name] = (weight @ read @ values)[:, 0, 0].numpy()
-    across = "λ, inputs x₁ + λ x₂"
+    across = "λ in X = X₁ + λ X₂"
+    score = {"e": scores[:, 0, 0].numpy()}
+    left = line_chart(x.numpy(), score, across, "score e₁₁: a parabola")
     return PanelGrid(
-        panels=[
-            line_chart(x.numpy(), {"e": scores[:, 0, 0].numpy()}, across, "score e: a parabola"),
-            line_chart(x.numpy(), curves, across, "output c, first number"),
-        ],
+        panels=[left, line_chart(x.numpy(), curves, across, "output c₁, first number")][outputs:],
         title="Quadratic inside, linear outside",
-        caption="X appears twice in the scores X W_Q W_Kᵀ Xᵀ: a parabola. With fixed weights it "
-        "appears once in the output: a straight line, which weights computed from X bend.",
+        caption="X appears twice in a score, a parabola, and once in the output for fixed weights.",
     )  # fmt: skip

@@ -28,14 +28,15 @@ from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
-Base = Annotated[float, Field(gt=1, description="of the wavelengths")]
+WIDER = 0.6  # height of a map of positions by its width
+Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
-    "cosine": (kinds.CosineScore, "qᵀk / |q| |k|", "none", "Graves et al. (2014)"),
-    "additive": (kinds.Additive, "vᵀ tanh(W q + U k)", "v, W, U", "Bahdanau et al. (2015)"),
-    "location": (kinds.Location, "(W q)ᵢ, without a key", "W", "Luong et al. (2015)"),
-    "general": (kinds.General, "qᵀ W k", "W", "Luong et al. (2015)"),
-    "dot": (kinds.Dot, "qᵀk", "none", "Luong et al. (2015)"),
-    "scaled dot": (kinds.ScaledDot, "qᵀk / √K", "none", "Vaswani et al. (2017)"),
+    "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "none", "Graves 2014"),
+    "additive": (kinds.Additive, "v · tanh(W q + U k)", "v, W, U", "Bahdanau 2015"),
+    "location": (kinds.Location, "entry i of W q", "W", "Luong 2015"),
+    "general": (kinds.General, "q · W k", "W", "Luong 2015"),
+    "dot": (kinds.Dot, "q · k", "none", "Luong 2015"),
+    "scaled dot": (kinds.ScaledDot, "q · k / √K", "none", "Vaswani 2017"),
 }
 
 
@@ -43,8 +44,7 @@ def small_score(kind: type[kinds.Score]) -> kinds.Score:
     """Return a score for vectors of two numbers, with the same weights at every call."""
     torch.manual_seed(5)
     plain = {"sharpness": 1.0} if kind is kinds.CosineScore else {}
-    score: kinds.Score = kind.Config.parse(plain).build(1, 2)
-    return score
+    return kind.Config.parse(plain).build(1, 2)
 
 
 @torch.no_grad()
@@ -61,8 +61,8 @@ def landscape(kind: type[kinds.Score], query: Tensor, reach: float, points: int)
 
 @demo
 def scores(
-    x: Annotated[float, Field(description="of the query")] = 1.5,
-    y: Annotated[float, Field(description="of the query")] = 0.5,
+    x: Annotated[float, Field(description="x of the query")] = 1.5,
+    y: Annotated[float, Field(description="y of the query")] = 0.5,
     reach: Annotated[float, Field(gt=0, description="half the width of the plane")] = 3.0,
     points: Annotated[int, Field(ge=3, le=201, description="keys per side of the plane")] = 25,
     of: Annotated[Literal["planes", "table"], Field(description="maps, or formulas")] = "planes",
@@ -71,13 +71,13 @@ def scores(
     if of == "table":
         at = {n: landscape(row[0], torch.tensor([x, y]), 2, 5)[0, 3] for n, row in SCORES.items()}
         rows: list[list[str | float | None]] = [
-            [n, formula, f"{at[n]:.2f}" if learned == "none" else f"{learned} learned", paper]
+            [n, formula, f"{at[n]:.2f}" if learned == "none" else f"learns {learned}", paper]
             for n, (_, formula, learned, paper) in SCORES.items()
         ]
         return TableDrawing(
             title="Scores of a query q and a key k of K numbers",
-            columns=["score", "formula", f"q ({x:g}, {y:g}), k (1, 2)", "paper"], rows=rows,
-            caption="The location score reads no key: it scores positions.",
+            columns=["score", "formula", "value", "paper"], rows=rows,
+            caption=f"For q = ({x:g}, {y:g}), k = (1, 2). The location score reads no key.",
         )  # fmt: skip
     query, ends = torch.tensor([x, y]), {0: -reach, points // 2: 0.0, points - 1: reach}
     across = [f"{ends[k]:g}".replace("-", "−") if k in ends else "" for k in range(points)]
@@ -95,8 +95,7 @@ def scores(
     stops = np.linspace(-reach, reach, 121)
     return SheetGrid(
         sheets=drawn, across=3, title=f"The score of a key in the plane, query ({x:g}, {y:g})",
-        caption="The dot is the query. A dot product grows with the length of the key, a cosine "
-        "depends only on its direction, and a location score does not read keys.",
+        caption="The dot is the query. A cosine depends only on the direction of the key.",
         controls=Controls(
             formula="scores", data=weights | {"reach": Numbers.exact(np.array([reach]))},
             sliders=[Slider.of("x", x, stops, label="query, x"),
@@ -108,7 +107,7 @@ def scores(
 
 def arrows(
     pairs: Sequence[Sequence[float]], length: float, below: Sequence[list[str]], title: str,
-    caption: str, names: tuple[str, str] = ("q", "k"),
+    caption: str, names: Sequence[tuple[str, str]],
 ) -> SceneDrawing:  # fmt: skip
     """Draw q (orange) and k (blue, ``length`` times as long) at angles in degrees, side by side.
 
@@ -119,13 +118,16 @@ def arrows(
     all_ends = np.stack([np.cos(turned), -np.sin(turned)], axis=2) * [[1], [length]]
     lows, highs = all_ends.min(axis=1).clip(max=0), all_ends.max(axis=1).clip(min=0)
     foot = HIGH - 44.0 * len(below[0])
-    unit = (np.array([0.9 * wide, foot - 70]) / (highs - lows).max(axis=0)).min()
+    tall = lows[:, 1].min(), highs[:, 1].max()  # feet are at one height
+    unit = min(0.8 * wide / (highs - lows)[:, 0].max(), (foot - 70) / (tall[1] - tall[0]))
     for number, (turns, lines) in enumerate(zip(turned, below, strict=True), start=1):
         left, ends = wide * (number - 1), unit * all_ends[number - 1]
-        middle = unit * (lows + highs)[number - 1] / 2
+        middle = unit * np.array([(lows + highs)[number - 1, 0], tall[0] + tall[1]]) / 2
         origin = np.array([left + wide / 2, foot / 2 - 10]) - middle
         turn = np.sign(ends[0, 0] * ends[1, 1] - ends[0, 1] * ends[1, 0]) or -1
-        for name, label, end, across in zip("qk", names, ends, (-turn, turn), strict=True):
+        for name, label, end, across in zip(
+            "qk", names[number - 1], ends, (-turn, turn), strict=True
+        ):
             aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
             start = origin + 5 * aside * bool(turns[0] == turns[1])  # beside each other
             points = start.tolist(), (start + end).tolist()
@@ -136,6 +138,8 @@ def arrows(
         arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
         if turns[0] != turns[1]:
             made.edge(f"angle {number}", *arc.tolist(), hue=5, tag="")
+            box = *(origin + 1.3 * (arc[12] - origin) - 20), 40.0, 40.0
+            made.node(f"θ {number}", "θ" * (names[0][0] == "q"), box, form="label")
         lines = [line.replace("-0.00", "0.00").replace("-", "−") for line in lines]
         for row, line in enumerate(lines):
             box, facts = (left, foot + 44 * row, wide, 40.0), lines * (line is lines[-1])
@@ -146,9 +150,9 @@ def arrows(
 @demo
 @torch.no_grad()
 def angle(
-    degrees: Annotated[tuple[float, ...], Field(min_length=1, max_length=6, description="repeat")]
+    degrees: Annotated[tuple[float, ...], Field(min_length=1, max_length=6, description="angles")]
     = (0.0, 45.0, 90.0, 135.0, 180.0),
-    length: Annotated[float, Field(gt=0, le=4, description="of the key")] = 1.5,
+    length: Annotated[float, Field(gt=0, le=4, description="length of the key")] = 1.5,
 ) -> SceneDrawing:  # fmt: skip
     """Draw a query of length 1 and a key at some angles to it, with their dot product."""
     query, below = torch.tensor([[[[1.0, 0.0]]]]), []
@@ -156,10 +160,11 @@ def angle(
         turn = torch.tensor(theta).deg2rad()
         key = length * torch.stack((turn.cos(), turn.sin())).view(1, 1, 1, 2)
         score = float(kinds.Dot(kinds.Dot.Config(), 1, 2)(query, key))
-        below.append([f"θ = {theta:g}°", f"cos θ = {turn.cos():.2f}", f"q · k = {score:.2f}"])
+        below.append([f"cos {theta:g}° = {turn.cos():.2f}", f"q · k = {score:.2f}"])
     return arrows(
         [(0.0, theta) for theta in degrees], length, below, f"|q| = 1, |k| = {length:g}",
         "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle.",
+        [("q", "k")] * len(degrees),
     )  # fmt: skip
 
 
@@ -173,36 +178,33 @@ SPOKEN = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}
 def activations(
     names: Annotated[
         tuple[Literal["sigmoid", "tanh", "relu", "gelu", "silu"], ...],
-        Field(min_length=1, strict=False, description="which; repeat"),
+        Field(min_length=1, strict=False, description="kinds; repeat"),
     ] = ("sigmoid", "tanh", "relu", "gelu"),
     reach: Annotated[float, Field(gt=0, description="range of x on each side of 0")] = 5.0,
 ) -> PanelGrid:
     """Draw activations and their slopes."""
     values, slopes = dict[str, Floats](), dict[str, Floats]()
-    x = torch.linspace(-reach, reach, 201, requires_grad=True)
+    x = torch.linspace(-reach, reach, 1001, requires_grad=True)
     for name in names:
         y = ACTIVATIONS[name](x)
         [slope] = torch.autograd.grad(y.sum(), x)
         spoken = SPOKEN.get(name, name)
         values[spoken], slopes[spoken] = y.detach().double().numpy(), slope.double().numpy()
     places = x.detach().double().numpy()
-    most = f", at most {max(slopes[spoken]):.3g}" * (len(names) == 1)
-    steepest = {"steepest: 1/4": 0.0} if names == ("sigmoid",) else None
-    return PanelGrid(
-        panels=[
-            line_chart(places, values, "x", "f(x)"),
-            line_chart(places, slopes, "x", f"slope{most}", marks=steepest),
-        ],
-        title=f"Activations and their slopes: {', '.join(values)}",
-        caption="No gradient passes where the slope is near 0.",
-    )
+    panels = [line_chart(places, values, "x", "f(x)"), line_chart(places, slopes, "x", "slope")]
+    if names == ("sigmoid",):
+        curves = {"σ(x)": values["sigmoid"], "σ′(x) ≤ 1/4": slopes["sigmoid"]}
+        panels = [line_chart(places, curves, "x")]
+    title = f"Activations and their slopes: {', '.join(values)}"
+    caption = "No gradient passes where the slope is near 0."
+    return PanelGrid(panels=panels, title=title, caption=caption)
 
 
 @demo
 def normalizers(
     scores: Annotated[tuple[float, ...], Field(min_length=1, description="one per key; repeat")]
     = (2.0, 1.6, 1.1, 0.3, -0.4, -1.5),
-    temperature: Annotated[float, Field(gt=0, description="of the second softmax")] = 0.3,
+    temperature: Annotated[float, Field(gt=0, description="τ of the second softmax")] = 0.3,
     choice: Annotated[bool, Field(description="softmax and hardmax of two keys")] = False,
 ) -> SheetGrid | LinesDrawing:  # fmt: skip
     """Draw the weights that each normalizer gives to the same scores."""
@@ -260,28 +262,16 @@ def sinusoids(
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
-    row, apart = length // 3, length // 4
-    halves = [
-        sheet(f"{name}; framed: t = {row}", vectors.values.array[:, first::2], (), (),
-              "position t", "i", ColorScale(-1.0, 1.0), hidden_size / 2 / length)
-        .model_copy(update={"outlines": [(row, 0.0, 1.0, hidden_size / 2)]})
-        for first, name in enumerate(("sin", "cos"))
-    ]  # fmt: skip
-    dots = [(t + apart, t) for t in range(0, length - apart, 3)]
-    title = f"similarity; ○: {apart} apart"
-    bases = np.array([float(f"{stop:.2g}") for stop in np.geomspace(2, 1e6, 60)])
-    products = products.model_copy(update={"dots": dots, "title": title})
+    both = np.concatenate([vectors.values.array[:, first::2] for first in (0, 1)], axis=1)
+    drawn = sheet(
+        "vectors", both, (), (), "position t",
+        f"sin, i = 0 … {hidden_size / 2 - 1:g}, then cos", ColorScale(-1.0, 1.0),
+        WIDER * hidden_size / length,
+    )  # fmt: skip
+    update = {"title": "similarity (cosine)", "aspect": WIDER}
     return SheetGrid(
-        sheets=[*halves, products], across=3, title="Sinusoidal positions",
+        sheets=[drawn, products.model_copy(update=update)], across=2, title="Sinusoids",
         caption="Waves become longer along i; products depend only on the distance.",
-        controls=Controls(
-            formula="sinusoids",
-            sliders=[
-                Slider.of("length", length, np.arange(8.0, 129, 4), label="positions T"),
-                Slider.of("hidden_size", hidden_size, np.arange(8.0, 129, 4), label="size d"),
-                Slider.of("base", base, bases, label="base"),
-            ],
-        ),
     )  # fmt: skip
 
 
@@ -305,7 +295,8 @@ def rotary(
     ]
     return arrows(
         degrees, 1.0, below, "A pair of numbers, rotated by its position",
-        "Equal distances s − t give equal angles, and so equal products.", ("R_t q", "R_s k"),
+        "Equal distances s − t: equal angles, equal products.",
+        [(f"R_{t} q", f"R_{s} k") for t, s in places],
     )  # fmt: skip
 
 
@@ -321,14 +312,15 @@ def alibi(
     bias = position.bias(torch.tensor([len(words) - 1]), torch.arange(len(words)))
     assert bias is not None
     middles = made.row("words", [""], words, HIGH - 12, WIDE - 10)
+    wide = min(128, 900 / len(words))
     made.node("query", "", (middles[-1] - 56, HIGH - 62, 112.0, 50.0), form="frame", hue=1)
     for h, (slope, row) in enumerate(zip(position.slopes.tolist(), bias[:num_heads], strict=False)):
         top, values = band * h + (band - CELL) / 2, row[0].double().numpy() + 0.0
         title = [f"head {h + 1} of 8:", f"m = 1/{1 / slope:.4g}"]
         made.node(f"head {h} title", "", (0, top - 23, 236, 96), form="label", texts=title)
-        written = [f"{round(v, 2) + 0.0:.2f}".replace("-", "−") for v in values]
-        made.cells(f"head {h}", middles, top, 100, written, np.exp(values), hue=2)
-    caption = f"Added to the scores of “{words[-1]}”: the fainter, the less that word counts."
+        written = [f"{v:g}".replace("-", "−") for v in values]
+        made.cells(f"head {h}", middles, top, wide, written, np.exp(values), hue=2)
+    caption = f"Added to the scores of “{words[-1]}”: far words count less."
     return made.drawing("Distance penalties, with a slope for each head", caption=caption)
 
 
@@ -345,11 +337,11 @@ def noam(
         if not (colon and size.isdecimal() and warmup.isdecimal() and int(size) * int(warmup)):
             raise ConfigError(f"{pair!r} is not a pair D:warmup such as 512:4000", ("pairs",))
         rate = Noam(Noam.Config(hidden_size=int(size), warmup_steps=int(warmup)), 0.0).rate
-        curves[f"d = {size}, warmup {warmup}"] = [rate(int(step)) for step in places]
+        most = f"highest\xa0{rate(int(warmup)):.5f}"
+        curves[f"d = {size}, warmup {warmup}: {most}"] = [rate(int(step)) for step in places]
     return line_chart(
         places, curves, "step", "learning rate", "Learning rates with warm-up",
-        caption="The rate rises during warm-up, then falls as 1/√step; its peak is "
-        "1/√(D · warm-up).",
+        caption="It rises during warm-up, then falls as 1/√step; its peak is 1/√(D · warm-up).",
     )  # fmt: skip
 
 
@@ -414,13 +406,12 @@ def paths(
         return _path(words, length) if of == "path" else _steps(words, length)
     n = np.unique(np.linspace(1, length, 65).round())
     curves = {"recurrent: 2nD²": 2 * n * hidden_size**2}
-    curves["scores and sums: 2n²D"] = 2 * n**2 * hidden_size
-    curves["projections: 4nD²"] = 4 * n * hidden_size**2
-    curves["attention, all: 2n²D + 4nD²"] = 2 * n * hidden_size * (n + 2 * hidden_size)
-    mark = {f"n = D = {hidden_size}": hidden_size} if hidden_size < length else None
+    curves["attention, scores and sums: 2n²D"] = 2 * n**2 * hidden_size
+    curves["attention, projections: 4nD²"] = 4 * n * hidden_size**2
+    marks = {"n = 2D": 2 * hidden_size} if 2 * hidden_size < length else {}
     return line_chart(
         n, curves, "length n", "multiplications in a layer",
-        f"Cost against length n, D = {hidden_size}", marks=mark,
+        f"Cost against length n, D = {hidden_size}", marks=marks,
         caption="Scores and sums are quadratic in n; the projections of q, k, v, o are not.",
     )  # fmt: skip
 
@@ -441,8 +432,7 @@ def _path(words: list[str], length: int) -> SceneDrawing:
             made.chain("before", middles[:2], 30, top + 25)
             made.chain("path", middles[1:], 30, top + 25, hue=1)
         made.cells(kind, middles, top, 60, texts, [0.5 * bool(text) for text in texts], hue=1)
-    text = f"From “{words[1]}” to “{words[-1]}”: {away} steps, or 1."
-    text = f"{text} Among {length:,} words: up to {length - 1:,}, or 1."
+    text = f"Among {length:,} words: up to {length - 1:,} steps, or 1."
     return made.drawing("The path between two words", caption=text)
 
 
@@ -457,12 +447,11 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
             ready = layer + 1 + np.arange(count) * (1 - number)
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
             ends = top + (110 if layer else 98), top + CELL
-            read = np.ones((count, count)) if number else np.eye(count)
-            made.fan(f"mesh {name}", middles, ends, 0.02 * read, 0.6)
+            read = np.tile(np.eye(count)[:, [count // 2]], count) if number else np.eye(count)
+            made.fan(f"mesh {name}", middles, ends, 0.05 * read)
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
     text = "In a box: the step that computes it."
     text = f"{text} Over {length:,} words: {length:,} steps a layer, or 1."
-    lit = [f"mesh attention {layer} {s} {count - 1}" for layer in (0, 1) for s in range(count)]
-    made.stop("steps", text, [], lit=["recurrent", "attention", "mesh recurrent", *lit])
+    made.stop("steps", text, [])
     return made.drawing("Serial steps", caption=text)

@@ -42,13 +42,13 @@ class Chalkboard(SceneMaker):
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
 
-        The first rows are words. What is 0 is white, −∞ grey.
+        The first rows are words. What is 0, or negative in z, is white; masked is grey.
         """
         first, sign, number = 78.0, 40.0, len(self.stops)
         high = min(60.0, (self.pitch - 10) / 4)
         columns = sum(piece[1].shape[1] for piece in pieces if not isinstance(piece, str))
         signs = sign * sum(isinstance(piece, str) for piece in pieces)
-        wide = min(112.0, (WIDE - first - signs - 4) / columns)
+        wide = min(150.0, (WIDE - first - signs - 4) / columns)
         top, left = self.pitch * number + 44 + self.over, first
         for row, word in enumerate(self.words * (len(pieces[0][1]) > 1)):
             box = (0.0, top + high * row, first - 8, high)
@@ -57,9 +57,9 @@ class Chalkboard(SceneMaker):
             name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
             own, across = f"line {number} {place}", wide * x.shape[1] or sign
             down = top + high * (len(WORDS) - len(x)) / 2
-            keys = self.over * (x.shape == (3, 3))
+            keys = self.over * (x.shape[1] == 3)
             for column, word in enumerate(self.words * bool(keys)):
-                box = left + wide * column, top - keys, wide, keys
+                box = left + wide * column, down - keys, wide, keys
                 self.node(f"{own} key {column}", word, box, form="word")
             room, over = max(across, 17.0 * len(name)), (44.0 + keys) * (x.shape[1] > 0)
             box = (left + (across - room) / 2, down - over, room, min(44.0, over) or high)
@@ -67,8 +67,10 @@ class Chalkboard(SceneMaker):
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
                 hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
-                own_hue = None if np.isinf(value) else hues.get(hue or 0, hue)
-                fill = {"hue": own_hue, "level": 0.3 * (bool(value) or hue == ROWS)}
+                hidden = np.isinf(value) or (not value and name.startswith(("exp(", "α_ij")))
+                lost = value <= 0 if name[0] == "z" else not value and name[0] in "ad"
+                own_hue = None if hidden else hues.get(hue or 0, hue)
+                fill = {"hue": own_hue, "level": 0.3 * (hidden or not (lost or hue is None))}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
                 texts = [text.replace("-", "−").replace("inf", "∞")]
                 self.node(f"{own} {row} {column}", "", box, texts=texts, **fill)
@@ -118,18 +120,18 @@ def _repairs(made: Chalkboard) -> None:
     for number, (name, hue, text) in enumerate(zip(names, hues, losses, strict=True)):
         y = 434.0 - 140 * number
         more: dict[str, object] = {"hue": hue, "level": 0.25}
-        if name[0] == "4":  # inside the heads
+        if name == "mask":  # inside the heads
             made.node("heads", "", (150, 154, 330, 240), hue=hues[2], level=0.1)
             made.node(name, name, (170, y, 290, 84), **more)
-        elif name[0] == "2":
+        elif name == "several heads":
             made.node(name, name, (150, y + 28, 330, 44), form="label")
         else:
             made.node(name, name, (150, y, 330, 100), **more)
-        made.node(f"{name} why", text, (500, y + 28, 730, 44), form="word")
-        if name[0] != "4":
+        made.node(f"{name} why", text, (520, y + 28, 720, 44), form="label", level=1)
+        if name != "mask":
             made.edge(f"{name} out", (150, y + 24), (82, y + 24))
             made.node(f"{name} plus", "+", (38, y + 2, 44, 44), form="plus")
-        if name[0] in "34":
+        if name in ("feed-forward", "mask"):
             made.edge(f"{name} in", (60, y + 78), (150, y + 78))
     made.stop("repairs", "Each box repairs what attention alone cannot do.", ["stream"])
 
@@ -152,7 +154,7 @@ def filled(module: Layer) -> Layer:
 @torch.no_grad()
 def block(
     part: Annotated[Part, Field(description="part of the layer")] = "feed-forward",
-    activation: Annotated[Literal["relu", "gelu"], Field(description="of feed-forward")] = "relu",
+    activation: Annotated[Literal["relu", "gelu"], Field(description="activation")] = "relu",
     drop: Annotated[float, Field(ge=0, lt=1, description="share that dropout sets to 0")] = 0.5,
     seed: Seed = 2893,
 ) -> SceneDrawing:
@@ -166,9 +168,7 @@ def block(
     elif part == "dropout":
         changed = short(3, 3)
         dropped, name = Dropout(drop)(changed), "dropout(f(x))"
-        text = (
-            f"p = {drop:g}: some numbers of f(x) become 0, the others are divided by {1 - drop:g}."
-        )
+        text = f"p = {drop:g}: numbers of f(x) become 0 or are divided by {1 - drop:g}."
         made.line(text, ("f(x)", changed, 1), "→", (name, dropped, 1))
         result = f"x + {name}", x + dropped, 2
         text += " x is not changed."
@@ -214,20 +214,18 @@ def _norms(made: Chalkboard, x: Tensor) -> None:
 def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     forward, name = filled(kind(kind.Config(), 2, 3)), kind.__name__
     z, bend = forward.inner(x), "max(0, z)" if name == "ReLU" else f"{name}(z)"
-    text = f"Each row is a word, the matrices are the same. {bend} bends the line."
+    text = f"The same matrices for all rows. {bend} is not linear."
     made.product(text, ("x", x, 6), "1", forward.inner, ("z", z, 4))
     read: Piece = (f"a = {bend}", forward.activate(z), 4)
     made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 3))
-    made.edge("line 1 bend", (1120, 226), (1120, 262), (215, 262), (215, 288), hue=4, tag="")
-    text = f"{bend}: negative → 0" if name == "ReLU" else bend
-    made.node("line 1 bend name", text, (440, 218, 460, 40), form="label")
+    made.on(f"{bend}: negative → 0" if name == "ReLU" else bend, "line 0 6 2 1", "line 1 0")
 
 
 def _layers(made: Chalkboard, x: Tensor) -> None:
     """Write x W_1 + b_1 of two layers; the second reads what the first returns."""
     for layer, hue in enumerate((5, 3)):
         forward = filled(ReLU(ReLU.Config(), 2, 3))
-        text = "Layer 1 reads what layer 0 returns; its weights are others."
+        text = "Other weights in layer 1; attention and sums are left out."
         text = text if layer else "Layer 0: the same W_1 and b_1 for all words."
         name, z = f", layer {layer}", forward.inner(x)
         made.product(text, (f"x{name}", x, 6), f"1{name}", forward.inner, (f"z{name}", z, 4), hue)
@@ -252,7 +250,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
-    text = "exp(−∞) = 0: later words get weight 0, and each row of α still sums to 1."
+    text = "exp(−∞) = 0: later words get 0, each row sums to 1."
     power, total = hidden.exp(), ("sum", hidden.exp().sum(dim=-1, keepdim=True), None)
     weights = "α_ij", hidden.softmax(dim=-1), 5
     made.line(text, ("exp(e_ij + m_ij)", power, 5), "÷", total, "=", weights)
@@ -282,10 +280,11 @@ def _attention(made: Chalkboard, has_output: bool) -> None:
     score = memory @ state.T
     weights = score.softmax(dim=0)
     mean = weights.T @ memory
+    made.over, made.pitch = 30.0, 296.0
     text, alphas = "1. Scores: e_i = s · h_i. 2. α = softmax(e).", ("2. softmax: α_i", weights, 5)
     scores = "1. e_i", score, 5
     made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "", alphas)
-    text = "“the” and “sat” match s best: weight 0.47 each, so a is near both."
+    text = "“the” and “sat” match s best: 0.47 each; a is half-way."
     both: list[Piece] = ["→", ("4. [a; s]", torch.cat((mean, state), dim=1), 3)]
     mixed = "3. a = Σ_i α_i h_i", mean, 2
     made.line(
@@ -298,8 +297,7 @@ def _attention(made: Chalkboard, has_output: bool) -> None:
 def mixing(seed: Seed = 2) -> SceneDrawing:
     """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [c; x] + b_c), h′ = [s; x].
 
-    The states H of three words have two numbers each, as have s and x. No key is read: row i of
-    W_a scores position i (Luong et al., 2015).
+    No key is read: row i of W_a scores position i (Luong et al., 2015).
     """
     torch.manual_seed(seed)
     state, x, memory = short(1, 2), short(1, 2), short(3, 2)
@@ -324,7 +322,9 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
         made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
     for starts, end, count in ("sx", "e", 3), (("c′", "x′"), "z", 2):  # all numbers, from all
         for start, i, k in product(starts, range(2), range(count)):
-            made.link(f"{start} {i}", f"{end} {k}")
+            made.link(f"{start} {i}", f"{end} {k}", weight=0.04)
+    for name, left in ("W_a", 163.0), ("W_c", 1073.0):
+        made.node(name, name, (left - 40, 0, 80, 44), form="label")
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
         made.link(f"α {k}", f"h {k}", weight=alpha, hue=5)
@@ -387,11 +387,11 @@ def _glimpse(made: SceneMaker, picture: Tensor, size: int) -> str:
         made.edge(f"seen {k} on", (left + 100, 404), (left + 100, 476), hue=hue)
     made.node("state", "h_t", (570, 20, 110, 64), **state)
     made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
-    made.node("mean", "l_t ~ N(f(h_t), σ²), here (0, 0)", (690, 30, 540, 44), form="label")
-    made.edge("place", (570, 30), (246, 30), (246, 58), hue=3)
-    made.node("way", "", (245, 56, 2, 232), form="plus", hue=3)  # on the pixels, down to l_t
-    made.node("l", "", (233, 287, 26, 26), form="plus", hue=3)
-    return f"Each frame gives {size} × {size} numbers: the wider it is, the coarser what is seen."
+    made.edge("draws", (680, 52), (746, 52), hue=3)
+    made.node("mean", "= (0, 0), the middle", (812, 30, 320, 44), form="label")
+    for x, y in (220, 274), (750, 26):  # in the picture, and what it is
+        made.node(f"l {x}", "l_t", (x, y, 52, 52), form="plus", hue=3)
+    return f"Each frame gives {size} × {size} numbers: the wider, the coarser."
 
 
 def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
@@ -411,11 +411,11 @@ def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
     made.node("E", text, (560, 192, 672, 64), hue=5, level=0.25)
     for text, left, top in (
         (f"p_{k + 1}: its {size**2} pixels", 560, 18), (f"x_{k + 1}", 500, 276),
-        (f"x_1 … x_{count} → encoder", 560, 508),
+        (f"x_1 … x_{count} + positions → encoder", 560, 508),
     ):  # fmt: skip
         made.node(f"{text} name", text, (left, top, 672, 44), form="label")
-    gap = x + wide + 6, y + wide / 2  # beside the patch; from there the way leads above the picture
-    made.edge("way", (x + wide, gap[1]), gap, (gap[0], 18), (528, 18), (528, 96), (550, 96), hue=1)
+    above, gap = x + wide / 2, y - 6  # from the patch, the way leads between the others
+    made.edge("way", (above, y), (above, gap), (528, gap), (528, 96), (550, 96), hue=1)
     for n, (at, start, end) in enumerate(((900, 126, 192), (900, 256, 338), (middle, 388, 452))):
         made.edge(f"arrow {n}", (at, start), (at, end), hue=1 if n < 1 else 2)
     texts = [f"{v:.1f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]
@@ -424,4 +424,4 @@ def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
     made.cells("x", places, 338, 81, texts, [0.35] * FEATURES, hue=2)
     places = 560 + 672 * (np.arange(count) + 0.5) / count
     made.cells("tokens", places, 452, 38, each, 0.8 * (np.arange(count) == k), hue=2)
-    return "Cut into patches, a picture is read like a sentence; all share E and b."
+    return "Cut into patches, a picture is read like a sentence."

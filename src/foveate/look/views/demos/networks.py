@@ -1,6 +1,5 @@
 """Demos of untrained networks: the effects of their structure alone."""
 
-import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal
@@ -20,6 +19,7 @@ from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.flow import DRAWS, influence
 from foveate.look.views.demos import TABLES, demo
+from foveate.look.views.demos.trained import learned
 from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Model
 from foveate.models.language_model import LanguageModel
@@ -53,16 +53,13 @@ def ids(length: int) -> Tensor:
     return torch.randint(5, 100, (1, length), generator=torch.Generator().manual_seed(2))
 
 
-def recurrent(cell: str, forget: float = 0.0, scale: float = 1.0) -> Decoder:
-    """Return one layer of a cell, its recurrent weights times ``scale``; ``forget`` is added to the
-    LSTM's forget gate before its sigmoid.
-    """
+def recurrent(cell: str, forget: float = 0.0) -> Decoder:
+    """Return one layer of a cell; ``forget`` is added to the LSTM's forget gate, before σ."""
     fields = {"cell": cell, "readout": "state", **SMALL, **NARROW}
     built = decoder(RecurrentDecoder.Config.parse(fields))
     inner = built.get_submodule("cells.0")
     assert isinstance(inner, Cell)
     with torch.no_grad():
-        inner.weight_hh.mul_(scale)
         if isinstance(inner, LSTMCell):
             inner.bias_ih[inner.hidden_size : 2 * inner.hidden_size] += forget
     return built
@@ -118,7 +115,7 @@ def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
         "bert": bidirectional,
         "window": lambda: decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
         "elman": lambda: recurrent("rnn"),
-        "lstm": lambda: recurrent("lstm", 3.0),
+        "lstm": lambda: recurrent("lstm", 2.0),
         "gpt": transformer,
         "local": lambda: transformer(attention=LocalAttention.Config(window=3)),
         "mamba": lambda: decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
@@ -131,31 +128,31 @@ def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
 
 @demo
 def reach(
-    text: Annotated[str, Field(description="words to read")] = "the movie was terribly exciting",
-    families: Annotated[
-        tuple[Family, ...],
-        Field(min_length=1, max_length=3, strict=False, description="which; repeat"),
-    ] = ("elman", "bi-gru", "bert"),
+    text: Annotated[str, Field(description="words, signs")] = "the movie was terribly exciting",
+    families: Annotated[tuple[Family, ...], Field(min_length=1, max_length=3, strict=False,
+                        description="kinds; repeat")] = ("elman", "bi-gru", "bert"),
     query: Annotated[int, Field(ge=-1, description="the output; −1: the last")] = -1,
+    trained: Annotated[bool, Field(description="packaged runs, for elman and attention")] = False,
 ) -> SceneDrawing:  # fmt: skip
     """Draw how strongly an output depends on each input, through states in a row or directly.
 
-    Networks are untrained. Raises `ConfigError` for an output that does not exist.
+    Raises `ConfigError` for an output that does not exist.
     """
     if query >= (count := len(words := text.split())) or not words:
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
     made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
-    rows = [reached(family, ids(count))[at] for family in families]
-    least, numbers = int(np.argmin(rows[0] / rows[0].max())), list[str]()
+    gap = min(44.0, (band - 160) / 2)  # above an output, below the words of the row before
+    of = partial(learned, text=text) if trained else partial(reached, text=ids(count))
+    rows = [of(family)[at, :count] for family in families]
+    least = int(np.argmin(rows[0]))
     for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
         y = band * number
         room = WIDE - (440 if family in TRANSLATORS else 20)
-        middles = made.row(family, textwrap.wrap(FAMILIES[family], 12), words, y + band, room)
+        middles = made.row(family, FAMILIES[family].split("\n"), words, y + band, room)
         shares, top, x = norms / norms.max(), y + band - 106, middles[at]
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, top, wide, texts, shares, hue=2)
-        numbers.append(texts[least])
         frame = middles[least] - wide / 2 - 7, top - 7, wide + 14, 64.0
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
         half = np.full(count, wide / 2)
@@ -167,20 +164,24 @@ def reach(
             middles, half = np.append(middles, states), np.append(half, 0 * half + 23)
             x = states[at]
             if family == "attention":
-                made.node("α", f"α_{{{at + 1},s}}", (x - 330, y + 42, 100, 44), form="label")
+                made.node("α", f"α_{{{at + 1},i}}", (x - 140, y + gap - 40, 100, 40), form="label")
         if family in CHAINED:
             both = family == "bi-gru"
             for sign in (1, -1)[: 1 + both]:
                 height = top + 25 - 10 * sign * both
                 made.chain(f"{family} {sign}", middles, half, height, sign, hue=2)
-            made.edge(f"{family} out", (x, top), (x, y + 50), hue=2, tag="")
+            made.edge(f"{family} out", (x, top), (x, y + gap + 44), hue=2, tag="")
         if family not in CHAINED or family == "attention":
-            weights = np.zeros((len(middles), count))
-            weights[list(middles).index(x)] = shares / 5
-            made.fan(f"{family} direct", middles, (top, y + 50), weights, 0.6, hue=5)
-        made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + 6, 80, 44), hue=3, level=0.25)
-    caption = f"Untrained; framed: gradient of y_{at + 1} at “{words[least]}”, "
-    caption += f"{' or '.join(numbers)} of the largest."
+            for s in np.flatnonzero(shares).tolist():
+                start, side = float(middles[s]), np.sign(middles[s] - x)  # of the output
+                foot, nth = top - 7 * (s == least), (count - 0.5, count - s - 1, s)[int(side)]
+                lands = y + gap + 44 * (nth + 0.5) / count  # beside it, the farthest on top
+                bends = (start, foot), (start, lands), (start, lands), (x + 40 * side, lands)
+                more = {"weight": shares[s] / 5, "hue": 5, "tag": ""}
+                made.edge(f"{family} direct {s} {list(middles).index(x)}", *bends, **more)
+        made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + gap, 80, 44), hue=3, level=0.25)
+    caption = ("Untrained", "Trained")[trained]
+    caption += f". Dependence of y_{at + 1} on each word, relative."
     return made.drawing("Which words an output depends on", caption=caption)
 
 
@@ -189,17 +190,15 @@ def vanishing(
     length: Annotated[int, Field(ge=4, le=256, description="positions")] = 40,
     forget: Annotated[tuple[float, ...], Field(description="biases of forget gates; repeat")]
     = (0.0, 3.0),
-    recurrence: Annotated[float, Field(gt=0, le=4, description="factor on Elman's U")] = 1.0,
 ) -> LinesDrawing:  # fmt: skip
     """Draw the gradient's norm against distance, for each cell."""
-    name = "Elman (tanh)" if recurrence == 1 else f"Elman, U × {recurrence:g}"
-    models = {name: recurrent("rnn", scale=recurrence)}
+    models = {"Elman (tanh)": recurrent("rnn")}
     for bias in forget:
-        models[f"LSTM, forget gate {1 / (1 + np.exp(-bias)):.2f}"] = recurrent("lstm", bias)
+        models[f"LSTM, forget bias {bias:g}"] = recurrent("lstm", bias)
     models["Transformer"], text = transformer(), ids(length)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
     drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
-    caption = "Each step multiplies Elman's gradient; an open forget gate keeps it."
+    caption = "Each step multiplies Elman's gradient; a forget gate near 1 keeps it."
     title = "The gradient against distance, before training"
     return drawn.model_copy(update={"title": title, "caption": caption})
 
@@ -221,7 +220,7 @@ def residual(
     return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from first to last",
         "gradient norm relative to the last", "Deep networks before training", log="y",
-        caption="x + f(x) carries the gradient past each layer; without it, almost none arrives.",
+        caption="Default initialisation. x + f(x) carries the gradient past each layer.",
     )  # fmt: skip
 
 
@@ -243,11 +242,11 @@ def parameters(
             model: nn.Module = config.build(*[Tokens(TOKENS.get(kind, 37_000))] * sides)
         sizes = np.zeros(5)
         for name, parameter in model.named_parameters():
-            words = "embedding" in name or name.startswith("output.")
+            words = "embedding" in name or "position." in name or name.startswith("output.")
             of = [words, *(part in name for part in parts), True].index(True)
             sizes[of] += parameter.numel() / 1e6
-        counts[f"{READ.get(kind, kind)}, {sizes.sum():.1f} M"] = sizes
-    labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent, other"]
+        counts[f"{READ.get(kind, kind)}, {sizes.sum():.{len(models) == 1:d}f} M"] = sizes
+    labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent"]
     return _shares(counts, labels)
 
 
@@ -255,25 +254,25 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
-    most, left = np.max([*counts.values()], axis=0), 4.0
-    letters = np.array([len(label) + 3 for label in labels]) * (most >= 0.1)
-    for k, wide in enumerate((WIDE - 56) * letters / letters.sum()):
-        if wide:
-            made.node(labels[k], labels[k], (left, 4, wide, 44), hue=LOOKS[k], level=0.5)
-            left += wide + 12
+    most, left, alone = np.max([*counts.values()], axis=0), 4.0, len(counts) == 1
+    for k, label in enumerate(labels):
+        if not alone and most[k] >= 0.1:
+            made.node(label, label, (left, 4, 16.0 * len(label) + 40, 44), hue=LOOKS[k], level=0.5)
+            left += 16.0 * len(label) + 52
     for row, (name, sizes) in enumerate(counts.items()):
-        y, share = 70 + pitch * row, f": {sizes[0] / sizes.sum():.0%} embeddings"
-        text = name + share * (len(counts) > 1)
-        made.node(name, text, (0, y, 15.5 * len(text), 40), form="word")
+        share = f": {sizes[0] / sizes.sum():.0%} embeddings" * (not alone)
+        y, text = 70 + pitch * row, name + share
+        made.node(name, text, (0, y, 16.6 * len(text), 40), form="word")
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
-            box, texts = (4 + unit * start, y + 44, unit * size, pitch - 96), [f"{size:.1f}"]
+            named, texts = labels[k].replace("-", "-\n").split("\n"), [f"{size:.{alone:d}f}"]
+            box = 4 + unit * start, y + 42, unit * size, pitch - 92
             if size >= 0.1:
                 below = min(box[0] + box[2] / 2, WIDE - 34) - 30, y + pitch - 50, 60.0, 36.0
                 if box[2] <= 60:
-                    made.node(f"{name}, {labels[k]}", texts[0], below, form="word")
-                    texts = []
-                made.node(f"{name}: {labels[k]}", "", box, texts=texts, hue=LOOKS[k], level=0.5)
-    caption = "Parameters in millions; each bar is as long as its model is large."
+                    made.node(f"{name}, {labels[k]}", texts.pop(), below, form="word")
+                fill = {"texts": named * alone + texts, "hue": LOOKS[k], "level": 0.5}
+                made.node(f"{name}: {labels[k]}", "", box, **fill)
+    caption = "In millions of parameters; bars are drawn to scale."
     return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)
 
 
@@ -288,8 +287,8 @@ def memory(
     cell = {"cell": "lstm", "readout": "state", "embedding_size": 128, **shape}
     models = {
         "Transformer: 2 n D, D = 128": TransformerDecoder.Config.parse(attention),
-        "Mamba: a constant state": MambaDecoder.Config.parse(shape),
-        "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
+        "Mamba, state + convolution: a constant state": MambaDecoder.Config.parse(shape),
+        "LSTM, h and c: a constant state": RecurrentDecoder.Config.parse(cell),
     }
     lengths = np.unique(np.linspace(1, length, 25).round()).astype(int)
     curves = dict[str, Floats]()
@@ -355,7 +354,7 @@ def rnn(
     reads = f"{w[-1]:g} · {[inputs, *map(rows.__getitem__, states)][-2][0]:.2f} + {b:g}"
     begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
-        f"Any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
+        f"Linear, so any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
             ["y_t"] * (head is not None),
         f"Layer {len(w)} reads layer {len(w) - 1}: h_1^{len(w)} = tanh({reads}) = {h[0]:.2f}":
             ["x_t", *states] * (len(w) > 1),
@@ -386,7 +385,10 @@ def _unrolled(
     letters = {name: lines[1].split(" = ")[0] for name, lines in texts.items() if lines[1:]}
     for level, (name, values) in enumerate(rows.items()):
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
-        made.node(name, "", (0, y + high / 2 - 48, ASIDE - 30, 96), form="label", texts=texts[name])
+        lines = [name + f", layer {name[-1]}" * ("^" in name), *texts[name][1:]]
+        for k, line in enumerate(lines):
+            place = 0, y + high / 2 + 37 * (k - len(lines) / 2), ASIDE - 30, 37
+            made.node(f"{name} says {k}", line, place, form="label")
         for step, value in enumerate(values, start=1):
             x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
             if is_state and not recurs:

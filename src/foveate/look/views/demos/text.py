@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from math import log, prod
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.align.ibm import EMTraining, Model1
-from foveate.config import PACKAGED, Config, ConfigError, load_tree, parse_tree
+from foveate.config import PACKAGED, Config, ConfigError
 from foveate.data.tokenizer import BPE, SPECIALS
 from foveate.data.words import document_terms
 from foveate.decode.beam import Beam
@@ -24,7 +22,6 @@ from foveate.decode.constraints import DecodingBatch
 from foveate.decode.engine import Hypothesis
 from foveate.decode.search import Followed
 from foveate.decode.watch import PartialHypothesis, Watch
-from foveate.files import split_lines
 from foveate.look.draw.charts import LinesDrawing, line_chart
 from foveate.look.draw.lanes import LanesDrawing, Node, lanes
 from foveate.look.draw.parts import Floats
@@ -39,24 +36,7 @@ from foveate.models.transformer import TransformerEncoder
 from foveate.nn.spec import Tokens
 
 WRITTEN = 9  # columns up to which the numbers of a sheet are written
-File = Annotated[Path | None, Field(description="file of lines; - is standard input")]
-
-
-def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
-    """Return the non-empty lines of a file, of standard input for ``-``, or else the default.
-
-    Raises `ConfigError` if there are none.
-    """
-    if file is None:
-        return list(default)
-    try:
-        text = (sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()).decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-    lines = [line.strip() for line in split_lines(text) if line.strip()]
-    if not lines:
-        raise ConfigError(f"{file}: no text found; give one text per line")
-    return lines
+Texts = Annotated[tuple[str, ...], Field(description="your own texts; repeat")]
 
 
 class ToyModel(Config):
@@ -74,16 +54,6 @@ class ToyModel(Config):
         """Return p(next token | prefix)."""
         row = self.steps[min(len(prefix), len(self.steps) - 1)]
         return self.after.get(" ".join(self.tokens[i] for i in prefix), row)
-
-    @classmethod
-    def load(cls, file: Path) -> ToyModel:
-        """Read a table from a TOML file. Raises `ConfigError` if a row is not a distribution."""
-        model = parse_tree(cls, load_tree(file), file)
-        for row in (*model.steps, *model.after.values()):
-            if len(row) != len(model.tokens) or min(row) < 0 or abs(sum(row) - 1) > 1e-6:
-                tokens = ", ".join(model.tokens)
-                raise ConfigError(f"{file}: {row} needs a p for each of {tokens}, with sum 1")
-        return model
 
 
 LECTURE = ToyModel.parse(TABLES["beam"])
@@ -126,14 +96,12 @@ def search(model: ToyModel, beam_size: int, length_penalty: float) -> tuple[Watc
 
 @demo
 def beam(
-    file: Annotated[Path | None, Field(description="your own table, .toml")] = None,
     beam_size: Annotated[int, Field(ge=1, le=20, description="hypotheses at each step")] = 2,
     length_penalty: Annotated[float, Field(ge=0, description="exponent of the length")] = 0.0,
     tables: Annotated[bool, Field(description="p of every token along both outputs")] = False,
 ) -> LanesDrawing | SceneDrawing:
     """Draw the partial hypotheses of a beam search in a small table, with the greedy output."""
-    model = LECTURE if file is None else ToyModel.load(file)
-    end = len(model.tokens) - 1
+    model, end = LECTURE, len(LECTURE.tokens) - 1
     (alone, greedy), (watch, best) = search(model, 1, 0.0), search(model, beam_size, length_penalty)
 
     def name(output: Hypothesis) -> str:
@@ -142,9 +110,8 @@ def beam(
         return f"{' '.join(model.tokens[i] for i in ids)}, p = {p:.3g}"
 
     def node(partial: PartialHypothesis) -> Node:
-        last = partial.token_log_p
-        factors = [f"{np.exp(x):.2g}".lstrip("0") for x in (partial.log_p - last, last)]
-        product = "" if partial.parent is None else f": {'·'.join(factors)} ="
+        factor = f"{np.exp(partial.token_log_p):.2g}".lstrip("0")
+        product = "" if partial.parent is None else f": ×{factor} ="
         return Node(
             id=partial.id, parent=partial.parent, log_p=partial.log_p, state=partial.state,
             text=f"{model.tokens[partial.token]}{product}", score=np.exp(partial.log_p),
@@ -153,7 +120,7 @@ def beam(
     if tables:
         made, both = SceneMaker(), {"greedy": greedy, f"beam of {beam_size}": best}
         for number, (kind, output) in enumerate(both.items()):
-            box, texts = (0.0, 70 + 280.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
+            box, texts = (0.0, 92 + 266.0 * number, 230.0, 140.0), [kind, *name(output).split(", ")]
             made.node(kind, "", box, form="label", texts=texts)
             _path(made, model, kind, [*output.ids, end][: len(output.ids) + output.ended])
         caption = "Filled: the chosen token. Green: it has the largest p of its step; orange: not."
@@ -161,20 +128,18 @@ def beam(
     path = [partial.id for partial in watch.find(best.ids, end)]
     steps = [[node(partial) for partial in step] for step in watch.positions]
     title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
-    caption = (
-        "A token, and the product of probabilities so far. A beam also follows what greedy search "
-        "drops. ■: finished; dashed: dropped."
-    )
+    caption = "A token, times its p, and the product so far. ■: finished; dashed: dropped."
     of_greedy = [node(partial) for partial in alone.find(greedy.ids, end)]
     return lanes(steps, path, title, of_greedy).model_copy(update={"caption": caption})
 
 
 def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> None:
     """Draw p of every token at each step of an output, with arrows between its own tokens."""
-    band, pitch = 280.0 * (len(made.edges) > 0), (WIDE - 250) / len(ids)
-    high = 264 / len(model.tokens)
+    band, pitch = 42 + 266.0 * (len(made.edges) > 0), (WIDE - 250) / len(ids)
+    high = 250 / len(model.tokens)
     for t, token in enumerate(ids):
-        row = model.next(ids[:t])
+        row, step = model.next(ids[:t]), (250 + pitch * t, 0, pitch - 50, 40)
+        made.node(f"{kind} step {t}", f"step {t + 1}", step, form="label")
         for k, p in enumerate(row):
             box = 250 + pitch * t, band + high * k + 4, pitch - 50, high - 10
             label, form = f"{model.tokens[k]} {p:.2f}", "box" if k == token else "word"
@@ -183,30 +148,16 @@ def _path(made: SceneMaker, model: ToyModel, kind: str, ids: Sequence[int]) -> N
         made.link(f"{kind} {t} {token}", f"{kind} {t + 1} {after}", hue=2, tag="")
 
 
-SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
+SENTENCE: dict[str, float] = TABLES["sentence"]
 ALTERNATIVES: dict[str, dict[str, float]] = TABLES["alternatives"]
 
 
 @demo
-def chain(
-    words: Annotated[tuple[str, ...], Field(min_length=1, description="WORD=p; repeat")]
-    = SENTENCE,
-) -> WordsDrawing:  # fmt: skip
+def chain() -> WordsDrawing:
     """Draw log p(w_1 … w_n) = Σ_i log p(w_i | w_1 … w_{i−1})."""
-    alternatives = ALTERNATIVES if words == SENTENCE else {}
-    drawn, product = [], 1.0
-    for part in words:
-        word, _, number = part.rpartition("=")
-        try:
-            p = float(number)
-        except ValueError:
-            p = -1.0
-        if not (word and 0 < p <= 1):
-            raise ConfigError(
-                f"{part!r} is not of the form WORD=p with 0 < p ≤ 1, as in went=0.02", ("words",)
-            )
-        product *= p
-        others = alternatives.get(word, {}).items()
+    drawn, product = [], prod(SENTENCE.values())
+    for word, p in SENTENCE.items():
+        others = ALTERNATIVES.get(word, {}).items()
         ranked = sorted([*others, (word, p)], key=lambda pair: -pair[1]) if others else []
         ranked += [("any other", 1 - sum(chance for _, chance in ranked))] * bool(others)
         choices = [Choice(text=name, p=chance) for name, chance in ranked]
@@ -223,19 +174,15 @@ def chain(
 
 @demo
 def em(
-    file: Annotated[Path | None, Field(description="pairs, one SOURCE ||| TARGET per line")] = None,
     iterations: Annotated[int, Field(ge=1, le=1000, description="iterations of EM")] = 20,
     hard: Annotated[bool, Field(description="show the links with the highest t")] = False,
 ) -> SheetGrid | SceneDrawing:
     """Draw t(f|e) for all word pairs after some iterations of IBM Model 1 (Brown et al., 1993)."""
-    default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
-    lines = [line.partition("|||") for line in lines_of(file, default)]
-    if wrong := next((source for source, bars, _ in lines if not bars), None):
-        raise ConfigError(f"{file}: {wrong!r} is not a pair; write SOURCE ||| TARGET")
-    pairs = [(source.split(), target.split()) for source, _, target in lines]
+    texts = ("the house", "das Haus"), ("the book", "das Buch"), ("a book", "ein Buch")
+    pairs = [(source.split(), target.split()) for source, target in texts]
     corpus = EMTraining(pairs)
     model = Model1(Model1.Config())
-    model.start(corpus)
+    model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
     numbers = corpus.numbers
     shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
     for iteration in range(iterations + 1):
@@ -249,7 +196,7 @@ def em(
             )  # fmt: skip
         corpus.step(model)
     if hard:
-        return linked(drawn[-1], pairs)
+        return linked(drawn[-1], pairs, iterations)
     return SheetGrid(
         sheets=drawn, title="t(f|e): rows e, columns f; each row sums to 1",
         caption="Words that occur together in several pairs explain each other. NULL can produce "
@@ -257,26 +204,35 @@ def em(
     )  # fmt: skip
 
 
-def linked(table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]]) -> SceneDrawing:
-    """Draw t(f|e) of each pair as lines; each f is linked to the word e with the highest t."""
-    made, wide, t = SceneMaker(), WIDE / len(pairs), np.nan_to_num(table.values.array)
+def linked(
+    table: SheetDrawing, pairs: Sequence[tuple[list[str], list[str]]], iterations: int
+) -> SceneDrawing:
+    """Draw t(f|e), a row for each f, and the pairs: each f is linked to its best word e."""
+    made, t, names = SceneMaker(), table.values.array.T, table.rows
+    made.node("t", "t(f|e)", (0, 6, 120, 44), form="label")
+    looks: dict[str, dict[str, object]] = {s: {"hue": s == "f", "level": 0.25} for s in "fe"}
+    for k, e in enumerate(names):
+        made.node(f"of e {k}", "", (124 + 124.0 * k, 2, 116, 52), texts=[e], **looks["e"])
+    for j, row in enumerate(t):
+        y, f = 76 + 122.0 * j, table.columns[j]
+        made.node(f"of f {j}", "", (4, y + 18, 108, 64), texts=[f], **looks["f"])
+        for k in np.flatnonzero(~np.isnan(row)).tolist():
+            own = {"hue": 2, "level": 0.5} if row[k] == np.nanmax(row) else {}
+            made.node(f"t {j} {k}", f"{row[k]:.2f}", (124 + 124.0 * k, y, 116, 100), **own)
     for number, (source, target) in enumerate(pairs):
-        left, own = wide * number, t[np.ix_([*map(table.rows.index, source)],
-                                            [*map(table.columns.index, target)])]  # fmt: skip
-        room = min(126.0, wide / 2 - 60), 490.0
-        box, other = (left + 10, 60, *room), (left + wide - room[0] - 20, 60, *room)
-        for name, column, words, hue in (("f", box, target, 1), ("e", other, source, 0)):
-            made.column(f"{name} {number}", "", column, words, hue=hue)
-            over = column[0], made.nodes[-len(words)].box[1] - 46, room[0], 44
-            made.node(f"{name} {number} name", name, over, form="label")
-        for i, j in np.ndindex(*own.shape):
-            best = own[i, j] == own[:, j].max()
-            line = {"weight": max(0.02, own[i, j]), "hue": 2 if best else None}
-            made.link(f"f {number} {j}", f"e {number} {i}", **line)
-            place = left + wide / 2 - 50, made.edges[-1].points[0][1] + (18 if j else -62), 90, 44
-            if best:
-                made.node(f"{number} {j} t", f"{own[i, j]:.2f}", place, form="label")
-    caption = "f German, e English. Width: t(f|e) by EM; green: the best e of each f."
+        for side, words, y in (
+            ("f", target, 8 + 190.0 * number),
+            ("e", source, 108 + 190.0 * number),
+        ):
+            for k, word in enumerate(words):
+                box, text = (828 + 200.0 * k, y, 150.0, 56.0), [word]
+                made.node(f"{side} {number} {k}", "", box, texts=text, **looks[side])
+        for j, f in enumerate(target):
+            best = names[int(np.nanargmax(t[table.columns.index(f)]))]
+            k, y = source.index(best), 64 + 190.0 * number
+            ends = (903 + 200.0 * j, y), (903 + 200.0 * k, y + 44)
+            made.edge(f"f {number} {j} to e {number} {k}", *ends, hue=2, weight=0.6)
+    caption = f"After {iterations} rounds of EM each f is linked to its best e (green)."
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 
@@ -296,8 +252,7 @@ def targets(
     """Draw what a model reads in training, and what it learns to predict."""
     made = SceneMaker()
     if of == "text":
-        _blocks(made, TEXT.split(), size)
-        caption = "Each word is predicted from all before it in its block; orange: one of them."
+        caption = _blocks(made, TEXT.split(), size)
     elif of == "pair":
         _sides(made, *(text.split() for text in PAIR))
         caption = "Source and target are read; only the target words are predicted."
@@ -308,27 +263,30 @@ def targets(
         made.column("x", "", (4, 60, 96, 490), ["x_1", "x_2", "x_3", "x_4"])
         for t in range(4):
             made.link(f"value {t}", f"next value {t}")
+            so_far = "x_1" if t == 0 else f"x_1 … x_{t + 1}"
+            made.node(f"so far {t}", so_far, (884, 78 + 122.5 * t, 170, 40), form="label")
         for y in 60 + 122.5 * np.arange(1, 4):  # the value of a row is the next of the one above
             points = (785, y + 25), (785, y), (1140, y), (1140, y - 25)
             made.edge(f"same {y:g}", *points, hue=5)
-        caption = "Grey: each row predicts the next value. Yellow: the same number."
+        caption = "All rows so far predict the value of the next row."
     return made.drawing("Inputs and targets", caption=caption)
 
 
-def _blocks(made: SceneMaker, words: list[str], size: int) -> None:
-    """Draw a text as blocks, each word below what is predicted from it and those before it."""
-    starts, pitch = range(0, len(words) - 1, size), (WIDE - 150) / size
+def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
+    """Draw a text as blocks, each word below what follows it, and what one of them is read for."""
+    starts, pitch, texts = range(0, len(words) - 1, size), (WIDE - 150) / size, list[str]()
     for number, k in enumerate(starts):
         high, own = HIGH / len(starts), words[k : k + size + 1]
-        low, top, read = high * (number + 1) - 70, high * number + 8, 0.02 * np.tri(len(own) - 1)
-        middles, names = 150 + pitch * (np.arange(len(read)) + 0.5), range(1, len(own) + 1)
+        low, top, names = high * (number + 1) - 70, high * number + 8, range(1, len(own) + 1)
+        middles, at = 150 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
         texts = [f"u_{{{k + i}}} {word}" for i, word in zip(names, own, strict=True)]
         for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
             made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
             made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
-        bold = read * 20 * (np.arange(len(read)) == 3)[:, None] * (number == 0)
-        for lines, more in (read * (bold == 0), {}), (bold, {"hue": 1}):
-            made.fan(f"reads {number}", middles, (low, top + CELL), lines, **more)
+        lines = 0.25 * np.tri(len(middles)) * (np.arange(len(middles)) == at)[:, None]
+        made.fan(f"reads {number}", middles, (low, top + CELL), lines, hue=1)
+        texts.append(f"u_{{{k + at + 2}}} from u_{{{k + 1}}} … u_{{{k + at + 1}}}")
+    return f"{texts[0].replace(' ', ' is predicted ', 1)}, {texts[-1]} only."
 
 
 def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
@@ -348,10 +306,10 @@ def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
 
 @demo
 def bpe(
-    file: File = None, merges: Annotated[int, Field(ge=1, le=50, description="how many")] = 10
+    texts: Texts = (), merges: Annotated[int, Field(ge=1, le=50, description="merges")] = 10
 ) -> TableDrawing:
     """Draw repeated merges of the most frequent adjacent pair (Sennrich et al., 2016)."""
-    lines = lines_of(file, ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,))
+    lines = texts or ("low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3,)
     words = list(dict.fromkeys(" ".join(lines).split()))[:6]
     rows: list[list[str | float | None]] = []
     for count in range(merges + 1):
@@ -372,17 +330,14 @@ def bpe(
 
 
 @demo
-def bag(
-    file: File = None,
-    texts: Annotated[tuple[str, ...], Field(description="your own texts; repeat")] = (),
-) -> SheetGrid | SceneDrawing:  # fmt: skip
+def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
     """Draw how often each word occurs in each text; frames are around equal rows.
 
     If all texts have the same words, it draws how far another order moves their vectors.
     """
     default = ("yes , we have no bananas", "say yes for bananas", "no bananas , we say",
                "we say , no bananas")  # fmt: skip
-    documents = [line.split() for line in texts or lines_of(file, default)]
+    documents = [line.split() for line in texts or default]
     if not all(documents):
         raise ConfigError("a text has no words", ("texts",))
     counts = document_terms(documents)
@@ -438,17 +393,16 @@ SPOKEN: dict[str, str] = TABLES["models by length"]
 
 @demo
 def bottleneck() -> LinesDrawing:
-    """Draw BLEU of three models by source length."""
+    """Draw BLEU of three models by source length, in words."""
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
     for model in tree["models"]:
-        first, *_, last = bleu[model]
-        name = f"{SPOKEN[model]}: {first:.0f} → {last:.0f}"
-        each = (np.array(bleu[f"{model}{end}"]) for end in ("", ", low", ", high"))
-        curves[name], low, high = (100 * values / first for values in each)
-        bands[name] = low, high
+        first, kinds = bleu[model][0], ("", ", low", ", high")
+        y, low, high = (100 * np.array(bleu[f"{model}{kind}"]) / first for kind in kinds)
+        name = f"{SPOKEN[model]}: {y[-1]:.0f}\xa0%\xa0of\xa0{first:.1f}"
+        curves[name], bands[name] = y, (low, high)
     return line_chart(
-        bleu["x"], curves, "source words", "BLEU, % of that at 1–10 words",
+        bleu["x"], curves, "words of the source", "BLEU, in % of that at 1–10 words",
         "BLEU falls with length without attention", bands=bands,
         labels=[label.partition(" ")[0] for label in bleu["labels"]],
         caption="Without attention, the decoder only has the encoder's last states. Bands: 95 % "

@@ -9,18 +9,18 @@ from typing import Annotated, Literal, TypedDict, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.config import PACKAGED
+from foveate.config import PACKAGED, ConfigError
 from foveate.data.tokenizer import EOS
 from foveate.look.draw.charts import LinesDrawing, line_chart
-from foveate.look.draw.figures import contours
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import Floats
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
+from foveate.look.flow import influence
 from foveate.look.views.demos import TABLES, demo
+from foveate.look.views.inside import reading
 from foveate.run import load
 from foveate.tasks.language import Language
 from foveate.tasks.teacher_forcing import autoregressive, second_pass, tokens_of
@@ -35,69 +35,65 @@ STORED = PACKAGED / "trained.json"
 
 def stored(name: str, kind: type[T]) -> T:
     """Return the stored result of a training run."""
-    result: T = json.loads(STORED.read_text(encoding="utf-8"))[name]
-    return result
+    return json.loads(STORED.read_text(encoding="utf-8"))[name]
 
 
-def minima(values: Floats) -> NDArray[np.intp]:
-    """Return the inner cells (N, 2) of a grid that are lower than the eight cells around them."""
-    lowest = -F.max_pool2d(-torch.from_numpy(values)[None], 3, 1)[0].numpy()
-    return 1 + np.argwhere(values[1:-1, 1:-1] == lowest)
-
-
-LEVELS = [*range(-4, 6)]  # of log₁₀ of a loss, where contours are drawn
+AROUND: dict[str, tuple[float, float, float]] = {  # what stands around a surface, at α, β, height
+    "loss": (-1, 1, 4), "1000": (-1, 1, 3), "10": (-1, 1, 1), "0.1": (-1, 1, -1),
+    "α": (0.2, 1, -1.8), "β": (1.4, 0, -1.3),
+}  # fmt: skip
 
 
 @demo
 def landscape() -> SceneDrawing:
-    """Draw contours of the loss on a plane through trained weights (Li et al., 2018)."""
-    result, made = stored("landscape", Planes), SceneMaker()
-    for number, (name, title) in enumerate((("plain", "f(x) alone"), ("residual", "x + f(x)"))):
-        left, values = 640.0 * number, np.log10(np.array(result[name], float))
-        lowest, (down, across) = minima(values), (np.array(values.shape) - 1)
-        title += f": {len(lowest)} {'minima' if len(lowest) != 1 else 'minimum'}"
-        made.node(f"{name} title", title, (left, 0, 600, 44), form="label")
-        box = left + 60, 50.0, 530.0, 460.0
-        made.node(f"{name} plane", "", box, form="group")
-        made.node(f"{name} α", "α, along δ", (left + 225, 514, 200, 40), form="label")
-        made.node(f"{name} β", "β", (left + 8, 250, 40, 40), form="label")
-        scale = np.array([box[2] / across, box[3] / down])
-        for level, lines in zip(LEVELS, contours(values, LEVELS), strict=True):
-            paths = [line * scale + box[:2] for line in lines if len(line)]
-            for k, path in enumerate(paths):
-                made.edge(f"{name} {level} {k}", *path.tolist(), weight=0.03, hue=1 - number)
-            if level in (0, 1):
-                x, y = max(max(paths, key=len).tolist())  # the end at the right
-                place = x + 2, min(y - 20, 468), 6 + 17 * (level + 1), 40
-                made.node(f"{name} {level}", str(10**level), place, form="label")
-        for v, u in lowest.tolist():
-            x, y = box[0] + u * scale[0], box[1] + v * scale[1]
-            made.node(f"{name} minimum {v} {u}", "●", (x - 20, y - 23, 40, 40), form="label")
-    text = "Lines: the loss, × 10 from line to line. Dots: minima, θ in the middle."
-    made.stop("contours", text, ["stream"])
-    return made.drawing(
-        "The loss around a trained network with 20 layers",
-        caption="θ + α δ + β η around the trained θ; δ and η are random, each row scaled to the "
-        "norm of that of θ. Both networks tell two spirals apart.",
-    )  # fmt: skip
+    """Draw the loss as heights over a plane through trained weights (Li et al., 2018)."""
+    result, made, at = stored("landscape", Planes), SceneMaker(), np.arange(0.0, 640, 5)
+    for left, name, title in (0.0, "plain", "f(x) alone"), (640.0, "residual", "x + f(x)"):
+        values, above = np.log10(np.array(result[name], float)).clip(-1, 3), np.inf + 0 * at
+        made.node(f"{name} title", title, (left + 60, 0, 540, 44), form="label")
+        places, (x, y) = np.linspace(-1, 1, len(values)), map(float, projected(0, 0, -1))
+        for row in range(len(values) - 1, -1, -1):  # from the front; what is behind is hidden
+            line = np.interp(at, *projected(places, places[row], values[row]), np.nan, np.nan)
+            free = np.hypot(at - x, line - y + 98) > 26  # of its name
+            seen, above = free & (line < above), np.fmin(above, line)
+            for start, end in np.flatnonzero(np.diff(seen, prepend=False)).reshape(-1, 2).tolist():
+                if end > start + 1:
+                    points = zip(left + at[start:end], line[start:end].round(1), strict=True)
+                    made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
+        for text, place in AROUND.items():
+            across, down = map(float, projected(*place))
+            box = (left + across - 90, down - 20, 80, 40)
+            made.node(f"{name} {text}", text, box, form="label")
+        back, front = ((1, k, values[(k - 1) // 2, -1]) for k in (-1, 1))  # right corners
+        low = (-1, 1, 3), (-1, 1, 3), (-1, 1, 3), (-1, 1, -1), (1, 1, -1), front, (1, 1, -1)
+        walls = [projected(*place) for place in (*low, (1, -1, -1), back)]
+        made.edge(f"{name} walls", *[(left + float(x), float(y)) for x, y in walls], weight=0.02)
+        made.node(f"{name} θ", "θ", (left + x - 20, y - 120, 40, 44), form="label")
+        made.edge(f"{name} θ", (left + x, y - 76), (left + x, y), tag="")
+    made.stop("surfaces", "f(x) alone: rough around θ. x + f(x): a smooth valley.", ["stream"])
+    text = "θ + α δ + β η: δ and η are random, each row scaled to the norm of that of θ."
+    return made.drawing("The loss around a trained network with 20 layers", caption=text)
+
+
+def projected(alpha: Floats | float, beta: float, height: Floats | float) -> tuple[Floats, Floats]:
+    """Return where a point of the surface is drawn: β = 1 is at the front, −1 at the back."""
+    return 345 + 200 * np.asarray(alpha) - 55 * beta, 318 + 160 * beta - 34 * np.asarray(height)
 
 
 @demo
 def steadiness() -> LinesDrawing:
     """Draw losses of short runs of a deep residual network, with and without layer norms."""
-    result = stored("steadiness", Curves)
-    curves = {}
+    result, curves = stored("steadiness", Curves), {}
     for name, losses in result.items():
-        values = np.array(losses, float)
+        values = np.array(losses[:60], float)
         lost = np.flatnonzero(~(values < 1e5))
         if len(lost):
             values[lost[0] :] = np.nan
         curves[f"{name}: diverged at step {lost[0] + 1}" if len(lost) else name] = values
     steps = np.arange(1.0, 1 + max(map(len, curves.values())))
     return line_chart(
-        steps, curves, "step", "loss", "Norms keep training stable", "y",
-        caption="Sixteen layers x + ReLU(W x + b) learn to tell two spirals apart. Without a norm "
-        "the sums grow, and only a rate a hundred times smaller does not diverge.",
+        steps, curves, "step", "loss, logarithmic", "Norms keep training stable", "y",
+        caption="Sixteen layers learn to tell two spirals apart; without a norm the sums grow.",
     )  # fmt: skip
 
 
@@ -120,12 +116,11 @@ def coreference() -> SceneDrawing:
     result, made = stored("coreference", Coreference), SceneMaker()
     for number, (text, heads) in enumerate(result["maps"].items(), start=1):
         words, noun, low = text.split(), result["nouns"][text], HIGH / 2 * number - 50
-        middles, title = made.row(text, [], words, low + 40), f"too {words[-1]}: “it” is the {noun}"
+        middles, title = made.row(text, [], words, low + 40), f"too {words[-1]}: predicts “{noun}”"
         made.node(f"{text} title", title, (0, low - 204, 480, 40), form="label")
-        for k in (IT, words.index(noun)):
-            wide = 40 + 16.0 * len(words[k])
-            box = middles[k] - wide / 2, low - 7, wide, 46.0
-            made.node(f"{text} frame {k}", "", box, form="frame", hue=5)
+        place, wide = words.index(noun), 40 + 16.0 * len(noun)
+        box = middles[place] - wide / 2, low - 7, wide, 46.0
+        made.node(f"{text} frame {place}", "", box, form="frame", hue=5)
         last = [weights for name, weights in heads.items() if name[0] == max(heads)[0]]
         for head, s in np.argwhere(np.array(last) >= 0.05).tolist():
             name, high = f"{text} head {head} {s}", low - 10 - 90 - 50 * head
@@ -133,9 +128,8 @@ def coreference() -> SceneDrawing:
             bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
-            made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    text = "Head 1 of “it”: “tired” above, “street” below. Framed: the answer."
-    made.stop("it", text, [])
+            made.node(name, f"head {head}", box, form="label")
+    made.stop("it", "Head 0 stays, head 1 moves. Framed: the prediction.", [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
 
@@ -171,21 +165,18 @@ def sampling(
     rows, predicts = {"true y_{t−1}": gold[:, :-1]}, "predicts ŷ_t"
     if own.each:
         rows["pass 1: ŷ_t"] = own.each(gold[:, :-1], "greedy")
-        mixed, predicts = second_pass(own, gold, shown, "greedy")[:, :-1], "pass 2: ŷ_t"
-        caption = "Pass 2 reads true words, and some of pass 1 (orange). Filled: errors."
+        mixed, predicts = second_pass(own, gold, shown, "greedy")[:, :-1], "pass 2: ŷ′_t"
+        caption = "Blue: true. Orange: its own. Filled: errors. Framed: another word in pass 2."
     else:
         mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
-        caption = "Orange arrows: the model reads its own last word. Filled: errors."
+        caption = "Blue: true words. Orange: its own. Filled: errors."
     written = model.predict(mixed, memory).argmax(-1)
     if not (own.each or keep):
         predicted = model.predict(gold[:, :-1], memory).argmax(-1)
-        rows = {
-            "inference: ŷ_{t−1}": mixed,
-            "writes ŷ_t": written,
-            "training: y_{t−1}": gold[:, :-1],
-        }
-        rows[predicts], (few, more) = predicted, [(y != true).sum() for y in (predicted, written)]
-        caption = f"Filled: errors, {few} in training and {more} at inference, which reads them."
+        rows = {"inference: ŷ_{t−1}": mixed, "writes ŷ_t": written}
+        rows |= {"training: y_{t−1}": gold[:, :-1], predicts: predicted}
+        few, more = ((y != true).sum() for y in (predicted, written))
+        caption = f"Filled: errors, {few} in training and {more} at inference."
     else:
         rows |= {"reads y′_{t−1}": mixed, predicts: written}
     rows["loss: true y_t"] = true
@@ -196,22 +187,30 @@ def sampling(
 def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     """Draw rows of words, from below, with arrows to each word that is read from its origin.
 
-    The last row has the true words. Of five rows the first two and the last three are passes.
+    Blue words are true, orange ones the model's own. Of five rows the first two and the last three
+    are passes; of two passes, what the second writes in another way is framed.
     """
-    names, made, count, left = [*rows], SceneMaker(), len(shown), 236.0
-    pitch, apart = (WIDE - left) / count, (HIGH - CELL - 8) / (len(rows) - 1)
-    tops = [HIGH - CELL - 4 - apart * row for row in range(len(rows))]
-    middles = left + pitch * (np.arange(count) + 0.5)
+    names, made, count = [*rows], SceneMaker(), len(shown)
     read = next(k for k, name in enumerate(names) if name.startswith(("reads", "inference")))
+    left, apart = 236.0, (HIGH - CELL - 8) / (len(rows) - 1)
+    pitch, tops = (WIDE - left) / count, [HIGH - CELL - 4 - apart * row for row in range(len(rows))]
+    middles = left + pitch * (np.arange(count) + 0.5)
     truth = next(name for name in names if name.startswith(("true", "training")))
     for name, top in zip(names, tops, strict=True):
         made.node(name, name, (0, top, left - 16, CELL), form="label")
         right = rows[truth if "t−1" in name else names[-1]]
-        wrong = [0.5 * (w != other) for w, other in zip(rows[name], right, strict=True)]
-        made.cells(name, middles, top, pitch - 8, rows[name], wrong, hue=1 if any(wrong) else 5)
+        for k, (word, true) in enumerate(zip(rows[name], right, strict=True)):
+            mixed, box = k and not shown[k], (middles[k] - pitch / 2 + 4, top, pitch - 8, CELL)
+            own = mixed if name == names[read] else name not in (truth, names[-1])
+            form = "word" if read == 1 and name == truth and mixed else "box"  # skipped, or read
+            fill = {"form": form, "hue": int(own), "level": 0.5 * (word != true)}
+            made.node(f"{name} {k}", "", box, texts=[word], **fill)
     origin = tops[2 if read == 1 else 1]  # of the words that the model reads again
     into = origin > tops[read]
     for k, x in enumerate(middles):
+        for row in (1, 3) * (read == 2 and rows[names[1]][k] != rows[names[3]][k]):
+            frame = x - pitch / 2, tops[row] - 4, pitch, CELL + 8
+            made.node(f"other {row} {k}", "", frame, form="frame", hue=2)
         for row, (low, top) in enumerate(pairwise(tops)):
             if row != 1 if len(rows) == 5 else row or k == 0 or shown[k]:
                 made.edge(f"up {row} {k}", (x, low), (x, top + CELL), tag="")
@@ -219,6 +218,21 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
             ends = (x - pitch, origin + CELL * (not into)), (x - 16, tops[read] + CELL * into)
             made.edge(f"own {k}", *ends, hue=1, tag="")
     return made
+
+
+def learned(family: str, text: str) -> NDArray[np.float64]:
+    """Return how strongly each output of a trained network depends on each word, (T, S)."""
+    runs = {"elman": "lm-rnn", "attention": "rnn"}
+    if family not in runs:
+        raise ConfigError(f"no packaged {family}: choose {' or '.join(runs)}")
+    model = (run := load(f"packaged/{runs[family]}")).model
+    if family == "elman":
+        read, _ = reading(run, text)
+        return influence(lambda: model.decode(read), model.decoder.stem)[1:, 1:]  # of a line's end
+    reads, writes = run.need(Translation, "translate a text").tokenizers
+    answer = str(run.translate([text])[0])
+    batch, encode = collate([reads.encode(text).ids], [writes.encode(answer).ids]), model.encode
+    return influence(lambda: model.decode(batch.inputs, encode(batch.source)), model.encoder.stem)
 
 
 @demo
@@ -242,6 +256,7 @@ def signs(
             texts_of = [f"“{sign}”", f"p = {chance:.2f}"]
             made.node(f"{row} {sign}", "", box, texts=texts_of, level=chance, hue=place)
         made.edge(f"{row} next", (440, y), (566, y))
+        made.node(f"{row} step", "next", (440, y - 44, 126, 40), form="label")
     made.stop("signs", "The next token that the model expects is the label.", ["stream"])
     return made.drawing(
         "A label is a possible next token",
@@ -265,6 +280,6 @@ def growth(
     times, span = values[-1] / values[0], years[-1] - years[0]
     drawn = line_chart(
         years, {f"×{times:,.0f} in {span} years": values}, "year", chart["up"],
-        chart["title"], "y", labels=chart["names"], caption=chart["caption"],
-    )  # fmt: skip
+        chart["title"], "y", labels=chart["names"], marks=chart.get("marks"),
+        caption=chart["caption"])  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False})

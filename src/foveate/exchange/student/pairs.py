@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from foveate.documents.languages import detected
-from foveate.student.teachers import Replies
+from foveate.exchange.student.teachers import Replies
 
 Pair = tuple[str, str]
 ACCEPTED = "kept"
@@ -93,9 +93,9 @@ def mistyped(pair: Pair, draw: random.Random) -> Pair:
 NOISES = upper_case, without_stop, without_accents, mistyped
 
 
-def noisy(pairs: Sequence[Pair], share: float, seed: int = 1) -> list[Pair]:
+def noisy(pairs: Sequence[Pair], share: float) -> list[Pair]:
     """Return copies of a share of the pairs, each with one kind of noise that changes it."""
-    draw = random.Random(seed)
+    draw = random.Random(1)
     chosen = draw.sample(pairs, round(share * len(pairs)))
     copies = [(pair, draw.choice(NOISES)(pair, draw)) for pair in chosen]
     return [copy for pair, copy in copies if copy != pair]

@@ -9,14 +9,14 @@ from pathlib import Path
 from foveate.config import all_assigned, merge
 from foveate.documents.languages import Direction
 from foveate.engine import packed
+from foveate.exchange.student.journal import AnswerJournal
+from foveate.exchange.student.pairs import ACCEPTED, BACK, Pair, decisions, noisy
 from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.models.encoder_decoder import Model
 from foveate.nn.spec import Tokens
 from foveate.run.pack import pack
 from foveate.run.training import train
-from foveate.student.journal import AnswerJournal
-from foveate.student.pairs import ACCEPTED, BACK, Pair, decisions, noisy
 from foveate.tasks.draft import planned, size_for
 from foveate.tasks.metrics import bleu, chrf
 

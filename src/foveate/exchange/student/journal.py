@@ -10,7 +10,7 @@ from pathlib import Path
 
 from foveate.data.corpus import Meter
 from foveate.errors import UserError
-from foveate.student.teachers import Replies, Reply, Teacher
+from foveate.exchange.student.teachers import Replies, Reply, Teacher
 from foveate.tasks.base import spread
 
 SAMPLE = 20  # lines by which time and cost are judged
@@ -18,7 +18,7 @@ SAMPLE = 20  # lines by which time and cost are judged
 
 @dataclass
 class Account:
-    """What paid answers cost, by characters of sources, or by the tokens that the teacher counts:
+    """The cost of paid answers, by characters of sources, or by the tokens that the teacher counts:
 
         spent = price · Σ amount / 10⁶ ≤ budget
 

@@ -15,7 +15,7 @@ from pages import require_page, served, until, wait, words
 
 from foveate.look.stages import attention_stages, capture_stages
 from foveate.run import Run
-from small_runs import CONFIGS, made, running
+from small_runs import CONFIGS, config_file, made, running, train, write_data
 
 PAGES = ("ask", "inspect", "train", "evaluate", "model", "compare", "demos")
 SENTENCE = "the+dog+runs"
@@ -95,9 +95,20 @@ def test_beams_are_lanes_and_each_output_can_be_read(visit: Callable[..., Any]) 
     until(page, "document.querySelectorAll('[data-testid=hypotheses] li').length === 2")
 
 
-def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
-    """Escape is pressed in the page at the sixth word: from here, a fast processor may be done."""
-    page = visit("#/ask?run=language&search.max_extra=2000")
+@pytest.fixture(scope="module")
+def slow_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A language model that writes 2,000 tokens in many seconds, so that a page sees it at work."""
+    folder = tmp_path_factory.mktemp("slow")
+    large = re.sub(r"(embedding|hidden)_size = 16", r"\1_size = 768", CONFIGS["language"])
+    write_data(folder)
+    train(config_file(folder, large + "num_layers = 4\n", 1), folder=folder / "runs" / "language")
+    with served(folder / "runs") as result:
+        yield result
+
+
+def test_tokens_stream_and_stop(visit: Callable[..., Any], slow_writer: str) -> None:
+    """Escape is pressed in the page at the sixth word: from here, it may come too late."""
+    page = visit("#/ask?run=language&search.max_extra=2000", at=slow_writer)
     page.get_by_test_id("source").fill("the dog")
     page.evaluate(
         """() => new MutationObserver((_, observer) => {

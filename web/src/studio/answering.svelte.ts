@@ -100,7 +100,7 @@ export class Answering {
     clearTimeout(this.timer);
     this.timer = undefined;
     const began = performance.now();
-    setTimeout(() => (this.pause = Math.max(PAUSE, 4 * (performance.now() - began)))); // once it is drawn
+    setTimeout(() => (this.pause = Math.min(25 * PAUSE, Math.max(PAUSE, 4 * (performance.now() - began))))); // once it is drawn
     const events = this.waiting.splice(0), of = <E extends AnswerEvent>(name: E["event"]) => events.filter((event): event is E => event.event === name);
     const [start] = of<AnswerStart>("start"), [done] = of<Done>("done"), tokens = of<Token>("token"), beam = of<BeamStep>("beam");
     if (start) Object.assign(this, { start, done: undefined });

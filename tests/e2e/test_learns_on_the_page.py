@@ -115,6 +115,7 @@ def test_cards_invite_to_an_answer(open_url: Visit, tmp_path: Path) -> None:
     assert "silent" in link
     page.get_by_test_id("card-force").click()
     page.get_by_text("undo what was forced").wait_for()
+    assert not page.get_by_text("with all heads:").count()  # each card begins with all heads
     page.get_by_test_id("card-wrong").click()
     page.wait_for_function("() => document.querySelector('textarea').value === 'runs dog the'")
     page.get_by_test_id("card-learn").click()

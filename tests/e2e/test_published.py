@@ -80,6 +80,11 @@ def test_a_word_is_forced_a_head_silenced_and_a_text_cut(open_url: Visit, tmp_pa
     page.get_by_text("with all heads:").wait_for()
     answer.locator("[data-kind=attention]").wait_for()
     assert "Silenced" in answer.locator("[data-kind=attention]").inner_text()
+    page.get_by_label("Source").fill("a dog")
+    page.get_by_text("of the text before").wait_for()  # until it is translated, too
+    page.get_by_label("Source").press("Enter")
+    [whole] = loaded("transformer_pre").translate(["a dog"], beam_size=1)
+    page.get_by_text(f"with all heads: {whole}").wait_for()
     page.get_by_label("Source").fill("a dog " * 200)
     page.get_by_role("button", name="Translate", exact=True).click()
     page.get_by_text("The text is too long for this model").wait_for()

@@ -98,8 +98,8 @@ export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { re
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
     fill(reading, "“", h("bdi", {}, block.rows[row]!), "” ← “", h("bdi", {}, block.columns[column]!),
       "”: weight ", h("b", {}, value.toFixed(Number.isFinite(tallOf(body, Infinity)) ? 2 : 4)));
-    fill(others, silence(layer, head), `${described(block, layer, head, isProduct, true)} · strongest: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
-      [i ? ", " : "", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
+    fill(others, silence(layer, head), described(block, layer, head, isProduct, true), ...strongest(weights, 3, 0.005).flatMap((k, i) =>
+      [i ? ", " : " · strongest: ", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
   }
 

@@ -6,7 +6,7 @@ import type { Said } from "../studio/answering.svelte";
 import type { SilencedHead } from "../studio/api";
 
 export const CARDS = [
-  ["silence", "Silence this head", "Set the weights of the sharpest head to 0, and compare."],
+  ["silence", "Silence a head", "Set the weights of the sharpest head to 0, and compare."],
   ["force", "Force another word", "Put the runner-up in place of a word; the rest follows."],
   ["adjectives", "Which head reverses adjectives?", "Look for two cells that cross: “red house” → “maison rouge”."],
   ["wrong", "Make it wrong", "Reverse the word order, which training never showed."],

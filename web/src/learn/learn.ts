@@ -109,7 +109,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     };
     const now = place === undefined ? undefined : stepAt();
     return { kind: "lines", title: "Loss", caption: "", notes: [], x, curves: shown.map(({ run }, k) => curve(run, shown.length > 1 && compact ? "AB"[k]! : `${shown.length > 1 ? `${"AB"[k]}: ` : ""}${named(run.settings)}`)), joined: true,
-      ends: [0, Math.max(100, x.at(-1) ?? 0)], across: "", up: "loss, by step", log: "", labels: [], named: false, marks: now === undefined ? [] : [{ x: now, label: `step ${now}` }] };
+      ends: [0, Math.max(100, x.at(-1) ?? 0)], across: "step", up: "loss", log: "", labels: [], named: false, marks: now === undefined ? [] : [{ x: now, label: `step ${now}` }] };
   };
   let shown: ReturnType<typeof lane>[] = [];
   const lines = mount(chart, { ...curves(), x: [] }, { frame: false, selection: new Selection() });

@@ -34,6 +34,9 @@ export function ofToken(token: Token, forced: boolean): Said {
 const told = (token: Token, forced: boolean): Said =>
   ({ text: token.special ? token.piece : token.text, p: Math.exp(token.logP), special: token.special, forced, token });
 
+/** The tokens as words, by which drawings know them. */
+export const wordsOf = (said: readonly Said[]): string[] => said.map(({ text, special }) => (special ? text : text.trim() || text));
+
 /** The path to a node of a beam, from its first. */
 export function pathOf(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
   const path: Node[] = [];

@@ -146,12 +146,8 @@ def _files_in(folder: Path, ending: str) -> str:
     return f'{folder} has {present}; other names for splits: data.splits = {{ valid = "val" }}'
 
 
-def get(
-    name: str | DataSet,
-    into: Path | None = None,
-    mirror: Path | None = None,
-    progress: Progress | None = None,
-) -> Path:
+def get(name: str | DataSet, into: Path | None = None, mirror: Path | None = None,
+        progress: Progress | None = None) -> Path:  # fmt: skip
     """Put a set of the catalogue into the folder ``into/name`` (the cache) and return that.
 
     Files come from a folder of sets, ``mirror`` or ``FOVEATE_DATA``, or else from the public

@@ -404,12 +404,8 @@ def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
     write_text(folder / FACTS, json.dumps(facts))
 
 
-def prepare_ids(
-    folder: Path,
-    tokenizers: Mapping[str, Tokenizer],
-    end: Sequence[int] = (),
-    processes: int | None = None,
-) -> list[TokenIds]:
+def prepare_ids(folder: Path, tokenizers: Mapping[str, Tokenizer], end: Sequence[int] = (),
+                processes: int | None = None) -> list[TokenIds]:  # fmt: skip
     """Return the ids of columns of texts, each by its tokenizer, encoded or from the cache.
 
     ``end`` are ids appended to every row. The result is the same for any ``processes``.

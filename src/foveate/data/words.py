@@ -217,11 +217,8 @@ def _owner(span: Span | None, words: Sequence[Span]) -> int | None:
     return best
 
 
-def to_words(
-    weights: NDArray[np.floating],
-    row_words: Sequence[Sequence[int]],
-    column_words: Sequence[Sequence[int]],
-) -> NDArray[np.float32]:
+def to_words(weights: NDArray[np.floating], row_words: Sequence[Sequence[int]],
+             column_words: Sequence[Sequence[int]]) -> NDArray[np.float32]:  # fmt: skip
     """Return A'[i, j] = (1 / |rows i|) Σ_{t in rows i} Σ_{s in columns j} A[t, s], between words.
 
     Shape: (..., T, S) to (..., words of the rows, words of the columns). Rows still sum to 1 if
@@ -263,12 +260,9 @@ def behind_tag(
     return [None, *offsets[1:]] if tag else list(offsets), words
 
 
-def between_words(
-    maps: Mapping[str, NDArray[np.floating]],
-    source: tuple[Sequence[Span | None], Sequence[Span]],
-    target: tuple[Sequence[Span | None], Sequence[Span]],
-    later: bool,
-) -> dict[str, NDArray[np.float32]]:
+def between_words(maps: Mapping[str, NDArray[np.floating]], source: tuple[Sequence[Span | None],
+                  Sequence[Span]], target: tuple[Sequence[Span | None], Sequence[Span]],
+                  later: bool) -> dict[str, NDArray[np.float32]]:  # fmt: skip
     """Convert maps (H, T, S + 1) between pieces to maps between words and the source's end.
 
     ``source`` and ``target`` are the spans of the pieces and of the words of a side. The row of a

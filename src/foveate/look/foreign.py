@@ -148,11 +148,9 @@ class SoftmaxHook(TorchFunctionMode):
         fits = steps in self.sizes(rows, 1) and (keys > steps or keys in self.sizes(rows))
         return weights if fits and heads in (None, count) else None
 
-    def product(
-        self, output: Tensor, query: Tensor, key: Tensor, value: Tensor,
-        attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-        scale: float | None = None, enable_gqa: bool = False,
-    ) -> Tensor:  # fmt: skip
+    def product(self, output: Tensor, query: Tensor, key: Tensor, value: Tensor,
+                attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+                scale: float | None = None, enable_gqa: bool = False) -> Tensor:  # fmt: skip
         """Return scaled dot-product attention, by its equation if the weights are replaced."""
         if enable_gqa:
             shared = query.shape[-3] // key.shape[-3]
@@ -172,12 +170,10 @@ class SoftmaxHook(TorchFunctionMode):
 class ForeignMultiHead(ForeignAttention):
     """An ``nn.MultiheadAttention``, which returns the weights of each head."""
 
-    def tapped_forward(
-        self, query: Tensor, key: Tensor, value: Tensor,
-        key_padding_mask: Tensor | None = None, need_weights: bool = True,
-        attn_mask: Tensor | None = None, average_attn_weights: bool = True,
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    def tapped_forward(self, query: Tensor, key: Tensor, value: Tensor,
+                       key_padding_mask: Tensor | None = None, need_weights: bool = True,
+                       attn_mask: Tensor | None = None, average_attn_weights: bool = True,
+                       is_causal: bool = False) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Run the module's own forward; weights that the tap returns mix the values instead."""
         self.calls += 1
         options = need_weights, attn_mask, average_attn_weights, is_causal

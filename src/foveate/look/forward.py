@@ -102,13 +102,8 @@ def _positions(x: Tensor, row: int) -> Array | None:
     return (values.float() if x.is_floating_point() else values).reshape(-1, x.shape[-1]).numpy()
 
 
-def frames(
-    forced: ForcedPass,
-    blocks: Mapping[str, nn.Module],
-    equation: Describe,
-    train: bool = False,
-    trace: Trace | None = None,
-) -> list[ForwardFrame]:
+def frames(forced: ForcedPass, blocks: Mapping[str, nn.Module], equation: Describe,
+           train: bool = False, trace: Trace | None = None) -> list[ForwardFrame]:  # fmt: skip
     """Return the frames of a forced pass through ``blocks``, by their dotted names, in order.
 
     The last one is the probability of each token, label or class, if the pass scores these. With

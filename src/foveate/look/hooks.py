@@ -84,12 +84,10 @@ def fits(name: str, pattern: str) -> bool:
 
 
 @contextmanager
-def tapped(
-    taps: Mapping[str, Tap],
-    places: Mapping[str, HookPoint],
-    first: bool = False,
-    reads: bool = False,
-) -> Iterator[None]:
+def tapped(taps: Mapping[str, Tap],
+           places: Mapping[str, HookPoint],
+           first: bool = False,
+           reads: bool = False) -> Iterator[None]:  # fmt: skip
     """Set taps for the context, after those that are already set (or before them: ``first``).
 
     ``reads`` promises that these taps return nothing, so that outputs do not change.
@@ -127,12 +125,10 @@ BYTES = 4  # per weight, stored in single precision
 
 
 @contextmanager
-def capture(
-    model: nn.Module,
-    where: Where = everywhere,
-    limit: int = LIMIT,
-    modules: str | Iterable[str] = (),
-) -> Iterator[dict[str, Tensor]]:
+def capture(model: nn.Module,
+            where: Where = everywhere,
+            limit: int = LIMIT,
+            modules: str | Iterable[str] = ()) -> Iterator[dict[str, Tensor]]:  # fmt: skip
     """Collect the weights (B, H, T, S) of attentions by name, as they finally mix the values.
 
     ``where`` selects blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a

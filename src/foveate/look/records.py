@@ -63,14 +63,8 @@ class AttentionRecord:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(
-        cls,
-        maps: Mapping[str, Tensor],
-        source: Labels = (),
-        target: Labels = (),
-        title: str = "",
-        row: int = 0,
-    ) -> AttentionRecord:
+    def of(cls, maps: Mapping[str, Tensor], source: Labels = (), target: Labels = (),
+           title: str = "", row: int = 0) -> AttentionRecord:  # fmt: skip
         """Return the captured maps of one row of a batch, with the tokens of their axes.
 
         ``source`` is what an encoder read, ``target`` what a decoder read, including its start.
@@ -258,13 +252,8 @@ def words_of(text: str) -> list[Span]:
     return sorted([*words, *whole])
 
 
-def attention_record(
-    maps: Maps,
-    units: Units,
-    source: TokenizedText | Sequence[str],
-    target: TokenizedText,
-    name: str = "",
-) -> AttentionRecord:
+def attention_record(maps: Maps, units: Units, source: TokenizedText | Sequence[str],
+                     target: TokenizedText, name: str = "") -> AttentionRecord:  # fmt: skip
     """Label maps (H, T, S) between tokens in the given units.
 
     The encoder's rows and columns are the source and its end, or the patches of an image; the

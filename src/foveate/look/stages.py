@@ -102,13 +102,9 @@ class Between(TorchFunctionMode):
         super().__init__()
         self.made: dict[Tensor, Made] = {}
 
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Sequence[type],
-        args: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
+    def __torch_function__(self, func: Callable[..., object], types: Sequence[type],
+                           args: Sequence[object] = (),
+                           kwargs: Mapping[str, object] | None = None) -> object:  # fmt: skip
         output, of = func(*args, **(kwargs or {})), (*tensors_in((*args[:1],)),)
         if isinstance(output, Tensor) and of and output is not of[0]:
             made = MAKERS.get((func.__name__, (kwargs or {}).get("dim")), "")
@@ -117,11 +113,9 @@ class Between(TorchFunctionMode):
         return output
 
 
-def traced(
-    forced: ForcedPass,
-    train: bool = False,
-    kinds: tuple[type[nn.Module], ...] = (BaseAttention, Cell),
-) -> Trace:
+def traced(forced: ForcedPass,
+           train: bool = False,
+           kinds: tuple[type[nn.Module], ...] = (BaseAttention, Cell)) -> Trace:  # fmt: skip
     """Run a pass and return its trace, with a graph if ``train``, and the stages of some kinds.
 
     Modules of these kinds compute by their equations, cells step by step.

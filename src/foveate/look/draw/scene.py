@@ -164,6 +164,11 @@ class SceneMaker:
         self.stops: list[SceneStop] = []
         self.notes: list[str] = []
 
+    @property
+    def boxes(self) -> dict[str, Box]:
+        """The box of each node, by its name."""
+        return {node.name: node.box for node in self.nodes}
+
     def node(self, name: str, label: str, box: Box, **more: object) -> None:
         fields = {"name": name, "label": label, "box": box, **more}
         self.nodes.append(SceneNode.model_validate(fields))
@@ -189,8 +194,7 @@ class SceneMaker:
 
     def link(self, start: str, end: str, **more: object) -> None:
         """Draw an arrow from the right of a box to the left of another, or a curve by weight."""
-        boxes = {node.name: node.box for node in self.nodes}
-        (x, y, wide, high), (u, v, _, tall) = boxes[start], boxes[end]
+        (x, y, wide, high), (u, v, _, tall) = self.boxes[start], self.boxes[end]
         a, b, middle = (x + wide, y + high / 2), (u, v + tall / 2), (x + wide + u) / 2
         curve = [(middle, a[1]), (middle, b[1])] if "weight" in more else []
         self.edge(f"{start} to {end}", a, *curve, b, **more)
@@ -201,10 +205,8 @@ class SceneMaker:
         fields = {"name": name, "caption": caption, "shows": shows, "lit": lit, **more}
         self.stops.append(SceneStop.model_validate(fields))
 
-    def row(
-        self, name: str, titles: Sequence[str], words: Sequence[str], end: float,
-        wide: float = WIDE, hues: Sequence[int] = (), up: float = 84.0,
-    ) -> Floats:  # fmt: skip
+    def row(self, name: str, titles: Sequence[str], words: Sequence[str], end: float,
+            wide: float = WIDE, hues: Sequence[int] = (), up: float = 84.0) -> Floats:  # fmt: skip
         """Write words right of a title, spread evenly or, without room, by letters; return middles.
 
         Words with ``hues`` are in boxes. The middle of the title is ``up`` from the end.

@@ -42,11 +42,9 @@ def attention(
 
 
 @view(needs.attends, needs.explains, needs.reads_words, silence=True)
-def links(
-    run: Run, text: str | None = None, target: str | None = None, block: str | None = None,
-    layer: int = -1, head: int | None = None, scale: ScaleName | None = None,
-    units: Units = "auto",
-) -> LinksView:  # fmt: skip
+def links(run: Run, text: str | None = None, target: str | None = None, block: str | None = None,
+          layer: int = -1, head: int | None = None, scale: ScaleName | None = None,
+          units: Units = "auto") -> LinksView:  # fmt: skip
     """Draw the same map as lines between words."""
     return drawn_maps.links(attention(run, text, target, None, block, layer, head, scale, units))
 
@@ -61,11 +59,9 @@ def heads(
 
 
 @view(needs.reads_pictures, by_place="image")
-def picture(
-    run: Run, image: str | None = None, target: str | None = None, block: str | None = None,
-    layer: int = -1, head: int | None = None, scale: ScaleName | None = None,
-    units: Units = "auto",
-) -> Drawing:  # fmt: skip
+def picture(run: Run, image: str | None = None, target: str | None = None, block: str | None = None,
+            layer: int = -1, head: int | None = None, scale: ScaleName | None = None,
+            units: Units = "auto") -> Drawing:  # fmt: skip
     """Draw where a model attends in a picture: weights over its cells, or its glimpses."""
     task, source = run.need(PictureTask, "draw over pictures"), picture_of(image or "0")
     if isinstance(run.model, Glimpse) and isinstance(task, ImageClassification):
@@ -172,17 +168,15 @@ def _of_record(
 
 
 @view(needs.attends, needs.explains)
-def masks(
-    run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
-    block: str | None = None,
-) -> SheetGrid:  # fmt: skip
+def masks(run: Run, text: str | None = None, target: str | None = None, image: str | None = None,
+          block: str | None = None) -> SheetGrid:  # fmt: skip
     """Draw a sheet for each block: filled where a query sees a key in any layer and head.
 
     Weights of exactly 0 show the most common fault at once: a decoder that sees the future.
     ``encoder`` and ``decoder`` are all blocks of that side.
     """
     record = ready(run, text, target, image, "tokens").record()
-    sheets = []
+    sheets, key = [], "0: allowed, −∞: masked"
     side = [name for name in record.blocks() if name.startswith(f"{block}.")]
     for name in side or ([block] if block else record.blocks()):
         names = record.layers(name)
@@ -193,12 +187,14 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i", "attends to, j",
-                ColorScale(0.0, 1.0, "0: allowed, −∞: masked"),
+                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i",
+                "attends to, j" + " (encoder)" * ("cross" in name),
+                ColorScale(0.0, 1.0, " " if side else key),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )
         )  # fmt: skip
-    return SheetGrid(sheets=sheets, title="Who can attend to whom", caption=MASKS_CAPTION, across=2)
+    title = "Who can attend to whom" + f" ({key})" * bool(side)
+    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)
 
 
 @torch.inference_mode()

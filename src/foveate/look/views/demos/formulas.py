@@ -105,10 +105,8 @@ def scores(
     )  # fmt: skip
 
 
-def arrows(
-    pairs: Sequence[Sequence[float]], length: float, below: Sequence[list[str]], title: str,
-    caption: str, names: Sequence[tuple[str, str]],
-) -> SceneDrawing:  # fmt: skip
+def arrows(pairs: Sequence[Sequence[float]], length: float, below: Sequence[list[str]], title: str,
+           caption: str, names: Sequence[tuple[str, str]]) -> SceneDrawing:  # fmt: skip
     """Draw q (orange) and k (blue, ``length`` times as long) at angles in degrees, side by side.
 
     ``below`` are the lines under each pair.
@@ -352,7 +350,7 @@ def smoothing(
     """Draw y = (1 − α) y_hot + α / K, computed as softmax(e) minus the loss's gradient in e."""
     words, right = ("elle", "il", "ferme", "fenêtre", "</s>"), torch.tensor([2])
     rows, count = dict[str, Tensor](), len(words)
-    for name, share in (("one-hot y", 0.0), (f"smoothed, α = {alpha:g}", alpha)):
+    for name, share in (("one-hot y", 0.0), ("smoothed y", alpha)):
         logits = torch.zeros(1, count, requires_grad=True)
         loss, _ = linear_cross_entropy(logits, torch.eye(count), right, share)
         [gradient] = torch.autograd.grad(loss, logits)

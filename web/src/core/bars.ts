@@ -75,7 +75,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
         if (value === null || value === undefined) return [];
         const x = middle + (i - series.length / 2) * thick, top = Math.min(y(value), y(0)), centre = x + thick / 2;
         return [s("rect", { class: `fv-bar fv-line-${(value === drawing.at ? i + 1 : i) % 7}`, x: x + 1, y: top, width: thick - 2, height: Math.abs(y(value) - y(0)), rx: 2 }),
-          ...(decimals !== undefined ? [s("text", { class: "fv-quiet", x: centre, y: value < 0 ? y(value) + 14 : y(value) - OVER, "text-anchor": "middle" }, brief(value, decimals))] : []),
+          ...(decimals !== undefined ? [s("text", { class: "fv-quiet fv-name", x: centre, y: value < 0 ? y(value) + 14 : y(value) - OVER, "text-anchor": "middle" }, brief(value, decimals))] : []),
           ...(Number.isFinite(low[k] ?? NaN) && Number.isFinite(high[k] ?? NaN)
             ? [s("path", { class: "fv-whisker", d: `M${centre} ${y(low[k]!)}V${y(high[k]!)}M${centre - 4} ${y(low[k]!)}h8M${centre - 4} ${y(high[k]!)}h8` })] : [])];
       });

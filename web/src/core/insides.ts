@@ -89,8 +89,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     put("h word", writes ? `${word} → ${writes}` : word, boxAt(2, 488, 228, FLAT), "h", query);
     label("h", "name own h", called("own"), 174, 450, 56, 34);
     const size = values.get("key")!.shape[2] ?? 0, long = values.get("value")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    label("c", "c step", "2. mix", 38, 118, 164, LOW);
-    label("e", "e step", "1. compare", 38, 324, 164);
+    label("e", "e step", "compare", 38, 324, 164);
     cell("q own", 106, 378, 124, vector("query", row, head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", row, head), "c", 3);
     up("q from", 168, 488, 446, "q");
@@ -128,7 +127,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function joined() {
     const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
     const pitch = Math.min(heads > 1 ? 256 : 640, 1030 / heads), left = 210, middle = left + (pitch * heads) / 2, word = panel.rows[panel.row]!;
-    const few = size > PAIR ? [`${PAIR} of ${size}`] : [];
+    const few = size > PAIR ? [`${PAIR} of ${size} each`] : [];
     const row = (key: string, texts: string[], y: number, tall: number) => put(`o ${key} name`, "", boxAt(0, y, left - 14, tall), "o", { form: "label", texts });
     const whole = (key: string, label: string, y: number, tall: number, more: Partial<Inner> = {}) => put(`o ${key}`, label, boxAt(left, y, pitch * heads, tall), "o", more);
     row("out", ["o", ...(wide > PAIR ? [`${PAIR} of ${wide}`] : [])], 2, TALL);
@@ -137,7 +136,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     row("joined", ["concatenate", ...few], 212, TALL);
     row("attend", ["attend"], 340, 48);
     row("project", ["project"], 420, 48);
-    whole("word", `x of “${word}” for q; of all words for k, v`, 504, 48);
+    whole("word", `q from x of “${word}”; k, v from all x`, 504, 48);
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
       const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;
@@ -166,17 +165,17 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const part = (stage: string, count: number) => `, ${count} of ${values.get(stage)!.shape[2]}`;
     const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
       put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { form: "frame", hue: 1 });
-    const q = few("query"), one = 106, beside = 130 + one * q, e = Math.min(170, (1228 - beside - 34) / count), right = beside + 34, down = 40 + 36 * q + 52, tall = Math.min(72, (556 - down) / count);
+    const q = few("query"), one = 106, beside = 130 + one * q, e = Math.min(170, (1228 - beside - 34) / count), right = beside + 34, down = 96 + 40 * q, tall = Math.min(72, (556 - down) / count);
     words("E", down, tall);
     grid("E", "q", "query", 130, down, one, tall, [count, q], false, 1);
-    grid("E", "k", "key", right, 40, e, 36, [q, count], true, 0);
+    grid("E", "k", "key", right, 44, e, 40, [q, count], true, 0);
     grid("E", "e", masked, right, down, e, tall, [count, count], false, 5);
     if (row < count) frame("E", 130, down, one * q, tall);
     if (row < count) frame("E", right + e * best, down, e, tall);
-    if (row < count) put("E frame key", "", boxAt(right + e * best - 4, 36, e + 8, 36 * q + 8), "E", { form: "frame", hue: 0 });
-    rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 38), "E", { form: "word" }));
+    if (row < count) put("E frame key", "", boxAt(right + e * best - 4, 40, e + 8, 40 * q + 8), "E", { form: "frame", hue: 0 });
+    rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 32), "E", { form: "word" }));
     label("E", "E name q", `Q${part("query", q)}`, 84, down - 44, one * q + 92);
-    label("E", "E name k", `Kᵀ${part("key", q)}`, right - 246, 40 + 18 * q - 19, 236);
+    label("E", "E name k", `Kᵀ${part("key", q)}`, right - 246, 25 + 20 * q, 236);
     label("E", "E name e", "E", right, down - 44, e * count);
     const v = Math.min(2, few("value")), each = 104, apart = 44, aside = 136, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart;
     words("A", 84, high);

@@ -20,7 +20,7 @@ export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
 export const textOf = (path: readonly Node[]): string => path.reduce((text, { text: next, score }) =>
   text + (score > 0 ? ` ${next.replace(/: .* =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
-const soFar = ({ logP }: Node) => (logP < Math.log(0.001) ? "≈0" : Math.exp(logP).toPrecision(2).replace(/^0/, "")); // the product of all p
+const soFar = ({ logP }: Node) => (logP < Math.log(0.001) ? "<.001" : Math.exp(logP).toPrecision(2).replace(/^0/, "")); // the product of all p
 
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
 export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
@@ -71,8 +71,8 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
   const keys = [ // in the colours of the page
     ...(isProduct ? [] : [["number: p so far"], ["round: finished"]]),
-    [h("b", {}, "■ "), "beam"],
-    drawing.greedy.every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), ` · p ${soFar(last)}`] : [])],
+    [h("b", {}, "■ "), "best"],
+    drawing.greedy.every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said).replace(/ <.*/, "")), ` · p ${soFar(last)}`] : [])],
     ...(isBare ? [] : [["dashed: dropped"]]),
     ...(width > body.clientWidth && !isWhole ? [[`scroll for all ${steps.length} steps`]] : []),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),

@@ -70,7 +70,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
     host.append(h("p", { class: "fv-wrong", role: "alert" }, "This browser has no WebAssembly with SIMD, which training needs: open the page in a current Chrome, Edge, Firefox or Safari."));
     return { train: () => undefined, runs: () => [], twin: () => ({ caption: "", columns: [], rows: [] }) };
   }
-  const END_SIGN = compact ? "∎" : "</s>"; // narrow on a slide
+  const END_SIGN = compact ? "↵" : "</s>"; // narrow on a slide
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   let example = TASKS[state.runs[0]!.task].read(state.text) as Example, isOn = false, place: number | undefined, timer: ReturnType<typeof setTimeout> | undefined;
   if (typeof example === "string") {
@@ -181,7 +181,7 @@ export function learn(host: HTMLElement, { state = stateOf(""), onstate, compact
       grid.element.hidden = heads.hidden = reading.hidden = !attends;
       if (!attends) return;
       const map = mapOf(frame, head);
-      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "writes ↓", ...(compact ? { across: "∎: end · α: dark 0, yellow 1" } : {}), dots: example.links });
+      grid.show({ height: frame.rows, width: frame.columns, levels: levelsOf(map, "absolute"), colours: sequential, rows, columns, down: "writes ↓", ...(compact ? { across: "↵: end · α: dark 0, yellow 1" } : {}), dots: example.links });
       for (const { which, canvas } of tiles) {
         Object.assign(canvas, { width: frame.columns, height: frame.rows });
         canvas.getContext("2d")!.putImageData(new ImageData(pixels(levelsOf(mapOf(frame, which), "absolute"), sequential), frame.columns, frame.rows), 0, 0);

@@ -164,6 +164,11 @@ class SceneMaker:
         self.stops: list[SceneStop] = []
         self.notes: list[str] = []
 
+    @property
+    def boxes(self) -> dict[str, Box]:
+        """The box of each node, by its name."""
+        return {node.name: node.box for node in self.nodes}
+
     def node(self, name: str, label: str, box: Box, **more: object) -> None:
         fields = {"name": name, "label": label, "box": box, **more}
         self.nodes.append(SceneNode.model_validate(fields))
@@ -189,8 +194,7 @@ class SceneMaker:
 
     def link(self, start: str, end: str, **more: object) -> None:
         """Draw an arrow from the right of a box to the left of another, or a curve by weight."""
-        boxes = {node.name: node.box for node in self.nodes}
-        (x, y, wide, high), (u, v, _, tall) = boxes[start], boxes[end]
+        (x, y, wide, high), (u, v, _, tall) = self.boxes[start], self.boxes[end]
         a, b, middle = (x + wide, y + high / 2), (u, v + tall / 2), (x + wide + u) / 2
         curve = [(middle, a[1]), (middle, b[1])] if "weight" in more else []
         self.edge(f"{start} to {end}", a, *curve, b, **more)

@@ -25,7 +25,7 @@ from foveate.nn.attention import Attention
 
 MOST = 12  # positions of a part that are drawn
 WORDS, STEM, LAYERS, OUTPUT = 488.0, 424.0, 144.0, 80.0  # tops of the rows of the whole picture
-TALL, HEAD = 258.0, 32.0  # of the box of layers, which is as wide as a part, and of its heading
+TALL, HEAD = 258.0, 36.0  # of the box of layers, which is as wide as a part, and of its heading
 SIDE, ALONE = 570.0, 900.0  # width of one of two parts, and of one alone
 STREAM, NORMED = 88.0, 222.0  # from the left of a part to its residual stream, to its layers
 CELLS, CELL, PITCH, ROWS = 380.0, 50.0, 84.0, 3  # cells: top, height, pitch and number of rows
@@ -83,12 +83,12 @@ class _Scene(SceneMaker):
         blocks = [block for part in self.parts for block in part.blocks]
         recurs = any(block.steps for block in blocks)
         self.lone = all(block.family != "attention" for block in blocks)
+        self.stem = STEM + 26 * train  # of the embeddings; below other layers than the drawn one
         self.words = WORDS - 34 * (recurs and {*self.places} >= {"encoder", "decoder"})
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
-        boxes = {node.name: node.box for node in self.nodes}
-        return boxes[name if name in boxes else f"{name} 0"]
+        return self.boxes[name if name in self.boxes else f"{name} 0"]
 
     def stop(
         self, name: str, caption: str, shows: Sequence[str], lit: Sequence[str] = (), **more: object
@@ -185,15 +185,20 @@ class _Scene(SceneMaker):
         layers = len({b.layer for b in part.blocks} - {None})
         if layers:
             self.node(name, "", (left, LAYERS, wide, TALL), form="group")
-            head = left + STREAM + 116, LAYERS + 3, wide - STREAM - 122, 34.0
+            head = left + STREAM + 116, LAYERS + 2, wide - STREAM - 122, 34.0
             number = 1 + (drawn[0].layer or 0)
             label = f"layer {number} of {layers}" if self.train else f"{layers} ×"
-            label = label if wide == ALONE else f"{name}, {label}"
+            whose = name if wide != ALONE else "" if self.train else "layer"
+            label = ", ".join(filter(None, (whose, label)))
             self.node(f"{name} head", label, head, form="label", tag="words")
-        self._row(name, before, (left, STEM, wide, 44), " + ")
+            if self.train and layers > 1:
+                other = f"layer {3 - number}" if layers == 2 else f"the other {layers - 1} layers"
+                box = left, LAYERS + TALL + 4, wide, 30.0
+                self.node(f"{name} others", other, box, tag="whole")
+        self._row(name, before, (left, self.stem, wide, 44), " + ")
         self._row(name, after, (left, OUTPUT, wide, 44), " → ")
         end = OUTPUT + (44 if after else 22 * (name == "encoder" and wide == SIDE))
-        self.edge(f"{name} stream", (stream, STEM), (stream, end))
+        self.edge(f"{name} stream", (stream, self.stem), (stream, end))
         groups = [list(run) for _, run in groupby(drawn, key=lambda b: b.branch)]
         branches = [group for group in groups if group[0].branch is not None]
         pitch = (TALL - HEAD) / max(1, len(branches))
@@ -201,8 +206,8 @@ class _Scene(SceneMaker):
             y = LAYERS + TALL - pitch * number
             after_it = groups[groups.index(group) + 1 :][:1]
             norms = after_it[0] if after_it and after_it[0][0].branch is None else []
-            high, down = (min(64.0, pitch - 20), 19) if norms else (min(64.0, pitch - 12), 14)
-            self._branch(group, (left, y + 8, wide, high), down)
+            high, down = (min(64.0, pitch - 20), 19) if norms else (min(80.0, pitch - 17), 14)
+            self._branch(group, (left, y + 6, wide, high), down)
             for norm in norms:
                 self._block(norm, (stream - 46, y - 21, 92, 30), tag="stream")
         if wide == SIDE and name == "decoder":
@@ -257,7 +262,7 @@ class _Scene(SceneMaker):
                 self.node(name, "K", box, form="label", tag="words", texts=["K", "V"])
         for block in group:
             if block.family == "norm":
-                self._block(block, (left + 102, low - 17, 102, 34), tag="stream")
+                self._block(block, (left + 109, low - 16, 92, 32), tag="stream")
 
     def _summands(self, block: str) -> list[list[str]]:
         """Return two numbers of x, of f(x) and of their sum, exact as printed where possible."""
@@ -529,16 +534,18 @@ class _Scene(SceneMaker):
         losses = [-log(max(p, 1e-30)) for p in self.chances]
         for word, loss in zip(words[self.forced.first :], losses, strict=False):
             (x, y, w, _), name = word.box, f"{word.name} loss"
-            below = x + w / 2 - 38, y + 39, 76, 32
+            below = x + w / 2 - 38, y + 34, 76, 32
             self.node(name, f"{loss:.2f}", below, tag="back", form="label")
+            ends = (x + w / 2, 63.0), (x + w / 2, OUTPUT)
+            self.edge(f"{name} back", *ends, hue=Hue.GRADIENT, tag="back")
         for part in self.parts:
             for (x, *_), *_ in [e.points for e in self.edges if e.name == f"{part.name} stream"]:
                 beside = x + 26 * (-1 if x < WIDE / 2 else 1)
-                ends = (beside, OUTPUT + 48), (beside, STEM - 2)
+                ends = (beside, OUTPUT + 48), (beside, self.stem - 2)
                 self.edge(f"{part.name} back", *ends, hue=Hue.GRADIENT, tag="back")
         if words and (x := words[self.forced.first].box[0]) > SIDE:
             mean = f"L = {np.mean(losses):.2f}, the mean of −log p:"
-            self.node("losses", mean, (x - 420, 39, 410, 32), tag="back", form="label")
+            self.node("losses", mean, (x - 420, 34, 410, 32), tag="back", form="label")
         for edge in [e for e in self.edges if e.name.endswith((" memory", " in", " out"))]:
             self.edges.remove(edge)
             self.edge(f"{edge.name} back", *edge.points[::-1], hue=Hue.GRADIENT, tag="back")
@@ -552,18 +559,19 @@ class _Scene(SceneMaker):
         for name, norm in zip(frame.names, frame.values[0, 0].tolist(), strict=True):
             if name in self.homes:
                 norms.setdefault(self.homes[name], {})[name] = norm
-        caption, added = "In each box ‖∂L/∂W‖, from which the update follows.", dict[str, str]()
+        caption, added = "In each box ‖∂L/∂W‖, from which the update follows.", dict[str, float]()
         for home, of_block in norms.items():
-            norm = f"‖∇‖ {hypot(*of_block.values()):#.2g}"
+            norm = hypot(*of_block.values())
             if self.box_of(home)[2] > 2 * NUMBER:
                 added[home] = norm
             else:
-                caption += f" {_spoken([*of_block]).capitalize()} {norm}."
+                caption += f" {_spoken([*of_block]).capitalize()} ‖∇‖ {norm:#.2g}."
         for k, node in enumerate(self.nodes):
-            text = added.get(node.name) or "shared" * (node.name.split(" ")[1:2] == ["embedding"])
-            if added and text:
-                label = f"{node.label}, {text}"
-                self.nodes[k] = node.model_copy(update={"label": label})
+            if norm := added.get(node.name, 0.0):
+                label, level = f"{node.label}: {norm:#.2g}", 0.7 * norm / max(added.values())
+                self.nodes[k] = node.model_copy(update={"label": label, "level": level})
+            elif added and node.name.split(" ")[1:2] == ["embedding"]:
+                self.nodes[k] = node.model_copy(update={"label": f"{node.label}, shared"})
         if added:
             text = f"{self.stops[0].caption} In a box, ‖∇‖: ‖∂L/∂W‖."
             self.stops[0] = self.stops[0].model_copy(update={"caption": text})

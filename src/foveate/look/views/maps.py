@@ -182,7 +182,7 @@ def masks(
     ``encoder`` and ``decoder`` are all blocks of that side.
     """
     record = ready(run, text, target, image, "tokens").record()
-    sheets = []
+    sheets, key = [], "0: allowed, −∞: masked"
     side = [name for name in record.blocks() if name.startswith(f"{block}.")]
     for name in side or ([block] if block else record.blocks()):
         names = record.layers(name)
@@ -193,12 +193,14 @@ def masks(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns],
-                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i", "attends to, j",
-                ColorScale(0.0, 1.0, "0: allowed, −∞: masked"),
+                f"{drawn_maps.ROWS[record.row_means(names[0])]}, i",
+                "attends to, j" + " (encoder)" * ("cross" in name),
+                ColorScale(0.0, 1.0, " " if side else key),
                 cells=np.where(seen, "0", "−∞").tolist() if len(columns) < MOST_WRITTEN else (),
             )
         )  # fmt: skip
-    return SheetGrid(sheets=sheets, title="Who can attend to whom", caption=MASKS_CAPTION, across=2)
+    title = "Who can attend to whom" + f" ({key})" * bool(side)
+    return SheetGrid(sheets=sheets, title=title, caption=MASKS_CAPTION, across=2)
 
 
 @torch.inference_mode()

@@ -274,20 +274,25 @@ def weights(seed: Seed = 0) -> SceneDrawing:
     fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
     x = torch.randn(2, length, 1, generator=random).mul(15).round() / 10
     own = Softmax.Config().build()(x @ x.mT)
-    made = SceneMaker()
+    made, lit = SceneMaker(), list[str]()
     written = np.vectorize(lambda v: f"{round(v, 2) + 0.0:.2f}".replace("-", "−"))
     for kind, both in enumerate(([fixed, fixed], own)):
         for k, used in enumerate(both):
             name = f"{('W', 'W(X)')[kind]}, {('first', 'second')[k]} X"
-            left, own_hue = 316.0 * (2 * kind + k), np.full((length, length), 4.0 + kind)
+            left, own_hue = 84 + 290.0 * (2 * kind + k), np.full((length, length), 4.0 + kind)
+            own_hue[0] += 0.5  # row 1 is drawn over the others
             below, above = (written(each).tolist() for each in (x[k], used @ x[k]))
             outputs = ["\n".join((f"z_{t}", *row)) for t, row in enumerate(above, 1)]
             inputs = [[f"x_{s}", row[0][:-1]] for s, row in enumerate(below, 1)]
-            fan(made, name, left, 288, outputs, inputs, used.numpy(), own_hue)
+            fan(made, name, left, 270, outputs, inputs, used.numpy(), own_hue)
+            box = left, 512.0, 270.0, 44.0  # below the weights
+            made.nodes[-1] = made.nodes[-1].model_copy(update={"box": box})
             for s, weight in enumerate(written(used[0]).tolist()):
-                made.node(f"{name} α {s}", weight, (left + 96 * s, 462, 96, 44), form="label")
+                made.node(f"{name} α {s}", weight, (left + 90 * s, 462, 90, 44), form="label")
+            lit += [f"{name} {part}" for part in ("out 0", "in", "title", "α")]
+    made.node("row", "row 1:", (0, 462, 84, 44), form="label")
     text = "Grey: the same weights W for both inputs X. Yellow: another W(X) for each input."
-    made.stop("weights", text, ["stream"])
+    made.stop("weights", text, ["stream"], [*lit, "row"])
     return made.drawing("The weights that mix the positions, for two inputs", caption=text)
 
 

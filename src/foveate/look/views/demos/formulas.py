@@ -352,7 +352,7 @@ def smoothing(
     """Draw y = (1 − α) y_hot + α / K, computed as softmax(e) minus the loss's gradient in e."""
     words, right = ("elle", "il", "ferme", "fenêtre", "</s>"), torch.tensor([2])
     rows, count = dict[str, Tensor](), len(words)
-    for name, share in (("one-hot y", 0.0), (f"smoothed, α = {alpha:g}", alpha)):
+    for name, share in (("one-hot y", 0.0), ("smoothed y", alpha)):
         logits = torch.zeros(1, count, requires_grad=True)
         loss, _ = linear_cross_entropy(logits, torch.eye(count), right, share)
         [gradient] = torch.autograd.grad(loss, logits)

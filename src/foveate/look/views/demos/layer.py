@@ -42,33 +42,39 @@ class Chalkboard(SceneMaker):
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
 
-        The first rows are words. What is 0, or negative in z, is white; masked is grey.
+        The first rows are words, and those after blanks. What is 0, or negative in z, is white;
+        masked is grey.
         """
         first, sign, number = 78.0, 40.0, len(self.stops)
         high = min(60.0, (self.pitch - 10) / 4)
-        columns = sum(piece[1].shape[1] for piece in pieces if not isinstance(piece, str))
-        signs = sign * sum(isinstance(piece, str) for piece in pieces)
-        wide = min(150.0, (WIDE - first - signs - 4) / columns)
-        top, left = self.pitch * number + 44 + self.over, first
-        for row, word in enumerate(self.words * (len(pieces[0][1]) > 1)):
-            box = (0.0, top + high * row, first - 8, high)
-            self.node(f"line {number} word {row}", word, box, form="word")
+        matrices = [piece[1] for piece in pieces if not isinstance(piece, str)]
+        share = {0: 0.7} if sum(x.shape[1] for x in matrices) > 8 else {}  # of whole numbers
+        parts = sum(x.shape[1] * share.get(_digits(x), 1.0) for x in matrices)
+        signs = sign * sum(len(piece) for piece in pieces if isinstance(piece, str))
+        unit = (WIDE - first - signs - 4) / parts
+        top, left, name = self.pitch * number + 44 + self.over, first, " "
         for place, piece in enumerate(pieces):  # a sign has no columns
+            before = name
             name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
-            own, across = f"line {number} {place}", wide * x.shape[1] or sign
+            wide = min(150.0, unit * share.get(_digits(x), 1.0))
+            own, across = f"line {number} {place}", wide * x.shape[1] or sign * len(name)
             down = top + high * (len(WORDS) - len(x)) / 2
+            for row, word in enumerate(self.words * (len(x) == 3 and before[-1] == " ")):
+                box = left - 74, top + high * row, 66.0, high
+                self.node(f"{own} word {row}", word, box, form="word")
             keys = self.over * (x.shape[1] == 3)
             for column, word in enumerate(self.words * bool(keys)):
                 box = left + wide * column, down - keys, wide, keys
                 self.node(f"{own} key {column}", word, box, form="word")
             room, over = max(across, 17.0 * len(name)), (44.0 + keys) * (x.shape[1] > 0)
-            box = (left + (across - room) / 2, down - over, room, min(44.0, over) or high)
-            self.node(f"{own} name", name, box, form="label")
+            start = min(left + (across - room) / 2, WIDE - room) if over else left
+            box = (start, down - over, room if over else sign, min(44.0, over) or high)
+            self.node(f"{own} name", name.strip(), box, form="label")
             for (row, column), value in np.ndenumerate(x.numpy()):
                 box = (left + wide * column, down + high * row, wide, high)
                 hues = {ROWS: WORDS.index(self.words[row % 3]), COLUMNS: column}
                 hidden = np.isinf(value) or (not value and name.startswith(("exp(", "α_ij")))
-                lost = value <= 0 if name[0] == "z" else not value and name[0] in "ad"
+                lost = value <= 0 if name[0] in "za" else not value and name[0] == "d"
                 own_hue = None if hidden else hues.get(hue or 0, hue)
                 fill = {"hue": own_hue, "level": 0.3 * (hidden or not (lost or hue is None))}
                 text = f"{round(float(value), 2) + 0.0:.{_digits(x)}f}"
@@ -79,13 +85,19 @@ class Chalkboard(SceneMaker):
 
     def on(self, text: str, start: str, end: str) -> None:
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
-        boxes = {node.name: node.box for node in self.nodes}
-        (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
+        (x, y, wide, high), (u, v, across, _) = self.boxes[start], self.boxes[f"{end} name"]
         low, middle, up = y + high + 4, x + wide / 2, u + across / 2
         down = min(low + 40, v - 12)
         self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")
         box = (middle + up) / 2 - 250, down - 44, 500.0, 40.0
         self.node(f"{end} on name", text, box, form="label")
+
+    def frame(self, *names: str) -> None:
+        """Frame cells whose names begin with one of some: a row of a matrix, or one cell."""
+        for name in names:
+            cells = [n for n in self.nodes if f"{n.name} ".startswith(f"{name} ")]
+            (x, y, *_), (u, _, wide, high), hue = cells[0].box, cells[-1].box, cells[0].hue
+            self.node(f"{name} frame", "", (x, y, u + wide - x, high), form="frame", hue=hue)
 
     def product(self, text: str, x: Piece, of: str, by: nn.Linear, y: Piece, hue: int = 5) -> None:
         """Write x W + b = y."""
@@ -95,12 +107,12 @@ class Chalkboard(SceneMaker):
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
         stream, middle = left + 90, left + 320
-        places = {"norm": 330.0 if pre else 100.0, "f": 220.0 if pre else 275.0}
-        low, high = (420.0, 184.0) if pre else (400.0, 220.0)
-        texts = (title, (left + 20, 506, 440, 44)), ("x", (left + 60, 446, 60, 44))
+        places = {"norm": 344.0 if pre else 92.0, "f": 242.0}
+        low, high, box = 432.0, 204.0, (left + 180, 4, 280, 44)
+        texts = (title, box), ("x", (left + 60, 494, 60, 44))
         for text, box in (*texts, (result, (left - 80, 4, 340, 44))):
             self.node(f"{title} {text}", text, box, form="label")
-        self.edge(f"{title} stream", (stream, 446), (stream, 52), hue=2)
+        self.edge(f"{title} stream", (stream, 494), (stream, 52), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 4 if name == "f" else 3
             place, label = (x - 150, y, 300, 64), name + ": attention or FFN" * (name == "f")
@@ -170,9 +182,8 @@ def block(
         dropped, name = Dropout(drop)(changed), "dropout(f(x))"
         text = f"p = {drop:g}: numbers of f(x) become 0 or are divided by {1 - drop:g}."
         made.line(text, ("f(x)", changed, 1), "→", (name, dropped, 1))
-        result = f"x + {name}", x + dropped, 2
-        text += " x is not changed."
-        made.line(text, ("x", x, 0), "+", (name, dropped, 1), "=", result)
+        result, text = (f"x + {name}", x + dropped, 3), f"{text} x is not changed."
+        made.line(text, ("x", x, 6), "+", (name, dropped, 1), "=", result)
         made.on("", "line 0 2 2 1", "line 1 2")
     elif part in ("attention", "mean"):
         _attention(made, part == "attention")
@@ -187,9 +198,11 @@ def block(
     elif part == "projections":
         made.pitch = 186.0
         text = "Each row is a word: the same x, times three matrices."
-        for letter, hue in (("Q", 1), ("K", 0), ("V", 2)):
+        x = torch.randn(3, 3).round() + 0.0
+        for k, (letter, hue) in enumerate((("Q", 1), ("K", 0), ("V", 2))):
             affine = filled(nn.Linear(3, 2))
-            made.product(text, ("x", x, 3), letter, affine, (letter.lower(), affine(x), hue), hue)
+            made.product(text, ("x", x, 6), letter, affine, (letter.lower(), affine(x), hue), hue)
+            made.frame(f"line {k} 0 0", f"line {k} 6 0")
     else:
         made.branch(90, "pre-norm", "x + f(norm(x))", True)
         made.branch(740, "post-norm", "norm(x + f(x))", False)
@@ -218,7 +231,9 @@ def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
     made.product(text, ("x", x, 6), "1", forward.inner, ("z", z, 4))
     read: Piece = (f"a = {bend}", forward.activate(z), 4)
     made.product(text, read, "2", forward.outer, ("FFN(x)", forward(x), 3))
-    made.on(f"{bend}: negative → 0" if name == "ReLU" else bend, "line 0 6 2 1", "line 1 0")
+    change = "negative → 0" if name == "ReLU" else "each number by itself"
+    made.on(change, "line 0 6 2 1", "line 1 0")
+    made.frame(*("line 0 6 1 0", "line 1 0 1 0") * (name != "ReLU"))
 
 
 def _layers(made: Chalkboard, x: Tensor) -> None:
@@ -244,8 +259,9 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         text = f"{text} 2. A = softmax(E), row by row. 3. Times V."
         weights = score.softmax(dim=-1)
         to = "Attention(Q, K, V)", weights @ v, 3
-        made.line(text, ("A", weights, 5), "×", ("V", v, 2), "=", to)
+        made.line(text, ("A", weights, 5), "×  ", ("V", v, 2), "=", to)
         made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
+        made.frame("line 0 0 0", "line 0 4 0", "line 1 0 0", "line 1 4 0")
         return
     later = torch.full((3, 3), -torch.inf).triu(1)
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
@@ -261,12 +277,14 @@ def _reordered(made: Chalkboard, has_positions: bool) -> None:
     x, w = torch.randn(3, 4 if has_positions else 2).round() + 0.0, short(2, 2)
     made.over = 0.0 if has_positions else 34.0
     vectors = Sinusoidal(Sinusoidal.Config(), 4, 1).encode(torch.arange(3), 4).float()
-    for p, names in (([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")):
+    orders = ([0, 1, 2], "X;α;X W;f(X)"), ([2, 1, 0], "P X;P α Pᵀ;P X W;f(P X)")
+    for k, (p, names) in enumerate(orders):
         own, of, made.words = x[p], names.split(";"), tuple(WORDS[k] for k in p)
         if has_positions:
             text = f"“{WORDS[0]}” at t = 0 and at t = 2: the same x, another sum."
             total = "x + PE(t)", own + vectors, ROWS
             made.line(text, ("x", own, ROWS), "+", ("PE(t), t = 0, 1, 2", vectors, 5), "=", total)
+            made.frame(f"line {k} 0 {2 * k}", f"line {k} 4 {2 * k}")
             continue
         alpha, read = (own @ own.T).softmax(dim=-1), own @ w
         text = "Each colour is a word: below, the same rows in another order, f(P X) = P f(X)."
@@ -283,13 +301,13 @@ def _attention(made: Chalkboard, has_output: bool) -> None:
     made.over, made.pitch = 30.0, 296.0
     text, alphas = "1. Scores: e_i = s · h_i. 2. α = softmax(e).", ("2. softmax: α_i", weights, 5)
     scores = "1. e_i", score, 5
-    made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "", alphas)
+    made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "  ", alphas)
     text = "“the” and “sat” match s best: 0.47 each; a is half-way."
     both: list[Piece] = ["→", ("4. [a; s]", torch.cat((mean, state), dim=1), 3)]
-    mixed = "3. a = Σ_i α_i h_i", mean, 2
-    made.line(
-        text, ("α_i", weights.T, 5), "×", ("h_i", memory, 0), "=", mixed, *both[: 2 * has_output]
-    )
+    mixed, turned = ("3. a = Σ_i α_i h_i", mean, 3), ("α_i", weights.T, 5)
+    made.line(text, turned, "×  ", ("h_i", memory, 0), "=", mixed, *both[: 2 * has_output])
+    made.on("", "line 0 7 2 0", "line 1 0")
+    made.frame(*("line 1 0 0 0", "line 1 0 0 2", "line 1 2 0", "line 1 2 2"))
 
 
 @demo

@@ -1,5 +1,6 @@
 """Demos of untrained networks: the effects of their structure alone."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal
@@ -231,7 +232,7 @@ def parameters(
 ) -> SceneDrawing:  # fmt: skip
     """Draw parameter counts by module. Raises `ConfigError` for a model that writes no tokens."""
     load_kinds()
-    counts = dict[str, NDArray[np.float64]]()
+    counts, matrices = dict[str, NDArray[np.float64]](), [Counter[str]() for _ in range(5)]
     parts = "self_attention", "cross_attention", "feed_forward"
     for kind in models:
         config = Model.Config.parse({"kind": kind, **PUBLISHED.get(kind, {})})
@@ -245,32 +246,52 @@ def parameters(
             words = "embedding" in name or "position." in name or name.startswith("output.")
             of = [words, *(part in name for part in parts), True].index(True)
             sizes[of] += parameter.numel() / 1e6
+            shape = " × ".join(f"{side:,}" for side in sorted(parameter.shape))
+            matrices[of][shape] += parameter.dim() > 1
         counts[f"{READ.get(kind, kind)}, {sizes.sum():.{len(models) == 1:d}f} M"] = sizes
     labels = ["embeddings", *(part.replace("_", "-") for part in parts), "recurrent"]
+    if len(counts) == 1:
+        return _parts(*counts.popitem(), labels, [+shapes for shapes in matrices])
     return _shares(counts, labels)
+
+
+def _parts(
+    name: str, sizes: NDArray[np.float64], labels: Sequence[str], matrices: Sequence[Counter[str]]
+) -> SceneDrawing:
+    """Draw the parts of one model as bars, and the matrices of those that have equal ones."""
+    made, kinds = SceneMaker(), np.flatnonzero(sizes >= 0.1).tolist()
+    for row, k in enumerate(kinds):
+        y, wide = HIGH / len(kinds) * (row + 0.5) - 45, 620 * sizes[k] / sizes.max()
+        made.node(labels[k], labels[k], (0, y, 262, 90), form="label")
+        fill = {"texts": [f"{sizes[k]:.1f}"], "hue": LOOKS[k], "level": 0.5}
+        made.node(f"{name}: {labels[k]}", "", (276, y, wide, 90), **fill)
+        text = "".join(f"{n} × " * (n > 1) + shape for shape, n in matrices[k].items())
+        box = 286 + wide, y, 950 - wide, 90
+        made.node(f"{labels[k]} of", text * (len(matrices[k]) == 1), box, form="label", level=1)
+    caption = "In millions of parameters; right: matrices × rows × columns."
+    return made.drawing(f"Parameters: {name}", caption=caption)
 
 
 def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> SceneDrawing:
     """Draw each model as a bar as long as it is large, with its parts one after another."""
     made, pitch = SceneMaker(), (HIGH - 60) / len(counts)
     unit = (WIDE - 8) / max(sizes.sum() for sizes in counts.values())
-    most, left, alone = np.max([*counts.values()], axis=0), 4.0, len(counts) == 1
+    most, left = np.max([*counts.values()], axis=0), 4.0
     for k, label in enumerate(labels):
-        if not alone and most[k] >= 0.1:
+        if most[k] >= 0.1:
             made.node(label, label, (left, 4, 16.0 * len(label) + 40, 44), hue=LOOKS[k], level=0.5)
             left += 16.0 * len(label) + 52
     for row, (name, sizes) in enumerate(counts.items()):
-        share = f": {sizes[0] / sizes.sum():.0%} embeddings" * (not alone)
-        y, text = 70 + pitch * row, name + share
+        y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
         made.node(name, text, (0, y, 16.6 * len(text), 40), form="word")
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
-            named, texts = labels[k].replace("-", "-\n").split("\n"), [f"{size:.{alone:d}f}"]
+            texts = [f"{size:.0f}"]
             box = 4 + unit * start, y + 42, unit * size, pitch - 92
             if size >= 0.1:
                 below = min(box[0] + box[2] / 2, WIDE - 34) - 30, y + pitch - 50, 60.0, 36.0
                 if box[2] <= 60:
                     made.node(f"{name}, {labels[k]}", texts.pop(), below, form="word")
-                fill = {"texts": named * alone + texts, "hue": LOOKS[k], "level": 0.5}
+                fill = {"texts": texts, "hue": LOOKS[k], "level": 0.5}
                 made.node(f"{name}: {labels[k]}", "", box, **fill)
     caption = "In millions of parameters; bars are drawn to scale."
     return made.drawing(f"Parameters: {'; '.join(counts)}", caption=caption)

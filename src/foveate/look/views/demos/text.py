@@ -320,11 +320,11 @@ def bpe(
             break
         split = ["·".join(f"[{learnt.name(i)}]" if count and i == size - 1 else learnt.name(i)
                           for i in learnt.encode(word).ids) for word in words]  # fmt: skip
-        seen = sum(learnt.encode(line).ids.count(size - 1) for line in lines) if count else None
-        rows.append([learnt.name(size - 1) if count else "letters", seen, *split])
+        seen = sum(learnt.encode(line).ids.count(size - 1) for line in lines)
+        rows.append([f"{learnt.name(size - 1)}, {seen} ×" if count else "letters", *split])
     times = [f"{word}, {' '.join(lines).split().count(word)} ×" for word in words]
     return TableDrawing(
-        title="Byte pair encoding", columns=["merged", "times", *times], rows=rows,
+        title="Byte pair encoding", columns=["merged", *times], rows=rows,
         caption="Marked: the pair that was just merged; a rare word stays split.",
     )  # fmt: skip
 

@@ -132,7 +132,7 @@ def arrows(
             start = origin + 5 * aside * bool(turns[0] == turns[1])  # beside each other
             points = start.tolist(), (start + end).tolist()
             made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
-            x, y = origin + 0.8 * end + (14 + 6 * len(label)) * aside
+            x, y = origin + 0.8 * end + (18 + 6 * len(label)) * aside
             made.node(f"{name} {number}", label, (x - 40, y - 20, 80.0, 40.0), form="label")
         bend = turns[0] + np.linspace(0, 1, 25) * np.diff(np.unwrap(turns))
         arc = origin + 0.35 * unit * np.stack([np.cos(bend), -np.sin(bend)], axis=1)
@@ -160,7 +160,7 @@ def angle(
         turn = torch.tensor(theta).deg2rad()
         key = length * torch.stack((turn.cos(), turn.sin())).view(1, 1, 1, 2)
         score = float(kinds.Dot(kinds.Dot.Config(), 1, 2)(query, key))
-        below.append([f"cos {theta:g}° = {turn.cos():.2f}", f"q · k = {score:.2f}"])
+        below.append([f"θ = {theta:g}°, cos θ = {turn.cos():.2f}", f"q · k = {score:.2f}"])
     return arrows(
         [(0.0, theta) for theta in degrees], length, below, f"|q| = 1, |k| = {length:g}",
         "q · k = |q| |k| cos θ: largest in the same direction, 0 at a right angle.",

@@ -434,7 +434,7 @@ def test_masks_hide_the_future_and_fixed_weights_are_the_same_for_both_inputs() 
     assert lines["encoder-decoder 2"] == {(t, s) for t, s in every if max(t, s) < 2}
     assert lines["encoder-decoder 3"] == {(t, s) for t, s in every if 2 <= s <= t}
     assert lines["encoder-decoder cross"] == {(s, t) for t, s in every if s < 2 <= t}
-    assert texts_of(drawn, "encoder-decoder ") == ["h_1", "h_2", "s_1", "s_2", "s_3"]
+    assert texts_of(drawn, "encoder-decoder h ") == ["h_1", "h_2", "s_1", "s_2", "s_3"]
     free, causal = (arcs("leak", name) for name in ("without a mask", "with a causal mask"))
     assert all(hue == (s > t) for (t, s), (_, hue) in free.items())
     assert len(free) == 16 and all(s <= t for t, s in causal)

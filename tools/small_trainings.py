@@ -104,8 +104,8 @@ def train_landscapes(layers: int = 20, steps: int = 300, points: int = 49) -> Pl
 
 
 TRAINED = {  # a norm and a rate by the name of its curve
-    "x + f(x), rate 0.003": ("none", 0.003), "x + f(x), rate 0.0003": ("none", 0.0003),
-    "norm(x + f(x)), rate 0.03": ("post", 0.03), "x + f(norm(x)), rate 0.03": ("pre", 0.03),
+    "no norm, rate\xa00.003": ("none", 0.003), "no norm, rate\xa00.0003": ("none", 0.0003),
+    "norm(x + f(x)), rate\xa00.03": ("post", 0.03), "x + f(norm(x)), rate\xa00.03": ("pre", 0.03),
 }  # fmt: skip
 
 

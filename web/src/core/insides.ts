@@ -59,7 +59,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, from = x + each / 2;
-      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
+      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `“${panel.columns[best!]!}” ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
       row.slice(0, MOST).forEach((alpha, k) => {
         const to = pitch * (k + 0.5) + Math.min(24, (8 + 13 * keys[k]!.length) / count) * (h - (count - 1) / 2); // at its word
         if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
@@ -81,18 +81,19 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const isFlat = "eαh".includes(stage);
       put(key, "", boxAt(x, isFlat ? y : y - 8, x ? 106 : 100, isFlat ? FLAT : LOW + 16), stage, { form: "label", texts });
     };
-    for (const [stage, y, of, matrix] of [["v", 118, "value", "W_V"], ["α", 216, "", ""], ["e", 324, "", ""], ["k", 378, "key", "W_K"]] as const) title(`name ${stage}`, stage, called(stage), first - 110, y, of, matrix);
-    title("name h", "h", called("memory"), first - 110, 488);
+    for (const [stage, y, of, matrix] of [["v", 118, "value", "W_V"], ["α", 216], ["e", 324], ["k", 378, "key", "W_K"]] as [string, number, string?, string?][]) title(`name ${stage}`, stage, called(stage), first - 114, y, of, matrix);
+    title("name h", "h", called("memory"), first - 114, 488);
     title("name own q", "q", called("q"), 0, 378, "query", "W_Q");
     label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 288, 2, 206, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
-    put("h word", writes ? `${word} → ${writes}` : word, boxAt(2, 488, 228, FLAT), "h", query);
+    put("h word", writes ? `${word} → ${writes}` : word, boxAt(2, 488, 240, FLAT), "h", query);
     label("h", "name own h", called("own"), 174, 450, 56, 34);
     const size = values.get("key")!.shape[2] ?? 0, long = values.get("value")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    label("e", "e step", "compare", 38, 324, 164);
-    cell("q own", 106, 378, 124, vector("query", row, head), "q", 1);
+    label("c", "c step", "2. mix", 38, 118, 164, LOW);
+    label("e", "e step", "1. compare", 38, 324, 164);
+    cell("q own", 110, 378, 112, vector("query", row, head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", row, head), "c", 3);
-    up("q from", 168, 488, 446, "q");
+    up("q from", 166, 488, 446, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, to = middle(place);
@@ -108,7 +109,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       label("c", `c times ${k}`, "×", x, 186, wide, 30); // v, times its α
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
-    up("e from query", 168, 378, 362, "e", 1);
+    up("e from query", 166, 378, 362, "e", 1);
     line("e from compare", [at(206, 343), at(first - 90, 343)], "e", { hue: 1 });
     for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? (size === long ? `${PAIR} of the ${size} numbers of each vector` : `${PAIR} of the ${size} numbers of ${called("q")} and ${called("k")}, of the ${long} of ${called("v")}`) : "", 65, 527, 1110, 33);
     const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!); // the key with the largest weight, worked out
@@ -136,7 +137,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     row("joined", ["concatenate", ...few], 212, TALL);
     row("attend", ["attend"], 340, 48);
     row("project", ["project"], 420, 48);
-    whole("word", `q from x of “${word}”; k, v from all x`, 504, 48);
+    whole("word", `q from “${word}”; k, v from all words`, 504, 48);
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
       const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;

@@ -9,7 +9,7 @@ import type { Curve, LinesDrawing } from "./types";
 
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2 1 2", "1 3"];
 const HEIGHT = 300, POINT = 3; // pixels; of a point from its middle
-const ROW = 15, SIDE = 0.36, BESIDE = 8; // pixels of a line of a name; of the width, names beside the ends of curves at most; pixels from the end to its name
+const ROW = 15, SIDE = 0.24, BESIDE = 8; // pixels of a line of a name; of the width, names beside the ends of curves at most; pixels from the end to its name
 const FEW = 24, NAMED = 0.12; // places of which each is marked; air of the axis that goes up, around points with names
 
 /** The points of a curve as a path; blanks break it. More points than pixels become least and most of each pixel. */
@@ -74,8 +74,8 @@ export function besidePoints(points: readonly (readonly [number, number])[], wid
 /** A text in lines of so many pixels, broken at blanks. */
 export function broken(text: string, room: number): string[] {
   return text.split(" ").reduce<string[]>((lines, word) => {
-    const last = lines.at(-1), longer = last === undefined ? word : `${last} ${word}`;
-    return last !== undefined && widthOf(longer, 12) <= room ? [...lines.slice(0, -1), longer] : [...lines, word];
+    const longer = `${lines.at(-1)} ${word}`;
+    return lines.length && widthOf(longer, 12) <= room ? [...lines.slice(0, -1), longer] : [...lines, word];
   }, []);
 }
 
@@ -92,7 +92,7 @@ export function apart(wishes: readonly number[], heights: readonly number[], top
   return made;
 }
 
-const isBlank = (value: number | null | undefined) => value === null || value === undefined;
+const isBlank = (value: number | null | undefined) => value == null;
 
 /** Whether a place has a point: all that are there, where they are few; else those that no line reaches. */
 export const pointed = (ys: readonly (number | null)[], i: number): boolean =>
@@ -118,7 +118,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   const { x: xs, curves, labels, marks } = drawing;
   const hidden = (memory.get("hidden") as Set<string> | undefined) ?? new Set<string>();
   memory.set("hidden", hidden);
-  let place = xs.length - 1, x: Map1 = (v) => v;
+  let place = xs.length - 1, x: Map1 = (v) => v, low = 0;
   const svg = s("svg", { class: "fv-plot", role: "img", "aria-label": drawing.title || "lines" });
   const cross = s("path", { class: "fv-cross" }), reading = h("output", { class: "fv-reading fv-small" });
   const box = h("div", { class: "fv-chart", tabindex: 0, role: "application", "aria-roledescription": "lines", "aria-label": drawing.title || "lines" }, svg);
@@ -128,8 +128,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const sample = s("svg", { width: 26, height: 10, "aria-hidden": "true" },
       s("path", { class: `fv-curve ${look(k)}`, d: drawing.joined ? "M1 5H25" : "M11 5H15", "stroke-dasharray": dash(k) }));
     const press = () => {
-      if (hidden.has(curve.name)) hidden.delete(curve.name);
-      else hidden.add(curve.name);
+      if (!hidden.delete(curve.name)) hidden.add(curve.name);
       button.setAttribute("aria-pressed", String(!hidden.has(curve.name)));
       draw();
     };
@@ -138,18 +137,19 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   }));
   body.append(keys, box, reading);
 
+  const seen = () => curves.filter(({ name }) => !hidden.has(name));
   const nameOf = (k: number) => labels[k] ?? `${drawing.across || "x"} ${figure(xs[k]!)}`;
   const read = () => {
     if (!xs.length) return;
-    const parts = curves.filter(({ name }) => !hidden.has(name)).flatMap((curve) => [" · ", h("bdi", {}, curve.name.split(": ")[0]!), " ", h("b", {}, figure(curve.y[place]))]);
+    const parts = seen().flatMap((curve) => [" · ", h("bdi", {}, curve.name.split(": ")[0]!), " ", h("b", {}, figure(curve.y[place]))]);
     fill(reading, h("bdi", {}, nameOf(place)), ...parts);
-    cross.setAttribute("d", `M${x(xs[place]!).toFixed(1)} 10V${cross.dataset.bottom ?? 0}`);
+    cross.setAttribute("d", `M${x(xs[place]!).toFixed(1)} 10V${low}`);
   };
 
   function draw(): void {
     const width = Math.min(Math.max(body.clientWidth, 140), 960), height = highOf(body, HEIGHT);
-    const seen = curves.filter(({ name }) => !hidden.has(name)), logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
-    const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
+    const logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
+    const up = endsOf(seen().flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp, drawing.named ? NAMED : undefined);
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined || drawing.ends ? 0 : 0.25);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
     const isDirect = Number.isFinite(tallOf(body, Infinity)) && !drawing.named && curves.length > 1; // on a slide: names beside the curves
@@ -158,21 +158,24 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     if (isDirect) frame.right -= Math.max(...names.flat().map((line) => widthOf(line, 12))) + 2 * BESIDE - 12;
     x = along(wide, frame.left, frame.right);
     const count = Math.max(2, Math.floor((frame.right - frame.left) / 60)), spaced = marksOf(wide, count), figures = marked(spaced);
-    const heights = names.map((lines) => ROW * lines.length + 2), middles = apart(curves.map((curve) => y(curve.y.findLast((value) => value !== null && Number.isFinite(y(value!))) ?? NaN) || frame.bottom), heights, 6, frame.bottom + 8);
+    const ends = curves.map((curve) => curve.y.findLastIndex((value) => value !== null && Number.isFinite(y(value)))), levels = ends.map((end, k) => y(curves[k]!.y[end] ?? NaN) || frame.bottom);
+    const heights = names.map((lines) => ROW * lines.length + 2), middles = apart(levels, heights, 6, frame.bottom + 8);
     const least = Math.ceil(xs.length / count), each = labels[0]?.length === 7 ? [1, 2, 3, 4, 6].find((n) => n >= least) ?? 12 : least; // months of a year: 1957-01
     const isNamed = drawing.named && labels.length > 0, points = xs.map((at, k) => [x(at), y(curves[0]?.y[k] ?? NaN)] as const);
     const places = labels.length && !isNamed
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % each === 0)
       : spaced.map((value, k) => [x(value), figures[k]!] as const);
     const beside = drawing.joined ? 0 : 8; // pixels from a point to that of the next curve at one place
-    const whiskers = ({ low, high }: Curve) => xs.flatMap((at, i) => (isBlank(low[i]) || isBlank(high[i]) ? [] : [`M${x(at)} ${y(low[i]!)}V${y(high[i]!)}`])).join("");
-    /** A name is at the right end; that of a curve which ends at a mark is before the mark. */
+    const whiskers = ({ low, high }: Curve) => xs.flatMap((at, i) => (isBlank(low[i]) ? [] : [`M${x(at)} ${y(low[i]!)}V${y(high[i]!)}`])).join("");
+    /** A name is at the right end; that of a curve which ends at a mark is before the mark, and of one that ends early is at its end. */
     const placeOf = (k: number, row: number) => {
-      const mark = marks.find(({ x: at }) => curves[k]!.y.findLastIndex((value) => !isBlank(value)) === xs.indexOf(at) && at < xs.at(-1)!);
-      return mark ? { x: x(mark.x) - 5, "text-anchor": "end", y: frame.top + 10 + ROW * row } : { x: frame.right + BESIDE, y: middles[k]! - heights[k]! / 2 + ROW * row + 12 };
+      const end = xs[ends[k]!]!, at = x(end), down = ROW * row;
+      if (at < frame.right && marks.some((mark) => mark.x === end)) return { x: at - 5, "text-anchor": "end", y: frame.top + 10 + down };
+      const isEarly = at < width / 3;
+      return { x: (isEarly ? at : frame.right) + BESIDE, y: (isEarly ? levels[k]! : middles[k]! + 8 - heights[k]! / 2) + down + 4 };
     };
     const clip = `fv-clip-${Math.random().toString(36).slice(2)}`;
-    cross.dataset.bottom = String(frame.bottom);
+    low = frame.bottom;
     svg.replaceChildren(
       s("clipPath", { id: clip }, s("rect", { x: frame.left - POINT, y: 0, width: frame.right - frame.left + 2 * POINT, height: frame.bottom + POINT })),
       ...upward(frame, up, drawing.up), ...across(frame, places, drawing.across, height),

@@ -1,6 +1,6 @@
 // Words in columns joined by lines: across two texts, or as arcs beside one text that attends to itself.
 import { fitted, h, put, s, tallOf, widthOf } from "./dom";
-import { equals, glow, rowOf, strongest, type Matrix } from "./levels";
+import { equals, glow, largest, rowOf, strongest, type Matrix } from "./levels";
 import type { Looking, Side } from "./looking";
 import { weightsOf } from "./looking";
 import { sameWords } from "./text";
@@ -21,13 +21,14 @@ export function links(point: (side: Side, place: number) => void): Links {
   const box = h("div", { class: "fv-joined", tabindex: 0, role: "application", "aria-roledescription": "words joined by lines" }, svg);
   const element = h("section", { class: "fv-join" }, box);
   const idle = s("g", { class: "fv-idle" }), chosen = s("g", { class: "fv-now" });
-  let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false;
+  let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false, isWhole = false;
   let x: Record<Side, number> = { row: 0, column: 0 }, step = STEP;
 
   const y = (place: number) => TOP + place * step;
   const path = (row: number, column: number) => {
     const from = y(row), to = y(column);
-    if (!alone) return `M${x.row} ${from}C${(x.row + x.column) / 2} ${from} ${(x.row + x.column) / 2} ${to} ${x.column} ${to}`;
+    const middle = (x.row + x.column) / 2;
+    if (!alone) return `M${x.row} ${from}C${middle} ${from} ${middle} ${to} ${x.column} ${to}`;
     const far = x.row + (row === column ? 26 : 22 + 11 * Math.min(20, Math.abs(row - column)));
     return row === column
       ? `M${x.row} ${from - 5}C${far} ${from - 12} ${far} ${from + 12} ${x.row} ${from + 5}`
@@ -36,22 +37,24 @@ export function links(point: (side: Side, place: number) => void): Links {
   const line = (row: number, column: number, weight: number) =>
     s("path", { d: path(row, column), "stroke-width": 0.8 + 4.5 * weight, opacity: 0.15 + 0.8 * weight });
 
-  const list = (side: Side, texts: readonly string[], anchor: "start" | "end", at: number, limit: number) => {
-    words[side] = texts.map((text, place) => {
-      const here = () => point(side, place);
+  const list = (side: Side, texts: readonly string[], at: number, limit: number) => {
+    const made = texts.map((text, place) => {
+      const here = () => point(side, place), wide = Math.min(limit, widthOf(text, 17) + 2 * GAP), isRow = side === "row";
       return s("g", { pointerenter: here, click: here },
-        s("rect", { x: anchor === "end" ? at - Math.min(limit, widthOf(text, 17) + 2 * GAP) : at, y: y(place) - step / 2, width: Math.min(limit, widthOf(text, 17) + 2 * GAP), height: step, rx: 4 }),
-        s("text", { x: anchor === "end" ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": anchor }, fitted(text, limit - 10, 15)));
+        s("rect", { x: isRow ? at - wide : at, y: y(place) - step / 2, width: wide, height: step, rx: 4 }),
+        s("text", { x: isRow ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": isRow ? "end" : "start" }, fitted(text, limit - 10, 15)));
     });
-    return words[side];
+    return (words[side] = made);
   };
 
   const show: Links["show"] = (rows, columns, rowMeans, next) => {
     map = next;
-    element.hidden = Math.max(rows.length, columns.length) > MOST_WORDS;
+    const most = Math.max(rows.length, columns.length);
+    element.hidden = most > MOST_WORDS;
     if (element.hidden) return;
-    const tall = tallOf(element, Infinity), isWhole = Number.isFinite(tall); // on a slide, where the room is wide and low
-    step = Math.max(CLOSE, Math.min(STEP, (tall - TOP) / Math.max(rows.length, columns.length)));
+    const tall = tallOf(element, Infinity);
+    isWhole = Number.isFinite(tall); // on a slide, where the room is wide and low
+    step = Math.max(CLOSE, Math.min(STEP, (tall - TOP) / most));
     alone = !isWhole && sameWords(rows, columns) && rows.length === columns.length;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
     const heading = alone ? `${rowMeans} · attends to` : rowMeans, attended = "attends to";
@@ -62,13 +65,13 @@ export function links(point: (side: Side, place: number) => void): Links {
     words = { row: [], column: [] };
     const headings = [s("text", { class: "fv-quiet", x: left - GAP, y: 16, "text-anchor": "end" }, heading),
       ...(alone ? [] : [s("text", { class: "fv-quiet", x: left + gap + GAP, y: 16 }, attended)])];
-    idle.replaceChildren(...Array.from({ length: next.height }, (_, row) => {
+    idle.replaceChildren(...rows.flatMap((_, row) => {
       const weights = rowOf(next, row);
       return equals(weights).map((column) => line(row, column, weights[column]!));
-    }).flat());
-    svg.replaceChildren(...headings, idle, chosen, ...list("row", rows, "end", left, left),
-      ...(alone ? [] : list("column", columns, "start", left + gap, right)));
-    const width = Math.min(room, left + gap + right + 8), height = y(Math.max(rows.length, columns.length));
+    }));
+    svg.replaceChildren(...headings, idle, chosen, ...list("row", rows, left, left),
+      ...(alone ? [] : list("column", columns, left + gap, right)));
+    const width = Math.min(room, left + gap + right + 8), height = y(most);
     put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
   };
 
@@ -81,16 +84,19 @@ export function links(point: (side: Side, place: number) => void): Links {
       group.removeAttribute("class");
       group.style.removeProperty("--level");
     }
-    far.forEach((group, k) => group.style.setProperty("--level", glow(weights[k]! / top).toFixed(3)));
-    far.forEach((group, k) => group.classList.toggle("fv-lit", weights[k]! / top >= 0.5));
+    far.forEach((group, k) => {
+      const level = weights[k]! / top;
+      group.style.setProperty("--level", glow(level).toFixed(3));
+      group.classList.toggle("fv-lit", level >= 0.5);
+    });
     near[place]?.classList.add("fv-chosen");
-    const best = strongest(weights, 6, 0.01);
-    chosen.replaceChildren(...best.flatMap((k) => {
-      const [t, from] = side === "row" ? [row, k] : [k, column], end = side === "row" ? k : t;
-      const number = alone ? { x: x.row + 6, "text-anchor": "start" }
-        : other === "column" ? { x: x.column - 4, "text-anchor": "end" } : { x: x.row + 4, "text-anchor": "start" };
-      return [line(t, from, weights[k]!), s("text", { ...number, y: y(end) - 7 }, weights[k]!.toFixed(2))];
-    }));
+    const kin = words.row.flatMap((group, r) => { // on a slide, lines that cross the chosen one or end where it ends: another order or length
+      const own = rowOf(map!, r), to = largest(own);
+      if (!isWhole || (r - row) * (to - column) > 0) return [];
+      for (const word of [group, words.column[to]!]) word.classList.add("fv-chosen");
+      return line(r, to, own[to]!);
+    });
+    chosen.replaceChildren(...kin, ...strongest(weights, 6, 0.01).map((k) => (side === "row" ? line(row, k, weights[k]!) : line(k, column, weights[k]!))));
   };
   return { element, show, select };
 }

@@ -49,8 +49,8 @@ def ablation(
     worth, ends = loss.values.array, (float(np.floor(20 * sharp.min()) / 20), 1.0)
     labels = [f"L{layer}H{head}" for layer, head in np.ndindex(worth.shape)]
     for of, text in (worth, "worth the most"), (sharp, "the sharpest, worth"):
-        (layer, head), at = np.unravel_index(of.argmax(), of.shape), int(of.argmax())
-        labels[at] = f"layer {layer}, head {head}: {text} {worth.flat[at]:.2f}"
+        at = int(of.argmax())
+        labels[at] += f": {text} {worth.flat[at]:.2f}"
     return line_chart(
         sharp.flatten(), {"loss": worth.flatten()},
         f"sharpness of a map of {spaced(block_of(next(iter(lost))))}: mean of the largest α",

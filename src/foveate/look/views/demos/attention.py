@@ -15,15 +15,14 @@ from foveate.look.draw.interactive import Controls, Slider
 from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.views.demos import TABLES, demo
-from foveate.look.views.demos.layer import WORDS
-from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
+from foveate.look.views.demos.layer import WORDS, Seed
+from foveate.look.views.demos.networks import BIDIRECTIONAL, attends, encoder, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.normalizers import Hardmax
 from foveate.nn.scores import Dot, ScaledDot, Softmax
 
 Words = Annotated[str, Field(description="words with spaces between them")]
-Seed = Annotated[int, Field(ge=0, description="seed of the inputs and matrices")]
 
 
 def words_of(text: str, least: int = 1) -> list[str]:
@@ -171,20 +170,27 @@ def masks(
     made, parts = SceneMaker(), [2 + 0.6 * each + (len(families) == 1) for each in both]
     for family, part, below in zip(families, parts, np.cumsum(parts), strict=True):
         end, top = (HIGH * n / sum(parts) for n in (below, below - part))
+        alone = families == ("decoder",)
+        end -= 54 * alone  # of brackets
         top += 80 if len(families) == 1 else 14 + 105 * (part - 2)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
         hues = np.where(decodes & ~is_x, 3, 2)
-        middles = made.row(family, TABLES["masks"][family], words, end - 6, hues=hues.tolist())
-        made.cells(family, middles, top, 64, letters, np.zeros(count))
-        if len(families) == 1 and family == "decoder":
-            last, more = len(read) - 1, {"form": "word"}
-            made.cells(f"{family} writes", middles[last:], top - 66, 110, [*written, "</s>"],
-                       np.zeros(len(written) + 1), **more)  # fmt: skip
-            made.node("written", "writes", (0, top - 66, 236, CELL), form="label")
-            x = float(middles[last : last + 2].mean())
-            made.edge("x to y", (x, end), (x, top - 10), weight=0.02)
+        titles = [""] if alone else TABLES["masks"][family]
+        middles = made.row(family, titles, words, end - 6, hues=hues.tolist())
+        made.cells(f"{family} h", middles, top, 64, letters, np.zeros(count))
+        if alone:
+            blank, over = np.zeros(len(written) + 1), middles[len(read) - 1 :]
+            made.cells(
+                "decoder writes", over, top - 66, 110, [*written, "</s>"], blank, form="word"
+            )
+            for name, y in ("writes", top - 66), ("reads", end - 53):
+                made.node(f"given {name}", name, (0, y, 236, CELL), form="label")
+            for letter, of in ("x", middles[is_x]), ("y", middles[~is_x]):
+                left, wide = float(of[0]) - 50, float(np.ptp(of)) + 100
+                made.edge(f"given {letter}", (left, end + 8), (left + wide, end + 8), weight=0.05)
+                made.node(f"given {letter} name", letter, (left, end + 12, wide, 42), form="label")
         allowed = np.where(decodes[:, None], causal[0, 0].numpy() & decodes, ~decodes)
         kinds = np.where(hues[:, None] == hues, hues, 0)  # 0: from y to x
         for kind in (2, 3, 0):
@@ -194,7 +200,13 @@ def masks(
             x, u, high = *middles[[t, s]], top - 68 * (t - s) / (count - 1)
             bends = (u, top), (u, high), (x, high), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=3, tag="")
+    if families == ("decoder",):
+        own = [f"h {t}" for t in range(len(read) - 1, count)] + ["word", "writes"]
+        own += [f"{kind} {s} {len(read)}" for kind in (0, 3) for s in range(count)]
+        lit = ["given", *(f"decoder {name}" for name in own)]
+        made.stop("one", f"h_{len(read) + 1} reads all of x by self-attention.", ["stream"], lit)
     text = "A line: may attend. Green: x and what x reads; pink: y."
+    made.stop("all", text, ["stream"])
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
@@ -225,7 +237,7 @@ def fan(
 def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     """Draw which inputs each step depends on, with and without a causal mask."""
     *words, last = words_of(text, least=2)
-    read, gpt, bert = ids(len(words)), transformer(), bidirectional()
+    read, gpt, bert = ids(len(words)), transformer(), encoder(BIDIRECTIONAL)
     norms = {
         "without a mask": attends(bert, lambda: bert(read).values),
         "with a causal mask": attends(gpt, lambda: gpt(read, None)),
@@ -324,7 +336,7 @@ def permutation() -> SceneDrawing:
         for top, row in zip((46.0, 340.0), rows, strict=True):
             for place, (head, column) in enumerate(row.items()):
                 cells = [f"{x:.3g}" for x in (column + 0.0).tolist()]
-                hue = None if place == 0 else 3 if place == 2 else 0
+                hue = None if head.strip()[-1] == "X" else 3 if place == 2 else 0
                 box = 130.0 + 440 * place, top, 100.0, 220.0
                 made.column(f"{tag} {head}", head, box, cells, hue=hue, tag=tag)
             for place, (start, end) in enumerate(pairwise(row)):
@@ -407,13 +419,13 @@ def quadratic(
     scores = read @ queries @ (read @ keys).mT / size**0.5
     fixed = scores[20].softmax(dim=-1)
     curves = {}
-    for name, weight in ("α fixed, at λ = 0", fixed), ("α from X", scores.softmax(dim=-1)):
+    for name, weight in ("α fixed", fixed), ("α from X", scores.softmax(dim=-1)):
         curves[name] = (weight @ read @ values)[:, 0, 0].numpy()
-    across = "λ in X = X₁ + λ X₂"
     score = {"e": scores[:, 0, 0].numpy()}
-    left = line_chart(x.numpy(), score, across, "score e₁₁: a parabola")
+    left = line_chart(x.numpy(), score, "λ", "score of word 1 with itself: quadratic")
+    right = line_chart(x.numpy(), curves, "λ", "output of word 1: linear if α is fixed")
     return PanelGrid(
-        panels=[left, line_chart(x.numpy(), curves, across, "output c₁, first number")][outputs:],
+        panels=[left, right][outputs:],
         title="Quadratic inside, linear outside",
-        caption="X appears twice in a score, a parabola, and once in the output for fixed weights.",
+        caption="X appears twice in a score, once in the output for weights fixed at λ = 0.",
     )  # fmt: skip

@@ -253,10 +253,10 @@ def sinusoids(
         raise UserError(f"sine {wrong[0]} does not exist: choose i from 0 to {len(rates) - 1}")
     if waves:
         t, turn = np.linspace(0, length, 16 * length + 1), 2 * np.pi / rates
-        names = {i: f"i = {i}: wavelength {turn[i]:,.{turn[i] < 100:d}f}" for i in waves}
+        names = {i: f"i\xa0=\xa0{i}: wavelength\xa0{turn[i]:,.{turn[i] < 100:d}f}" for i in waves}
         return line_chart(
             t, {name: np.sin(t * rates[i]) for i, name in names.items()},
-            "position t", f"sin(2π t / wavelength), d = {hidden_size}",
+            "position t", "sin(2π t / wavelength)",
             "Waves of sinusoidal positions",
             marks={f"one wavelength of i = {i}": turn[i] for i in waves if i and turn[i] < length},
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
@@ -397,21 +397,22 @@ def averaging(
 def paths(
     hidden_size: Size = 512,
     length: Annotated[int, Field(ge=2, description="maximum length")] = 1024,
-    of: Annotated[Literal["path", "steps", "operations"], Field(description="what to compare")]
+    of: Annotated[Literal["path", "steps", "operations", "sum"], Field(description="what to draw")]
     = "path",
 ) -> LinesDrawing | SceneDrawing:  # fmt: skip
     """Draw path length, serial steps or operations per layer (Vaswani et al., 2017, table 1)."""
     words = ["the", "chef", "who", "ran", "to", "the", "store", "was"]
-    if of != "operations":
+    if of in ("path", "steps"):
         return _path(words, length) if of == "path" else _steps(words, length)
     n = np.unique(np.linspace(1, length, 65).round())
-    curves = {"recurrent: 2nD²": 2 * n * hidden_size**2}
-    curves["attention, scores and sums: 2n²D"] = 2 * n**2 * hidden_size
-    curves["attention, projections: 4nD²"] = 4 * n * hidden_size**2
-    marks = {"n = 2D": 2 * hidden_size} if 2 * hidden_size < length else {}
+    inner, rest, at = 2 * n**2 * hidden_size, 4 * n * hidden_size**2, 2 * hidden_size
+    curves = {"recurrent: 2nD²": 2 * n * hidden_size**2, "attention, scores and sums: 2n²D": inner}
+    mark, name, drawn = "n = 2D", "attention, projections: 4nD²", rest
+    if of == "sum":
+        mark, at, name, drawn = "n = D", at // 2, "attention, sum: 2n²D\xa0+\xa04nD²", inner + rest
     return line_chart(
-        n, curves, "length n", "multiplications in a layer",
-        f"Cost against length n, D = {hidden_size}", marks=marks,
+        n, curves | {name: drawn}, f"length n, D = {hidden_size}", "multiplications",
+        "Cost against length n", marks={f"{mark} = {at}": at} if at < length else {},
         caption="Scores and sums are quadratic in n; the projections of q, k, v, o are not.",
     )  # fmt: skip
 
@@ -453,5 +454,4 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
     text = "In a box: the step that computes it."
     text = f"{text} Over {length:,} words: {length:,} steps a layer, or 1."
-    made.stop("steps", text, [])
     return made.drawing("Serial steps", caption=text)

@@ -38,6 +38,7 @@ class Chalkboard(SceneMaker):
     pitch = 290.0  # from line to line
     words: tuple[str, ...] = WORDS  # of the rows
     over = 0.0  # height of the words over square matrices
+    columns = 0  # of the longest line
 
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
@@ -51,8 +52,8 @@ class Chalkboard(SceneMaker):
         share = {0: 0.7} if sum(x.shape[1] for x in matrices) > 8 else {}  # of whole numbers
         parts = sum(x.shape[1] * share.get(_digits(x), 1.0) for x in matrices)
         signs = sign * sum(len(piece) for piece in pieces if isinstance(piece, str))
-        unit = (WIDE - first - signs - 4) / parts
-        top, left, name = self.pitch * number + 44 + self.over, first, " "
+        unit = (WIDE - first - signs - 4) / max(parts, self.columns)
+        top, left, name = self.pitch * number + 49 + self.over, first, " "
         for place, piece in enumerate(pieces):  # a sign has no columns
             before = name
             name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
@@ -64,9 +65,9 @@ class Chalkboard(SceneMaker):
                 self.node(f"{own} word {row}", word, box, form="word")
             keys = self.over * (x.shape[1] == 3)
             for column, word in enumerate(self.words * bool(keys)):
-                box = left + wide * column, down - keys, wide, keys
+                box = left + wide * column, down - keys - 5, wide, keys
                 self.node(f"{own} key {column}", word, box, form="word")
-            room, over = max(across, 17.0 * len(name)), (44.0 + keys) * (x.shape[1] > 0)
+            room, over = max(across, 17.0 * len(name)), (49.0 + keys) * (x.shape[1] > 0)
             start = min(left + (across - room) / 2, WIDE - room) if over else left
             box = (start, down - over, room if over else sign, min(44.0, over) or high)
             self.node(f"{own} name", name.strip(), box, form="label")
@@ -214,7 +215,7 @@ def block(
 
 def _norms(made: Chalkboard, x: Tensor) -> None:
     layer, batch = LayerNorm(LayerNorm.Config(), 3)(x), BatchNorm(BatchNorm.Config(), 3)(x)
-    text = ""
+    text, made.columns = "", 9
     for dim, name, y, hue, of, head in (
         (1, "Layer norm", layer, ROWS, "by word (row)", "μ, σ²"),
         (0, "Batch norm", batch, COLUMNS, "by feature (column)", "μ above σ²"),
@@ -251,7 +252,7 @@ def _layers(made: Chalkboard, x: Tensor) -> None:
 def _attend(made: Chalkboard, masked: bool) -> None:
     """Write E = Q Kᵀ / √d_k, A = softmax(E) and C = A V; or E, a mask, and the weights."""
     q, k, v = torch.randn(3, 3, 2).round() + 0.0
-    made.over, made.pitch = 34.0, 296.0
+    made.over, made.pitch, made.columns = 34.0, 296.0, 9 * masked
     score = q @ k.T / 2**0.5
     if not masked:
         text = "1. Scores E = Q Kᵀ / √d_k, d_k = 2."
@@ -313,10 +314,7 @@ def _attention(made: Chalkboard, has_output: bool) -> None:
 @demo
 @torch.no_grad()
 def mixing(seed: Seed = 2) -> SceneDrawing:
-    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [c; x] + b_c), h′ = [s; x].
-
-    No key is read: row i of W_a scores position i (Luong et al., 2015).
-    """
+    """Draw Luong's α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [c; x] + b_c), h′ = [s; x]."""
     torch.manual_seed(seed)
     state, x, memory = short(1, 2), short(1, 2), short(3, 2)
     of_places, of_context = map(filled, (nn.Linear(4, 3), nn.Linear(4, 2)))
@@ -326,22 +324,23 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
     context = weights @ memory
     z = of_context(torch.cat((context, x), dim=1)).relu()
     made, written = SceneMaker(), np.vectorize("{:.2f}".format)
+    lefts = 8.0, 248.0, 404.0, 560.0, 742.0, 898.0, 1128.0
     halves = {"s": 50.0, "x": 285.0, "c′": 50.0, "x′": 285.0}  # tops of what is concatenated
     columns: list[tuple[str, str, int, Tensor, int | None]] = [
         ("s", "h′", 0, state, 1), ("x", "", 0, x, Hue.INPUT), ("e", "e", 1, affine, None),
-        ("α", "α", 2, weights, 5), ("h", "h_i", 3, memory, 2), ("c", "c", 4, context, 3),
+        ("α", "α", 2, weights, 5), ("h", "encoder h_i", 3, memory, 2), ("c", "c", 4, context, 3),
         ("c′", "[c; x]", 5, context, 3), ("x′", "", 5, x, Hue.INPUT), ("z", "z", 6, z, 0),
     ]  # fmt: skip
     for name, head, place, vectors, hue in columns:
         is_half, top = name in halves, halves.get(name, 50.0)
-        box = 4.0 + 182 * place, top, 136.0 if is_half else 104.0, 235.0 if is_half else 470.0
+        box = lefts[place], top, 144.0 if is_half else 112.0, 235.0 if is_half else 470.0
         cells = written(vectors.T if len(vectors) == 1 else vectors).tolist()
         texts = [f"{name[0]} " * is_half + "\n".join(cell).replace("-", "−") for cell in cells]
         made.column(name, head, box, texts, weights[0].tolist() if name == "h" else (), hue=hue)
     for starts, end, count in ("sx", "e", 3), (("c′", "x′"), "z", 2):  # all numbers, from all
         for start, i, k in product(starts, range(2), range(count)):
             made.link(f"{start} {i}", f"{end} {k}", weight=0.04)
-    for name, left in ("W_a", 163.0), ("W_c", 1073.0):
+    for name, left in ("W_a", 200.0), ("W_c", 1085.0):
         made.node(name, name, (left - 40, 0, 80, 44), form="label")
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
@@ -350,7 +349,9 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
             made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
     for i in range(2):
         made.link(f"c {i}", f"c′ {i}", hue=3)
-    made.edge("x on", (72, 498), (72, 548), (982, 548), (982, 498), hue=Hue.INPUT)
+    for left in lefts[0], lefts[5]:
+        made.node(f"both x {left:g}", "", (left - 9, 298.0, 162.0, 208.0), form="group")
+    made.edge("x on", (80, 506), (80, 550), (970, 550), (970, 506), hue=Hue.INPUT)
     caption = "The scores come from s and x alone: no key is read."
     return made.drawing("Attention as layers: affine, softmax, ReLU", caption=caption)
 

@@ -35,6 +35,7 @@ from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
+BIDIRECTIONAL = TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL})
 
 
 def decoder(config: Decoder.Config) -> Decoder:
@@ -70,11 +71,6 @@ def transformer(**values: object) -> Decoder:
     """Return a small Transformer language model."""
     shape = {"num_layers": 2, "num_heads": 4, **SMALL, **values}
     return decoder(TransformerDecoder.Config.parse(shape))
-
-
-def bidirectional() -> Encoder:
-    """Return a small Transformer encoder, without a mask."""
-    return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
 def attends(
@@ -113,7 +109,7 @@ def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
     both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
     made: dict[str, Callable[[], Encoder | Decoder]] = {
         "bi-gru": lambda: encoder(RecurrentEncoder.Config.parse(both)),
-        "bert": bidirectional,
+        "bert": lambda: encoder(BIDIRECTIONAL),
         "window": lambda: decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
         "elman": lambda: recurrent("rnn"),
         "lstm": lambda: recurrent("lstm", 2.0),
@@ -135,10 +131,7 @@ def reach(
     query: Annotated[int, Field(ge=-1, description="the output; −1: the last")] = -1,
     trained: Annotated[bool, Field(description="packaged runs, for elman and attention")] = False,
 ) -> SceneDrawing:  # fmt: skip
-    """Draw how strongly an output depends on each input, through states in a row or directly.
-
-    Raises `ConfigError` for an output that does not exist.
-    """
+    """Draw how strongly an output depends on each input, through states in a row or directly."""
     if query >= (count := len(words := text.split())) or not words:
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
     made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
@@ -181,8 +174,9 @@ def reach(
                 more = {"weight": shares[s] / 5, "hue": 5, "tag": ""}
                 made.edge(f"{family} direct {s} {list(middles).index(x)}", *bends, **more)
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + gap, 80, 44), hue=3, level=0.25)
-    caption = ("Untrained", "Trained")[trained]
-    caption += f". Dependence of y_{at + 1} on each word, relative."
+    caption = (
+        f"{('Untrained', 'Trained')[trained]}. Dependence of y_{at + 1} on each word, relative."
+    )
     return made.drawing("Which words an output depends on", caption=caption)
 
 
@@ -307,11 +301,11 @@ def memory(
     attention = {"num_heads": 4, **shape}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": 128, **shape}
     models = {
-        "Transformer: 2 n D, D = 128": TransformerDecoder.Config.parse(attention),
-        "Mamba, state + convolution: a constant state": MambaDecoder.Config.parse(shape),
-        "LSTM, h and c: a constant state": RecurrentDecoder.Config.parse(cell),
+        "Transformer: 2 n D": TransformerDecoder.Config.parse(attention),
+        "Mamba: a constant state": MambaDecoder.Config.parse(shape),
+        "LSTM: a constant state": RecurrentDecoder.Config.parse(cell),
     }
-    lengths = np.unique(np.linspace(1, length, 25).round()).astype(int)
+    lengths = np.unique(np.geomspace(1, length, 49).round()).astype(int)
     curves = dict[str, Floats]()
     for name, config in models.items():
         model, stored = decoder(config), list[float]()
@@ -319,11 +313,10 @@ def memory(
             state = DecoderState()
             model(ids(count), None, state)
             stored.append(state.numbers)
-        curves[name.replace("a constant state", f"always {stored[-1]:,}")] = np.array(stored)
+        curves[name.replace("a constant state", f"always\xa0{stored[-1]:,}")] = np.array(stored)
     return line_chart(
-        lengths, curves, "tokens read, n", "numbers stored",
-        "Size of the state; D = 128, 1 layer",
-        caption="Keys and values grow with every token; the state of an LSTM or of Mamba does not.",
+        lengths, curves, "tokens read, n", "numbers stored in a layer, D = 128", "State", "xy",
+        caption="Keys and values grow with every token; h and c of an LSTM do not, nor does Mamba.",
     )  # fmt: skip
 
 
@@ -347,10 +340,7 @@ def rnn(
     = "linear",
     head: Annotated[float | None, Field(description="weight of a regression head")] = None,
 ) -> SceneDrawing:  # fmt: skip
-    """Draw h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
-
-    A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
-    """
+    """Draw h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), a unit a layer (Elman 1990)."""
     if len(w) != len(u):
         raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
     values, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()

@@ -1,7 +1,4 @@
-"""Demos that show what small networks learn: stored results of repeatable training runs.
-
-`tools/small_trainings.py` trains them, and ``python tools/packaged_runs.py`` stores the results.
-"""
+"""Demos of what small networks learn, trained by `tools/small_trainings.py` and stored."""
 
 import json
 from itertools import pairwise
@@ -90,11 +87,12 @@ def steadiness() -> LinesDrawing:
         if len(lost):
             values[lost[0] :] = np.nan
         curves[f"{name}: diverged at step {lost[0] + 1}" if len(lost) else name] = values
-    steps = np.arange(1.0, 1 + max(map(len, curves.values())))
-    return line_chart(
-        steps, curves, "step", "loss, logarithmic", "Norms keep training stable", "y",
+    drawn = line_chart(
+        None, curves, "step", "loss, logarithmic", "Norms keep training stable", "y",
         caption="Sixteen layers learn to tell two spirals apart; without a norm the sums grow.",
     )  # fmt: skip
+    lines = [line.model_copy(update={"hue": int(line.name[:3] == "no ")}) for line in drawn.curves]
+    return drawn.model_copy(update={"curves": lines})
 
 
 IT = 8  # the position of "it"

@@ -7,6 +7,7 @@ export const WIDE = 1240, HIGH = 560; // of a camera stop, in units of its own
 const MOST = 12, KEYS = 9, WRITTEN = 3; // positions; keys beside one query; numbers of a vector that are written
 const FAINT = 0.2; // smaller weights are not drawn
 const LINE = 33, TALL = 96, PAIR = 2, LOW = 68, FLAT = 38, BACK = /^gradient of /, RECTIFIED = ["activation", "ReLU"]; // height of a number among others, and of three, of two and of one in a box; stages whose zeros are grey
+const APART = 56; // from the boxes of a cell to the next ones
 const HUES = [0, 1, 2, 3, 5, 6]; // of heads; the fifth is black
 
 const DOWN = ["cell before", "before", "input", "fed", "forget gate", "input gate", "candidate", "update gate", "reset gate", "output gate", "kept", "added"]; // stages of a cell, from above
@@ -14,7 +15,7 @@ type Box = [number, number, number, number];
 type Point = [number, number];
 
 /** A node; what it need not have. */
-export type Inner = Omit<SceneNode, "texts" | "level"> & { texts?: string[]; level?: number };
+export type Inner = Omit<SceneNode, "texts" | "level"> & { texts?: string[]; level?: number; faint?: boolean };
 export interface Inside { nodes: Inner[]; edges: SceneEdge[] }
 
 /** A stage of a panel as rows by head. Pure. */
@@ -84,14 +85,13 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     for (const [stage, y, of, matrix] of [["v", 118, "value", "W_V"], ["α", 216], ["e", 324], ["k", 378, "key", "W_K"]] as [string, number, string?, string?][]) title(`name ${stage}`, stage, called(stage), first - 114, y, of, matrix);
     title("name h", "h", called("memory"), first - 114, 488);
     title("name own q", "q", called("q"), 0, 378, "query", "W_Q");
-    label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 288, 2, 206, LOW);
+    label("c", "name own c", `2. mix: ${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 380, 2, 298, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
     put("h word", writes ? `${word} → ${writes}` : word, boxAt(2, 488, 240, FLAT), "h", query);
     label("h", "name own h", called("own"), 174, 450, 56, 34);
-    const size = values.get("key")!.shape[2] ?? 0, long = values.get("value")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    label("c", "c step", "2. mix", 38, 118, 164, LOW);
-    label("e", "e step", "1. compare", 38, 324, 164);
-    cell("q own", 110, 378, 112, vector("query", row, head), "q", 1);
+    const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
+    label("e", "name own e", "1. compare", 64, 296, 190);
+    cell("q own", 106, 378, 124, vector("query", row, head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", row, head), "c", 3);
     up("q from", 166, 488, 446, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
@@ -106,12 +106,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       up(`e from ${k}`, to, 378, 362, "e");
       up(`α read ${k}`, to, 324, isSoft ? 308 : 254, "α");
       if (isSoft) up(`α from ${k}`, to, 272, 254, "α", 5);
-      label("c", `c times ${k}`, "×", x, 186, wide, 30); // v, times its α
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
-    up("e from query", 166, 378, 362, "e", 1);
-    line("e from compare", [at(206, 343), at(first - 90, 343)], "e", { hue: 1 });
-    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? (size === long ? `${PAIR} of the ${size} numbers of each vector` : `${PAIR} of the ${size} numbers of ${called("q")} and ${called("k")}, of the ${long} of ${called("v")}`) : "", 65, 527, 1110, 33);
+    line("e from query", [at(168, 378), at(168, 343), at(first - 90, 343)], "e", { hue: 1 });
+    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? `${PAIR} numbers of each vector` : "", 65, 527, 1110, 33);
     const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!); // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
     const product = panel.score === "scaled_dot" ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${pairs("+", ", ")})` : "";
@@ -154,44 +152,37 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const { head, row, rows } = panel, count = Math.min(rows.length, KEYS), masked = values.has("masked score") ? "masked score" : "score", few = (stage: string) => Math.min(WRITTEN, values.get(stage)!.shape[2] ?? 1);
     const scores = values.get(masked)!, [least, most] = [Math.min, Math.max].map((end) => end(...Array.from({ length: count }, (_, t) => rowOf(scores, head, t).slice(0, count)).flatMap((all) => [...all].filter(isFinite))));
     const asked = rowOf(scores, head, row), best = asked.indexOf(Math.max(...asked.slice(0, count))); // the key of the largest score
-    const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], isTurned = false, hue: number | null = null) => {
+    const grid = (stage: string, name: string, of: string, x: number, y: number, wide: number, tall: number, size: [number, number], [t0, s0]: [number?, number?], hue: number, isTurned = false) => {
       for (let t = 0; t < size[0]; t++) for (let s = 0; s < size[1]; s++) {
         const value = rowOf(values.get(of)!, head, isTurned ? s : t)[isTurned ? t : s]!;
         const level = of === "weights" ? value : of === masked ? Math.max(0, value - least!) / (most! - least! || 1) : 0.25;
-        put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level });
+        put(`${stage} ${name} ${t} ${s}`, "", boxAt(x + wide * s, y + tall * t, wide, tall), stage, { texts: [written(value)], hue, level, faint: (t0 ?? t) !== t || (s0 ?? s) !== s });
       }
+      if (row < count) put(`${stage} frame ${name}`, "", boxAt(x + wide * (s0 ?? 0), y + tall * (t0 ?? 0), s0 === undefined ? wide * size[1] : wide, t0 === undefined ? tall * size[0] : tall), stage, { form: "frame", hue }); // what is computed, and from what
     };
     const words = (stage: string, y: number, tall: number) => rows.slice(0, count).forEach((word, t) =>
       put(`${stage} word ${t}`, word, boxAt(2, y + tall * t, 122, tall), stage, { form: t === row ? "box" : "word", hue: t === row ? 1 : null, level: t === row ? 0.25 : 0 }));
     const part = (stage: string, count: number) => `, ${count} of ${values.get(stage)!.shape[2]}`;
-    const frame = (stage: string, x: number, y: number, wide: number, tall: number) =>
-      put(`${stage} frame ${x}`, "", boxAt(x - 4, y + tall * row - 4, wide + 8, tall + 8), stage, { form: "frame", hue: 1 });
     const q = few("query"), one = 106, beside = 130 + one * q, e = Math.min(170, (1228 - beside - 34) / count), right = beside + 34, down = 96 + 40 * q, tall = Math.min(72, (556 - down) / count);
     words("E", down, tall);
-    grid("E", "q", "query", 130, down, one, tall, [count, q], false, 1);
-    grid("E", "k", "key", right, 44, e, 40, [q, count], true, 0);
-    grid("E", "e", masked, right, down, e, tall, [count, count], false, 5);
-    if (row < count) frame("E", 130, down, one * q, tall);
-    if (row < count) frame("E", right + e * best, down, e, tall);
-    if (row < count) put("E frame key", "", boxAt(right + e * best - 4, 40, e + 8, 40 * q + 8), "E", { form: "frame", hue: 0 });
+    grid("E", "q", "query", 130, down, one, tall, [count, q], [row], 1);
+    grid("E", "k", "key", right, 44, e, 40, [q, count], [, best], 0, true);
+    grid("E", "e", masked, right, down, e, tall, [count, count], [row, best], 5);
     rows.slice(0, count).forEach((word, s) => put(`E key ${s}`, word, boxAt(right + e * s, 0, e - 6, 32), "E", { form: "word" }));
     label("E", "E name q", `Q${part("query", q)}`, 84, down - 44, one * q + 92);
     label("E", "E name k", `Kᵀ${part("key", q)}`, right - 246, 25 + 20 * q, 236);
     label("E", "E name e", "E", right, down - 44, e * count);
-    const v = Math.min(2, few("value")), each = 104, apart = 44, aside = 136, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart;
+    const v = Math.min(2, few("value")), each = 112, apart = 44, aside = 176, a = Math.min(130, (1226 - 130 - 2 * each * v - apart - aside) / count), high = Math.min(84, 470 / count), second = 130 + a * count + aside, third = second + each * v + apart, half = 65 + (high * count) / 2;
     words("A", 84, high);
     rows.slice(0, count).forEach((word, s) => {
       put(`A key ${s}`, word, boxAt(130 + a * s, 44, a - 6, 34), "A", { form: "word" });
-      put(`A value ${s}`, word, boxAt(second - aside + 10, 84 + high * s, aside - 20, high), "A", { form: "word" });
+      put(`A value ${s}`, word, boxAt(second - 132, 84 + high * s, 124, high), "A", { form: "word" });
     });
-    grid("A", "a", "weights", 130, 84, a, high, [count, count], false, 5);
-    grid("A", "v", "value", second, 84, each, high, [count, v], false, 2);
-    grid("A", "c", "context", third, 84, each, high, [count, v], false, 3);
-    if (row < count) frame("A", 130, 84, a * count, high);
-    if (row < count) frame("A", third, 84, each * v, high);
-    put("A frame v", "", boxAt(second - 4, 80, each * v + 8, high * count + 8), "A", { form: "frame", hue: 2 });
-    for (const [key, text, x, wide] of [["a", "A", 130, a * count], ["v", `V${part("value", v)}`, second - 26, each * v + 52], ["c", "C", third - 8, each * v + 16], ["times", "×", second - aside, aside - 24], ["is", "=", third - apart, apart]] as const)
-      label("A", `A name ${key}`, text, x, 0, wide);
+    grid("A", "a", "weights", 130, 84, a, high, [count, count], [row], 5);
+    grid("A", "v", "value", second, 84, each, high, [count, v], [, 0], 2);
+    grid("A", "c", "context", third, 84, each, high, [count, v], [row, 0], 3);
+    for (const [key, text, x, wide, y] of [["a", "A", 130, a * count, 0], ["v", `V${part("value", v)}`, second - 6, each * v + 12, 40], ["c", `C${part("context", v)}`, third - 6, each * v + 12, 40], ["times", "×", second - aside, apart, half], ["is", "=", third - apart, apart, half]] as const)
+      label("A", `A name ${key}`, text, x, y, wide);
   }
 
   function vectorOf(stage: string, head: number): string[] {
@@ -216,11 +207,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(46 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => a - b) ?? [] : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${count} of ${width}` : "";
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [`${count} of ${width} numbers`] : [];
       const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
-      put(`${own} name`, stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, boxAt(0, y + (few ? high / 2 - (sum ? 0 : 36) : 0), aside - 12, few ? 36 : high), own, { form: "label" });
-      if (few) put(`${own} few`, few, boxAt(0, y + high / 2 - (sum ? 36 : 0), aside - 12, 36), own, { form: "label" });
+      put(`${own} name`, "", boxAt(0, y + high / 2 - 36, aside - 12, 72), own, { form: "label", texts: [stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, ...few] });
       boxes.set(stage, rows.map((row, k) => {
         const across = lone(stage) ? 300 : wide, x = middle(k, tall) - across / 2, tokens = panel.tokens[stage]?.[tall === 1 ? 0 : from + k];
         row.forEach((value, i) => {
@@ -253,29 +243,32 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function cell() {
     const own = (stage: string) => stage.replaceAll(" ", "-"); // no name begins with another
     const columns = levelsOf(panel.reads), isLong = columns.has("cell"), road = isLong ? ["cell before", "kept", "cell"] : columns.has("kept") ? ["before", "kept", "state"] : [];
-    const count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, first = road.length ? 116 : 0, middles = new Map<string, number>(), left = (stage: string) => 12 + across * columns.get(stage)!, right = (stage: string) => left(stage) + across - 46;
+    const count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, first = road.length ? 116 : 0, middles = new Map<string, number>(), left = (stage: string) => 12 + across * columns.get(stage)!, right = (stage: string) => left(stage) + across - APART;
     const hueOfStage = (stage: string) => (stage.endsWith(" gate") ? 5 : road.includes(stage) || stage === "state" ? 2 : columns.get(stage) ? 1 : null);
-    const signed = (stage: string) => (stage === "kept" || stage === "added" || (stage === "state" && isLong) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "");
+    const isReset = (stage: string) => stage === "candidate" && columns.has("reset gate");
+    const signed = (stage: string) => (isReset(stage) || stage === "kept" || stage === "added" || (stage === "state" && isLong) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "");
     for (let level = 0; level < count; level++) {
       const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), free = stages.filter((stage) => !road.includes(stage));
       for (const stage of stages) {
         const reads = (panel.reads[stage] ?? []).filter((read) => columns.get(read) && !road.includes(read)).map((read) => middles.get(read)!);
         const middle = road.includes(stage) ? 54 : road.length && reads.length ? reads.reduce((a, b) => a + b) / reads.length : first + ((HIGH - first) * (free.indexOf(stage) + 0.5)) / free.length;
         middles.set(stage, middle);
-        const letter = panel.letters[stage] ?? stage, how = !level || signed(stage) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
-        put(own(stage), "", boxAt(left(stage), middle - 50, across - 46, 100), own(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
-        if (signed(stage)) put(`${own(stage)} sign`, signed(stage), boxAt(left(stage) - 19, middle - 19, 38, 38), own(stage), { form: "plus" });
+        const letter = panel.letters[stage] ?? stage, how = !level || (signed(stage) && !isReset(stage)) ? "" : stage.endsWith(" gate") ? " = σ(…)" : " = tanh(…)";
+        put(own(stage), "", boxAt(left(stage), middle - 50, across - APART, 100), own(stage), { texts: [letter + how, ...Array.from(rowOf(values.get(stage)!, 0, panel.row).slice(0, 2), written)], hue: hueOfStage(stage), level: level || road.includes(stage) ? 0.25 : 0, detail: [panel.equations[stage] ?? ""] });
+        if (signed(stage)) put(`${own(stage)} sign`, signed(stage), boxAt(left(stage) - 34, middle - 17, 34, 34), own(stage), { form: "plus" });
       }
     }
     for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
-      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + 23, isRoad = road.includes(stage) && road.includes(read); // what is read comes by one line
-      const around = columns.get(stage)! - columns.get(read)! > 1 ? [[bus, HIGH - 4], [x - 23, HIGH - 4], [x - 23, y]] : [[bus, y]];
-      const points = signed(stage) ? [[a, b], ...(Math.abs(b - y) < 1 ? [[x - 19, y]] : [[x, b], [x, y + 19 * Math.sign(b - y)]])] : [[a, b], [bus, b], ...around, [x, y]];
+      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + 20, isRoad = road.includes(stage) && road.includes(read); // what is read comes by one line
+      const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && read !== "before" ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
+      const around = !isFar ? [[bus, y], [x, y]] : [[bus, HIGH - 6], [to, HIGH - 6], ...(isReset(stage) ? [[to, y + (to < x ? 18 : 50)]] : [[to, y], [x, y]])];
+      const points = [[a, b], ...(!signed(stage) || (isFar && isReset(stage)) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
+      if (isReset(stage) && isFar) label(own(stage), `${own(stage)} read ${read}`, panel.letters[read]!, to + 8, y + 52, 80);
       line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), isRoad ? { hue: 2, weight: 0.5 } : { hue: columns.get(read) ? hueOfStage(read) : null });
     }
-    put("few", `2 of ${values.get("state")!.shape[2]}`, boxAt(12, road.length ? 116 : 0, across - 46, 34), own([...columns.keys()][0]!), { form: "label" });
-    if (panel.letters.added?.startsWith("(1 − z)")) put("added minus", "1 − z", boxAt(left("added") - 104, middles.get("update gate")! - 42, 90, 36), "added", { form: "label" });
-    if (isLong) put("state tanh", "tanh", boxAt(left("state") + 6, 150, 80, 40), "state", { form: "label" });
+    label(own([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
+    if (panel.letters.added?.startsWith("(1 − z)")) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
+    if (isLong) label("state", "state tanh", "tanh", left("state") - 4, 150, 80);
   }
 }
 

@@ -147,9 +147,9 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     svg.style.setProperty("--unit", String(unit));
     put(head, { markerWidth: 12 * unit, markerHeight: 12 * unit });
   };
-  const lighten = (element: Element, { tag, name }: { tag: string; name: string }) => {
+  const lighten = (element: Element, { tag, name, faint }: { tag: string; name: string; faint?: boolean }) => {
     element.classList.toggle("fv-off", !isShown(stops[at]!, tag));
-    element.classList.toggle("fv-dim", !isLit(stops[at]!, name));
+    element.classList.toggle("fv-dim", faint || !isLit(stops[at]!, name));
   };
   /** Shows and lights what the stop says, with labels that fit their boxes. */
   const paint = () => {

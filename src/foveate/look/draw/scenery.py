@@ -779,12 +779,12 @@ class _Scene(SceneMaker):
 
 
 def _units(values: Mapping[str, Array], reads: Mapping[str, list[str]]) -> dict[str, list[int]]:
-    """Return the units to draw of a sum, first those exact as printed; of a ReLU, those at work."""
+    """Return the units to draw of a sum, exact as printed and varied; of a ReLU, those at work."""
     total = next((stage for stage, read in reads.items() if len(read) == 2), None)
     if total is not None:
         stages = [*reads[total], total]
         x, y, whole = (values[stage].round(2) for stage in stages)
-        order = np.argsort((abs(x + y - whole) > 1e-3).sum(axis=(0, 1)), kind="stable")
+        order = np.lexsort((-np.ptp(y, (0, 1)), (abs(x + y - whole) > 1e-3).sum((0, 1))))
     elif hidden := next((stage for stage in RECTIFIED if stage in values), None):
         stages = [s for s in values if values[s].shape == values[hidden].shape]
         z, n = values[stages[0]][0], values[hidden].shape[1]

@@ -54,7 +54,6 @@ def lookup(
             Softmax.Config.parse({"temperature": tau}).build()
         for tau in temperature * (not pages)
     } | {"hardmax": Hardmax.Config().build()}  # fmt: skip
-    answer = "result" if pages else "Σ_i α_i v_i"
     sought = f"{1 - blend:.2g} {TITLES[1]}\n+ {blend:.2g} {TITLES[2]}"
     made, of_keys = SceneMaker(), [f"{score:.2f}" for score in scores.flatten().tolist()]
     made.column("q", "query q", (4, 60, 220, 500), [sought], hue=1)
@@ -73,10 +72,12 @@ def lookup(
         if pages:
             cells, out = [*PAGES], PAGES[int(weights.argmax())]
         made.column(v, "values v_i", (952, 60, 104, 500), cells, alphas, hue=2, tag=tag)
-        made.column(c, answer, (1120, 60, 116, 500), [out], hue=3, tag=tag)
+        made.column(
+            c, "result" if pages else "Σ_i α_i v_i", (1120, 60, 116, 500), [out], hue=3, tag=tag
+        )
         for k, alpha in enumerate(alphas):
             made.link(f"e {k}", f"{α} {k}", tag=tag)
-            made.link(f"{α} {k}", f"{v} {k}", tag=tag)
+            made.node(f"by {number} {k}", "×", (890, 105 + 125 * k, 50, 35), form="label", tag=tag)
             if alpha:
                 made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
         taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
@@ -137,8 +138,8 @@ def local(
     bell = np.exp(-(away**2) / (2 * (window / 2) ** 2))
     return bar_chart(
         [str(s) for s in range(17)],
-        {"local-m: softmax over p ± D": weights,
-         "local-p: the same × Gaussian": weights * bell},
+        {"local-m (monotonic): softmax over p ± D": weights,
+         "local-p (predictive): × Gaussian": weights * bell},
         "weight, equal scores",
         f"The window p − D … p + D, p = {position:g}, D = {window:g}, σ = D/2",
         "The window keeps only nearby keys; the Gaussian makes the position p differentiable, and "

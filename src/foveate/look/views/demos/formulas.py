@@ -320,7 +320,7 @@ def alibi(
         made.node(f"head {h} title", "", (0, top - 23, 236, 96), form="label", texts=title)
         written = [f"{v:g}".replace("-", "−") for v in values]
         made.cells(f"head {h}", middles, top, wide, written, np.exp(values), hue=2)
-    caption = f"Added to the scores of “{words[-1]}”: far words count less."
+    caption = f"Each head lowers the scores of “{words[-1]}” by its own slope m."
     return made.drawing("Distance penalties, with a slope for each head", caption=caption)
 
 
@@ -426,13 +426,14 @@ def _path(words: list[str], length: int) -> SceneDrawing:
         middles = made.row(kind, [f"{kind}:", f"{steps} step{'s' * (steps > 1)}"], words, end)
         x, u = middles[[1, -1]]
         if number:
-            bends = (x, top), (x, top - 150), (u, top - 150), (u, top)
-            made.edge("path", *bends, weight=0.4, hue=1, tag="")
+            made.edge("path", (x, top), (x, top - 80), (u, top - 80), (u, top), hue=1, tag="")
         else:
             texts = ["", *map(str, range(away + 1))]
             made.chain("before", middles[:2], 30, top + 25)
             made.chain("path", middles[1:], 30, top + 25, hue=1)
-        made.cells(kind, middles, top, 60, texts, [0.5 * bool(text) for text in texts], hue=1)
+        for k, text in enumerate(texts):
+            fill = {"level": 0.5, "hue": 1} if text else {}
+            made.node(f"{kind} {k}", "", (middles[k] - 30, top, 60, CELL), texts=[text], **fill)
     text = f"Among {length:,} words: up to {length - 1:,} steps, or 1."
     return made.drawing("The path between two words", caption=text)
 
@@ -440,18 +441,19 @@ def _path(words: list[str], length: int) -> SceneDrawing:
 def _steps(words: list[str], length: int) -> SceneDrawing:
     """Draw two layers over words, with the earliest serial step in which each box is ready."""
     made, count = SceneMaker(), len(words)
-    for number, steps in enumerate((f"n = {count} steps", "1 step")):
+    sides = [f"n = {count} steps", "per layer"], ["1 step per layer", "(drawn for “to”)"]
+    for number, steps in enumerate(sides):
         end, kind = HIGH / 2 * (number + 1), ("recurrent", "attention")[number]
-        middles = made.row(kind, [f"{kind}:", steps, "per layer"], words, end)
+        middles = made.row(kind, [f"{kind}:", *steps], words, end, up=155)
         for layer in (0, 1):
             top, name = end - 140 - 110 * layer, f"{kind} {layer}"
             ready = layer + 1 + np.arange(count) * (1 - number)
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
             ends = top + (110 if layer else 98), top + CELL
             read = np.tile(np.eye(count)[:, [count // 2]], count) if number else np.eye(count)
-            made.fan(f"mesh {name}", middles, ends, 0.05 * read)
+            for t, s in np.argwhere(read).tolist():
+                made.edge(f"mesh {name} {s} {t}", *zip(middles[[s, t]], ends, strict=True), tag="")
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = "In a box: the step that computes it."
-    text = f"{text} Over {length:,} words: {length:,} steps a layer, or 1."
+    text = f"In a box: its step. Over {length:,} words: {length:,} steps per layer, or 1."
     return made.drawing("Serial steps", caption=text)

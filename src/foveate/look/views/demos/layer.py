@@ -303,7 +303,7 @@ def _attention(made: Chalkboard, has_output: bool) -> None:
     text, alphas = "1. Scores: e_i = s · h_i. 2. α = softmax(e).", ("2. softmax: α_i", weights, 5)
     scores = "1. e_i", score, 5
     made.line(text, ("h_i", memory, 0), "×", ("s", state.T, 1), "=", scores, "→", "  ", alphas)
-    text = "“the” and “sat” match s best: 0.47 each; a is half-way."
+    text = "a lies about half-way between h of “the” and h of “sat”."
     both: list[Piece] = ["→", ("4. [a; s]", torch.cat((mean, state), dim=1), 3)]
     mixed, turned = ("3. a = Σ_i α_i h_i", mean, 3), ("α_i", weights.T, 5)
     made.line(text, turned, "×  ", ("h_i", memory, 0), "=", mixed, *both[: 2 * has_output])

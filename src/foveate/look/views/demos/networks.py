@@ -140,8 +140,7 @@ def reach(
     rows = [of(family)[at, :count] for family in families]
     least = int(np.argmin(rows[0]))
     for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
-        y = band * number
-        room = WIDE - (440 if family in TRANSLATORS else 20)
+        y, room = band * number, WIDE - (440 if family in TRANSLATORS else 20)
         middles = made.row(family, FAMILIES[family].split("\n"), words, y + band, room)
         shares, top, x = norms / norms.max(), y + band - 106, middles[at]
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
@@ -149,8 +148,7 @@ def reach(
         made.cells(family, middles, top, wide, texts, shares, hue=2)
         frame = middles[least] - wide / 2 - 7, top - 7, wide + 14, 64.0
         made.node(f"{family} frame", "", frame, form="frame", hue=1)
-        half = np.full(count, wide / 2)
-        half[least] += 12  # of the frame
+        half = wide / 2 + 12 * (np.arange(count) == least)  # with the frame
         if family in TRANSLATORS:
             states = np.linspace(room + 80, WIDE - 44, count)
             letters = [f"s_{k}" for k in range(1, count + 1)]
@@ -158,7 +156,7 @@ def reach(
             middles, half = np.append(middles, states), np.append(half, 0 * half + 23)
             x = states[at]
             if family == "attention":
-                made.node("α", f"α_{{{at + 1},i}}", (x - 140, y + gap - 40, 100, 40), form="label")
+                made.node("α", f"α_{{{at + 1},i}}", (x - 140, y + gap - 22, 100, 40), form="label")
         if family in CHAINED:
             both = family == "bi-gru"
             for sign in (1, -1)[: 1 + both]:
@@ -168,16 +166,16 @@ def reach(
         if family not in CHAINED or family == "attention":
             for s in np.flatnonzero(shares).tolist():
                 start, side = float(middles[s]), np.sign(middles[s] - x)  # of the output
-                foot, nth = top - 7 * (s == least), (count - 0.5, count - s - 1, s)[int(side)]
-                lands = y + gap + 44 * (nth + 0.5) / count  # beside it, the farthest on top
-                bends = (start, foot), (start, lands), (start, lands), (x + 40 * side, lands)
-                more = {"weight": shares[s] / 5, "hue": 5, "tag": ""}
-                made.edge(f"{family} direct {s} {list(middles).index(x)}", *bends, **more)
+                foot, lands = top - 7 * (s == least), y + gap + (22 if side else 44)
+                bends = [(start, foot), (start, lands), (x + 40 * side, lands)][: 3 if side else 2]
+                made.edge(f"{family} direct {s} {list(middles).index(x)}", *bends, hue=5, tag="")
         made.node(f"{family} y", f"y_{at + 1}", (x - 40, y + gap, 80, 44), hue=3, level=0.25)
-    caption = (
-        f"{('Untrained', 'Trained')[trained]}. Dependence of y_{at + 1} on each word, relative."
-    )
-    return made.drawing("Which words an output depends on", caption=caption)
+    unit = f"‖∂y_{at + 1} / ∂x_i‖, {'un' * (not trained)}trained; largest: 1"
+    made.node("unit", unit, (0, 0, 520, 40), form="label", level=1)
+    sides, shares = TABLES["families in a sentence"], [row[least] / row.max() for row in rows]
+    parts = [f"{100 * s:.0f}\xa0% {sides[f]}" for f, s in zip(families, shares, strict=True)]
+    text = ", ".join(parts).replace("% ", f"% of “{words[least]}” reaches y_{at + 1} ", 1)
+    return made.drawing("Which words an output depends on", caption=f"{text}.")
 
 
 @demo

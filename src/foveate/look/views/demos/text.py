@@ -388,7 +388,6 @@ def distances(config: Encoder.Config, orders: list[list[int]], size: int) -> Flo
 
 
 LINEAGE = PACKAGED / "lineage.json"  # written by `foveate compare lineage`
-SPOKEN: dict[str, str] = TABLES["models by length"]
 
 
 @demo
@@ -397,12 +396,11 @@ def bottleneck() -> LinesDrawing:
     tree = json.loads(LINEAGE.read_text(encoding="utf-8"))
     bleu, curves, bands = tree["chapters"]["Length of the source"]["BLEU"], {}, {}
     for model in tree["models"]:
-        first, kinds = bleu[model][0], ("", ", low", ", high")
-        y, low, high = (100 * np.array(bleu[f"{model}{kind}"]) / first for kind in kinds)
-        name = f"{SPOKEN[model]}: {y[-1]:.0f}\xa0%\xa0of\xa0{first:.1f}"
+        y, low, high = (np.array(bleu[f"{model}{kind}"]) for kind in ("", ", low", ", high"))
+        name = f"{TABLES['models by length'][model]}: {y[0]:.0f}\xa0→\xa0{y[-1]:.0f}"
         curves[name], bands[name] = y, (low, high)
     return line_chart(
-        bleu["x"], curves, "words of the source", "BLEU, in % of that at 1–10 words",
+        bleu["x"], curves, "words of the source", "BLEU; bands: 95 % intervals",
         "BLEU falls with length without attention", bands=bands,
         labels=[label.partition(" ")[0] for label in bleu["labels"]],
         caption="Without attention, the decoder only has the encoder's last states. Bands: 95 % "

@@ -160,23 +160,23 @@ def sampling(
     gold, true = torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1), batch.targets
     torch.manual_seed(seed)
     shown = torch.rand(gold.shape) < keep
-    rows, predicts = {"true y_{t−1}": gold[:, :-1]}, "predicts ŷ_t"
+    rows, predicts = {"true y_{t−1}": (inputs := gold[:, :-1])}, "predicts ŷ_t"
     if own.each:
-        rows["pass 1: ŷ_t"] = own.each(gold[:, :-1], "greedy")
-        mixed, predicts = second_pass(own, gold, shown, "greedy")[:, :-1], "pass 2: ŷ′_t"
+        rows = {"1. reads y_{t−1}": inputs, "1. writes ŷ_t": own.each(inputs, "greedy")}
+        mixed, predicts = second_pass(own, gold, shown, "greedy")[:, :-1], "2. writes ŷ′_t"
         caption = "Blue: true. Orange: its own. Filled: errors. Framed: another word in pass 2."
     else:
         mixed = autoregressive(own, gold, shown, "greedy")[:, :-1]
         caption = "Blue: true words. Orange: its own. Filled: errors."
     written = model.predict(mixed, memory).argmax(-1)
     if not (own.each or keep):
-        predicted = model.predict(gold[:, :-1], memory).argmax(-1)
+        predicted = model.predict(inputs, memory).argmax(-1)
         rows = {"inference: ŷ_{t−1}": mixed, "writes ŷ_t": written}
-        rows |= {"training: y_{t−1}": gold[:, :-1], predicts: predicted}
+        rows |= {"training: y_{t−1}": inputs, predicts: predicted}
         few, more = ((y != true).sum() for y in (predicted, written))
         caption = f"Filled: errors, {few} in training and {more} at inference."
     else:
-        rows |= {"reads y′_{t−1}": mixed, predicts: written}
+        rows |= {f"{'2. ' * bool(own.each)}reads y′_{{t−1}}": mixed, predicts: written}
     rows["loss: true y_t"] = true
     words = {name: [writes.name(i).lstrip("▁") for i in ids[0]] for name, ids in rows.items()}
     return _mixed(words, shown[0, :-1].tolist()).drawing(f"“{text}”", caption=caption)
@@ -189,11 +189,11 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     are passes; of two passes, what the second writes in another way is framed.
     """
     names, made, count = [*rows], SceneMaker(), len(shown)
-    read = next(k for k, name in enumerate(names) if name.startswith(("reads", "inference")))
+    read = next(k for k, n in enumerate(names) if n.startswith(("reads", "2. reads", "inference")))
     left, apart = 236.0, (HIGH - CELL - 8) / (len(rows) - 1)
     pitch, tops = (WIDE - left) / count, [HIGH - CELL - 4 - apart * row for row in range(len(rows))]
     middles = left + pitch * (np.arange(count) + 0.5)
-    truth = next(name for name in names if name.startswith(("true", "training")))
+    truth = next(name for name in names if name.startswith(("true", "1. reads", "training")))
     for name, top in zip(names, tops, strict=True):
         made.node(name, name, (0, top, left - 16, CELL), form="label")
         right = rows[truth if "t−1" in name else names[-1]]
@@ -206,12 +206,13 @@ def _mixed(rows: dict[str, list[str]], shown: list[bool]) -> SceneMaker:
     origin = tops[2 if read == 1 else 1]  # of the words that the model reads again
     into = origin > tops[read]
     for k, x in enumerate(middles):
-        for row in (1, 3) * (read == 2 and rows[names[1]][k] != rows[names[3]][k]):
-            frame = x - pitch / 2, tops[row] - 4, pitch, CELL + 8
+        gap = 4 * (read == 2 and rows[names[1]][k] != rows[names[3]][k])  # below a frame
+        for row in (1, 3) if gap else ():
+            frame = x - pitch / 2 + 4, tops[row], pitch - 8, CELL
             made.node(f"other {row} {k}", "", frame, form="frame", hue=2)
         for row, (low, top) in enumerate(pairwise(tops)):
             if row != 1 if len(rows) == 5 else row or k == 0 or shown[k]:
-                made.edge(f"up {row} {k}", (x, low), (x, top + CELL), tag="")
+                made.edge(f"up {row} {k}", (x, low), (x, top + CELL + gap * (row < 3)), tag="")
         if k and not shown[k]:
             ends = (x - pitch, origin + CELL * (not into)), (x - 16, tops[read] + CELL * into)
             made.edge(f"own {k}", *ends, hue=1, tag="")

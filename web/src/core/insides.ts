@@ -59,7 +59,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, from = x + each / 2;
-      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
+      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}: largest α`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
       row.slice(0, MOST).forEach((alpha, k) => {
         const to = pitch * (k + 0.5) + Math.min(24, (8 + 13 * keys[k]!.length) / count) * (h - (count - 1) / 2); // at its word
         if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
@@ -70,7 +70,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   /** One query in numbers: k, e, α and v of each key from below, their mean above, and at the left what belongs to the query. */
   function numbers() {
     const { head, row, letters } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
-    const keys = largestOf(weights, KEYS), first = 344, pitch = 896 / keys.length, wide = Math.min(130, pitch - 16), top = Math.max(...weights);
+    const keys = largestOf(weights, KEYS), first = 352, pitch = 888 / keys.length, wide = Math.min(130, pitch - 16), top = Math.max(...weights);
     const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
     const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, PAIR), written);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
@@ -88,10 +88,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
     put("h word", writes ? `${word} → ${writes}` : word, boxAt(2, 488, 228, FLAT), "h", query);
     label("h", "name own h", called("own"), 174, 450, 56, 34);
-    const size = values.get("key")!.shape[2] ?? 0, long = values.get("value")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    label("c", "c step", "2. mix", 38, 118, 164, LOW);
-    label("e", "e step", "1. compare", 38, 324, 164);
-    cell("q own", 106, 378, 124, vector("query", row, head), "q", 1);
+    const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
+    label("c", "c step", "2. mix", 0, 118, 220, LOW);
+    label("e", "e step", "1. compare", 0, 324, 220);
+    cell("q own", 112, 378, 112, vector("query", row, head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", row, head), "c", 3);
     up("q from", 168, 488, 446, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
@@ -110,12 +110,12 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
     up("e from query", 168, 378, 362, "e", 1);
-    line("e from compare", [at(206, 343), at(first - 90, 343)], "e", { hue: 1 });
-    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? (size === long ? `${PAIR} of the ${size} numbers of each vector` : `${PAIR} of the ${size} numbers of ${called("q")} and ${called("k")}, of the ${long} of ${called("v")}`) : "", 65, 527, 1110, 33);
+    line("e from compare", [at(214, 343), at(first - 90, 343)], "e", { hue: 1 });
+    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? "first 2 numbers of each vector" : "", 65, 532, 1110, 28);
     const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!); // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
     const product = panel.score === "scaled_dot" ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${pairs("+", ", ")})` : "";
-    const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 527, 1110, 33); // at its own stop
+    const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 532, 1110, 28); // at its own stop
     work("e", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`);
     if (isSoft) work("α", `“${panel.columns[best]!}”: α = e^{${score} − ${factor(score)}} / Σ = 1 / ${written(1 / top)} = ${written(top)}`);
     const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(vector("value", n, head)[0]!)}`);
@@ -137,13 +137,13 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     row("joined", ["concatenate", ...few], 212, TALL);
     row("attend", ["attend"], 340, 48);
     row("project", ["project"], 420, 48);
-    whole("word", `x of “${word}” for q; of all words for k, v`, 504, 48);
+    whole("word", `x of “${word}” for q, all x for K, V`, 504, 48);
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
-      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;
+      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2;
       put(`o head ${head}`, "", boxAt(x, 212, pitch, TALL), "o", { texts: vectorOf("context", head), ...own });
-      put(`o attend ${head}`, `${name}Σ_i α_i^${head} v_i^${head}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
-      put(`o project ${head}`, `W_Q^${head}, W_K^${head}, W_V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
+      put(`o attend ${head}`, `c^${head} = α^${head} V^${head}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
+      put(`o project ${head}`, `q^${head}, K^${head}, V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
       for (const [key, from, to] of [["word", 504, 468], ["project", 420, 388], ["attend", 340, 308], ["head", 212, 178]] as const)
         line(`o from ${key} ${head}`, [at(up, from), at(up, to)], "o", { hue: hueOf(head) });
     }
@@ -203,16 +203,16 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
     const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
-    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (lone(stage) ? 1.5 : panel.tokens[stage] ? 2 : values.get(stage)!.shape[2] === 1 ? 0.65 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : values.get(stage)!.shape[2] === 1 ? 0.65 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? []; // E[id] + position
     const largestIn = (rows: readonly Float64Array[]) => Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite)), addends = largestIn(sum ? [first, second, sum].flatMap((stage) => words.map((_, k) => Float64Array.from(panel.units[stage] ?? [], (unit) => rowOf(values.get(stage)!, 0, from + k)[unit]!))) : []); // a sum and its parts have one scale
     const hueAt = (stage: string, value: number) => ({ [first]: 6, [second]: 2, [sum]: 3, value: 2, weights: 5, context: 3 })[stage] ?? (value < 0 ? 1 : 6); // what is added has its own colour
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
-    words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
+    words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
     if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 3 : LINE * lines, room = slot * parts[level]!;
+      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(46 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => a - b) ?? [] : [];

@@ -177,7 +177,8 @@ def masks(
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
         hues = np.where(decodes & ~is_x, 3, 2)
         middles = made.row(family, TABLES["masks"][family], words, end - 4, hues=hues.tolist())
-        for t, name in ((0, "x"), (count if family == "encoder" else len(read), "y")):
+        sides = (0, "x"), (count if family == "encoder" else len(read), "y")
+        for t, name in sides * (len(families) > 1):
             for x in middles[t : t + 1] - 34 - 8.5 * len((words[t:] or [""])[0]):
                 made.node(f"{family} {name}", name, (x - 30, end - 48, 40, 40), form="label")
         made.cells(family, middles, top, 64, letters, np.zeros(count))

@@ -169,9 +169,9 @@ def test_positions_come_off_and_back(kind: str) -> None:
     view = permutation(forced)
     assert np.array_equal(forced.scores(), before)
     drawn = changes(view)
-    assert min(drawn["with positions"]) > 0 == max(drawn["no positions"])
+    assert min(drawn["with positions"]) > 0 == max(drawn["without them"])
     for name, values in drawn.items():
-        with without_positions(model) if name.startswith("no ") else nullcontext():
+        with without_positions(model) if name.startswith("without") else nullcontext():
             np.testing.assert_allclose(values, shuffled(forced)[0], atol=0.005 + rounding())
     words = {node.name: node.label for node in view.nodes if " word " in node.name}
     read, moved = ([w for n, w in words.items() if n.startswith(row)] for row in ("read", "shuf"))

@@ -45,15 +45,20 @@ export function boxOf(width: number, height: number, axis: Axis, up: string, acr
   };
 }
 
-/** The axis that goes up: its grid and marks, and its name above, where it has room. */
-export function upward(box: Box, axis: Axis, name: string): SVGElement[] {
+/** Where the lines of an axis that goes up are. */
+export function rulesOf(box: Box, axis: Axis): number[] {
   const y = along(axis, box.bottom, box.top);
   let free = Infinity;
-  const written = marksOf(axis, Math.max(2, Math.min(5, Math.floor((box.bottom - box.top) / (2 * APART))))).filter((value) => {
+  return marksOf(axis, Math.max(2, Math.min(5, Math.floor((box.bottom - box.top) / (2 * APART))))).filter((value) => {
     if (y(value) > free) return false;
     free = y(value) - APART;
     return true;
   });
+}
+
+/** The axis that goes up: its grid and marks, and its name above, where it has room. */
+export function upward(box: Box, axis: Axis, name: string): SVGElement[] {
+  const y = along(axis, box.bottom, box.top), written = rulesOf(box, axis);
   const texts = marked(written);
   return [
     ...written.flatMap((value, k) => [

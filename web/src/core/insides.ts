@@ -60,7 +60,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, from = x + each / 2;
-      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `“${panel.columns[best!]!}” ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
+      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}: largest α`, `“${panel.columns[best!]!}” ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
       row.slice(0, MOST).forEach((alpha, k) => {
         const to = pitch * (k + 0.5) + Math.min(24, (8 + 13 * keys[k]!.length) / count) * (h - (count - 1) / 2); // at its word
         if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
@@ -77,23 +77,24 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, wide: number, texts: string[], stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, texts.length > 1 ? LOW : FLAT), stage, { texts, hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
-    const title = (key: string, stage: string, text: string, x: number, y: number, of = "", matrix = "") => { // the matrix of a vector, under its letter
-      const texts = panel.equations[of]?.includes(matrix) && matrix ? [text, `by ${matrix}`] : [text];
-      const isFlat = "eαh".includes(stage);
-      put(key, "", boxAt(x, isFlat ? y : y - 8, x ? 106 : 100, isFlat ? FLAT : LOW + 16), stage, { form: "label", texts });
-    };
-    for (const [stage, y, of, matrix] of [["v", 118, "value", "W_V"], ["α", 216], ["e", 324], ["k", 378, "key", "W_K"]] as [string, number, string?, string?][]) title(`name ${stage}`, stage, called(stage), first - 114, y, of, matrix);
-    title("name h", "h", called("memory"), first - 114, 488);
-    title("name own q", "q", called("q"), 0, 378, "query", "W_Q");
-    label("c", "name own c", `2. mix: ${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 380, 2, 298, LOW);
+    const by = (of: string, matrix: string) => (panel.equations[of]?.includes(matrix) ? matrix : ""); // the matrix of a vector
+    for (const [stage, text, y, tall = FLAT] of [["v", called("v") + (by("value", "W_V") && ", W_V"), 118, LOW], ["α", called("α"), 216], ["e", called("e"), 324], ["k", called("k"), 378, LOW], ["h", called("memory"), 488]] as const)
+      label(stage, `name ${stage}`, text, first - 110, y, 106, tall);
+    label("k", "name k by", by("key", "W_K"), first - 110, 450, 106, 34);
+    label("q", "name own q", called("q"), 40, 378, 60, LOW);
+    label("q", "name own q by", by("query", "W_Q"), 96, 450, 66, 34);
+    label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 288, 2, 206, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
-    put("h word", writes ? `${word} → ${writes}` : word, boxAt(2, 488, 240, FLAT), "h", query);
+    put("h word", writes ? `after ${word}` : word, boxAt(2, 488, 228, FLAT), "h", query);
     label("h", "name own h", called("own"), 174, 450, 56, 34);
-    const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    label("e", "name own e", "1. compare", 64, 296, 190);
+    const size = values.get("key")!.shape[2] ?? 0, long = values.get("value")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
+    for (const [stage, text, y, tall] of [["c", "2. mix", 80, 234], ["e", "1. compare", 320, 132]] as const) {
+      put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
+      label(stage, `${stage} step`, text, 6, y + 4, 150);
+    }
     cell("q own", 106, 378, 124, vector("query", row, head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", row, head), "c", 3);
-    up("q from", 166, 488, 446, "q");
+    up("q from", 168, 488, 446, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, to = middle(place);
@@ -106,10 +107,11 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       up(`e from ${k}`, to, 378, 362, "e");
       up(`α read ${k}`, to, 324, isSoft ? 308 : 254, "α");
       if (isSoft) up(`α from ${k}`, to, 272, 254, "α", 5);
+      label("c", `c times ${k}`, "×", x, 186, wide, 30); // v, times its α
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
     line("e from query", [at(168, 378), at(168, 343), at(first - 90, 343)], "e", { hue: 1 });
-    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? `${PAIR} numbers of each vector` : "", 65, 527, 1110, 33);
+    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? (size === long ? `${PAIR} of the ${size} numbers of each vector` : `${PAIR} of the ${size} numbers of ${called("q")} and ${called("k")}, of the ${long} of ${called("v")}`) : "", 65, 527, 1110, 33);
     const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!); // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
     const product = panel.score === "scaled_dot" ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${pairs("+", ", ")})` : "";
@@ -135,13 +137,13 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     row("joined", ["concatenate", ...few], 212, TALL);
     row("attend", ["attend"], 340, 48);
     row("project", ["project"], 420, 48);
-    whole("word", `q from “${word}”; k, v from all words`, 504, 48);
+    whole("word", `x of “${word}” for q, all x for K, V`, 504, 48);
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
-      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;
+      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2;
       put(`o head ${head}`, "", boxAt(x, 212, pitch, TALL), "o", { texts: vectorOf("context", head), ...own });
-      put(`o attend ${head}`, `${name}Σ_i α_i^${head} v_i^${head}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
-      put(`o project ${head}`, `W_Q^${head}, W_K^${head}, W_V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
+      put(`o attend ${head}`, `c^${head} = α^${head} V^${head}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
+      put(`o project ${head}`, `q^${head}, K^${head}, V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
       for (const [key, from, to] of [["word", 504, 468], ["project", 420, 388], ["attend", 340, 308], ["head", 212, 178]] as const)
         line(`o from ${key} ${head}`, [at(up, from), at(up, to)], "o", { hue: hueOf(head) });
     }
@@ -194,16 +196,16 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
     const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
-    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (lone(stage) ? 1.5 : panel.tokens[stage] ? 2 : values.get(stage)!.shape[2] === 1 ? 0.65 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : values.get(stage)!.shape[2] === 1 ? 0.65 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? []; // E[id] + position
     const largestIn = (rows: readonly Float64Array[]) => Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite)), addends = largestIn(sum ? [first, second, sum].flatMap((stage) => words.map((_, k) => Float64Array.from(panel.units[stage] ?? [], (unit) => rowOf(values.get(stage)!, 0, from + k)[unit]!))) : []); // a sum and its parts have one scale
     const hueAt = (stage: string, value: number) => ({ [first]: 6, [second]: 2, [sum]: 3, value: 2, weights: 5, context: 3 })[stage] ?? (value < 0 ? 1 : 6); // what is added has its own colour
     let floor = HIGH - 50;
     const middle = (k: number, count: number) => aside + pitch * (count === 1 ? words.length / 2 : k + 0.5); // of one vector for all words
-    words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
+    words.forEach((word, k) => put(`words ${k}`, sum ? `${from + k}: ${word}` : word, boxAt(aside + pitch * k + 3, HIGH - 44, pitch - 6, 40), "words", { form: "word" }));
     if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
-      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 3 : LINE * lines, room = slot * parts[level]!;
+      const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(46 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => a - b) ?? [] : [];

@@ -1,5 +1,5 @@
 // Lines over one axis: curves of training, errors against distance, a forecast with its fan.
-import { across, along, boxOf, endsOf, highOf, marksOf, upward, type Box, type Map1 } from "./axes";
+import { across, along, boxOf, endsOf, highOf, marksOf, rulesOf, upward, type Box, type Map1 } from "./axes";
 import { fill, h, put, s, tallOf, widthOf, zoomOf } from "./dom";
 import type { Draw } from "./stage";
 import { alongOf } from "./keys";
@@ -52,18 +52,18 @@ function band(xs: readonly number[], { low, high }: Curve, x: Map1, y: Map1): st
   return `M${there.map((k) => at(k, high[k]!)).join("L")}L${there.reverse().map((k) => at(k, low[k]!)).join("L")}Z`;
 }
 
-/** Where a name of so many pixels stands beside each point (left edge and middle line): at the corner where it covers least of the others. */
-export function besidePoints(points: readonly (readonly [number, number])[], widths: readonly number[], { left, right, top, bottom }: Box): [number, number][] {
-  const between = points.slice(1).flatMap(([x, y], k) => [0.2, 0.4, 0.6, 0.8].map((n) => [x + n * (points[k]![0] - x), y + n * (points[k]![1] - y)] as const)); // the line
+/** Where a name of so many pixels stands beside each point (left edge and middle line): at the corner where it covers least of the others; without lines from point to point, at its side, on none of the `rules`. */
+export function besidePoints(points: readonly (readonly [number, number])[], widths: readonly number[], { left, right, top, bottom }: Box, rules?: readonly number[] | false): [number, number][] {
+  const between = points.slice(rules ? 99 : 1).flatMap(([x, y], k) => [0.2, 0.4, 0.6, 0.8].map((n) => [x + n * (points[k]![0] - x), y + n * (points[k]![1] - y)] as const)); // the line, if any
   const taken = [...points, ...between].map(([x, y]) => [x - 4, y - 4, x + 4, y + 4]);
   return points.map(([x, y], k) => {
     const wide = widths[k]! + 4, away = -wide - 5;
-    const places = [[away, -12], [8, 14], [8, 3], [8, -12], [away, 14], [-wide / 2, -16]].map(([across, down]) => [Math.max(left + 2, Math.min(right - wide, x + across!)), y + down!] as [number, number]);
+    const places = [...(rules ? [[away, 0], [8, 0]] : []), [away, -12], [8, 14], [8, 3], [8, -12], [away, 14], [-wide / 2, -16]].map(([across, down]) => [Math.max(left + 2, Math.min(right - wide, x + across!)), y + down!] as [number, number]);
     const boxOf = ([from, middle]: [number, number]) => [from, middle - 8, from + wide, middle + 8];
     const cost = (place: [number, number]) => {
       const [a, b, c, d] = boxOf(place) as [number, number, number, number];
       const far = points.map(([u, v]) => Math.max(0, u - c, a - u) + Math.max(0, v - d, b - v)); // a name is nearest to its own point
-      return taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), far.filter((one) => one < far[k]! + 2).length * 64 + (b < top || d > bottom ? 1e4 : 0));
+      return taken.reduce((sum, [l, t, r, u]) => sum + Math.max(0, Math.min(c, r!) - Math.max(a, l!)) * Math.max(0, Math.min(d, u!) - Math.max(b, t!)), far.filter((one) => one < far[k]! + 2).length * 64 + (b < top || d > bottom || (rules && rules.some((y) => Math.abs(y - place[1]) < 7)) ? 1e4 : 0));
     };
     const best = places.reduce((one, other) => (cost(other) < cost(one) ? other : one));
     taken.push(boxOf(best));
@@ -190,7 +190,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
           [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: drawing.joined ? POINT : 1.6 * POINT })] : []),
       ])))), cross,
       ...names.flatMap((lines, k) => lines.map((line, row) => s("text", { class: `fv-name ${look(k)}`, ...placeOf(k, row) }, line))),
-      ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
+      ...(isNamed ? besidePoints(points, labels.map((label) => widthOf(label, 12)), frame, !drawing.joined && rulesOf(frame, up).map(y)).map(([from, middle], k) => s("text", { class: "fv-name", x: from, y: middle + 4 }, labels[k]!)) : []));
     put(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     read();
   }

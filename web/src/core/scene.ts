@@ -164,7 +164,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     for (const node of shown) for (const text of saidBy(node)) sizeOf(node, text);
     for (const [node, { group, texts }] of drawn) {
       const [, y, w, tall] = node.box, { form } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
-      const isLater = stop.panel !== null && form === "box" && !isLit(stop, node.name); // its numbers are not written yet
+      const isLater = stop.panel !== null && form === "box" && !!node.texts && !isLit(stop, node.name); // its numbers are not written yet
       const told = isAround || isLater ? [] : saidBy(node), letter = DIGIT * unit * grown, gap = Math.min(LINE * unit * grown, letter + (tall - told.length * letter) / (told.length + 1));
       lighten(group, node);
       group.classList.toggle("fv-around", isAround);

@@ -265,7 +265,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> SceneDraw
     results = {"with positions": shuffled(forced, seed)}
     with without_positions(forced.model) as count:
         if count:
-            results["no positions"] = shuffled(forced, seed)
+            results["without them"] = shuffled(forced, seed)
     curves = {name: outputs for name, (outputs, _) in results.items()}
     what = f"{forced.score_name} {'lost' if forced.score_name == 'log p' else 'change'}"
     lost = [f"{name} {what} {mean:.2f}" for name, (_, mean) in results.items()]

@@ -220,7 +220,7 @@ class SceneMaker:
         ends = left + (wide - left) * ends / ends[-1]
         self.node(name, "", (0, end - up - 48, left, 96), form="label", texts=titles)
         for k, word in enumerate(words):
-            wide = min(ends[k + 1] - ends[k] - 4, 17 * len(word) + 20 if hues else WIDE)
+            wide = min(ends[k + 1] - ends[k] - 4, 17 * len(word) + 28 if hues else WIDE)
             box = (ends[k] + ends[k + 1] - wide) / 2, end - 44, wide, 40.0
             fill = {"hue": hues[k], "level": 0.25} if hues else {"form": "word"}
             self.node(f"{name} word {k}", word, box, **fill)

@@ -38,7 +38,8 @@ CITED = re.compile(r",?( added)? \([^()]*\d{4}[^()]*\)\.?")  # the source of an 
 TEXTS = tomllib.loads(Path(__file__).with_name("scenery.toml").read_text(encoding="utf-8"))
 ALL = "whole", "words", "stream"
 STAGES = {"v": "value", "α": "weights", "e": "score", "k": "key", "c": "context", "q": "query"}
-POOLED = "value", "weights", "context", "logits", "softmax"
+POOLED = "value", "weights", "context", "softmax"
+LOW = str.maketrans({"₁": "_1", "₂": "_2"})  # indices of matrices
 WIDEST = 24  # letters of an equation beside the numbers that it gives
 
 
@@ -464,11 +465,8 @@ class _Scene(SceneMaker):
         reads = {n: [names[k] for k in f.reads if k in names] for n, f in stages.items()}
         if pools:
             values["weights"] = values["weights"].swapaxes(1, 2)
-            reads |= {"weights": ["value"], "context": ["weights"]}
-            reads["logits"] = ["context"]
-            stages = {
-                n: replace(f, equation=f.equation.replace("W x", "W c")) for n, f in stages.items()
-            }
+            reads |= {"weights": ["value"], "context": ["weights"], "softmax": ["context"]}
+            stages["softmax"] = replace(stages["softmax"], equation="p = softmax(W c + b)")
         longest = max(stages.values(), key=lambda frame: frame.values.shape[1])
         rows = self._named(longest.rows, longest.values.shape[1])
         row, spoken = _checked("--query", query or 0, len(rows)), _spoken(blocks)
@@ -602,7 +600,7 @@ class _Scene(SceneMaker):
         words = [f"query {row}", "key"]
         text = f"“{rows[row]}” in {heads} head{plural}: above, what each attends to most."
         shows = ["heads", *(f"head {k}" for k in range(heads))]
-        self._enter(spoken, text, shows, [*words, "chip", *every])
+        self._enter(spoken, text, shows, [*words, "chip", "faint", *every])
         for k in range(heads if deep else 0):
             best = int(weights.values[k, row].argmax())
             text = f"Head {k}: “{rows[row]}” attends most to “{columns[best]}”, α = "
@@ -698,9 +696,9 @@ class _Scene(SceneMaker):
         equations = {name: CITED.sub("", frame.equation) for name, frame in stages.items()}
         if {"rotated query", "normed query"} & {*equations}:
             equations["score"] = equations["score"].replace("q · k_i", "q′ · k′_i")
-        letters = {n: text for n, text in equations.items() if 0 < len(text) < WIDEST}
+        letters = {n: t.translate(LOW) for n, t in equations.items() if 0 < len(t) < WIDEST}
         if "context" in stages:
-            letters |= {"weights": "α_i, learned q", "softmax": "p = softmax(y)"}
+            letters |= {"weights": "α_i, learned q"}
         letters |= {"position": "PE(t)"} if "position" in equations else {}
         more.setdefault("letters", letters)
         numbers = {name: Numbers.exact(array) for name, array in values.items()}
@@ -790,6 +788,8 @@ def _units(values: Mapping[str, Array], reads: Mapping[str, list[str]]) -> dict[
         z, n = values[stages[0]][0], values[hidden].shape[1]
         above = (z > 0).sum(axis=0)  # of both signs, if any is
         order = np.argsort(-z.var(axis=0) * (0.01 + above * (n - above)), kind="stable")
+        also = ((z > 0) & (z[:, order[:1]] <= 0)).sum(axis=0)  # where the first is 0
+        order = np.append(order[0], order[1:][np.argsort(-also[order[1:]], kind="stable")])
     else:
         return {}
     return dict.fromkeys(stages, order[:UNITS].tolist())

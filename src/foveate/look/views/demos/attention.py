@@ -168,18 +168,22 @@ def masks(
     causal = Mask(causal=True).dense(range(count), range(count))
     assert causal is not None
     both = (family == "encoder-decoder" for family in families)
-    made, parts = SceneMaker(), [2 + 0.6 * each + (len(families) == 1) for each in both]
+    made, parts = SceneMaker(), [2 + 0.56 * each + (len(families) == 1) for each in both]
     for family, part, below in zip(families, parts, np.cumsum(parts), strict=True):
         end, top = (HIGH * n / sum(parts) for n in (below, below - part))
         alone = families == ("decoder",)
         end -= 54 * alone  # of brackets
-        top += 80 if len(families) == 1 else 14 + 105 * (part - 2)
+        top += 80 if len(families) == 1 else 12 + 105 * (part - 2)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)
         hues = np.where(decodes & ~is_x, 3, 2)
         titles = [""] if alone else TABLES["masks"][family]
-        middles = made.row(family, titles, words, end - 6, hues=hues.tolist())
+        middles = made.row(family, titles, words, end - 4, hues=hues.tolist())
+        sides = (0, "x"), (count if family == "encoder" else len(read), "y")
+        for t, name in sides * (len(families) > 1):
+            for x in middles[t : t + 1] - 34 - 8.5 * len((words[t:] or [""])[0]):
+                made.node(f"{family} {name}", name, (x - 30, end - 48, 40, 40), form="label")
         made.cells(f"{family} h", middles, top, 64, letters, np.zeros(count))
         if alone:
             blank, over = np.zeros(len(written) + 1), middles[len(read) - 1 :]
@@ -207,24 +211,26 @@ def masks(
         lit = ["given", *(f"decoder {name}" for name in own)]
         made.stop("one", f"h_{len(read) + 1} reads all of x by self-attention.", ["stream"], lit)
     text = "A line: may attend. Green: x and what x reads; pink: y."
+    text = "BERT attends both ways, GPT-3 to the left, T5 does both." if len(families) > 2 else text
     made.stop("all", text, ["stream"])
     return made.drawing(f"x = {source}; y = {target}", caption=text)
 
 
 def fan(
     made: SceneMaker, name: str, left: float, wide: float, above: Sequence[str],
-    below: Sequence[list[str]], weights: Floats, hues: Floats,
+    below: Sequence[list[str]], weights: Floats, hues: Floats, looks: Sequence[int | None] = (),
 ) -> None:  # fmt: skip
     """Draw outputs above inputs, whose lines are in boxes, and arcs as wide as the weights."""
     over, under, lines = wide / len(above), wide / len(below), above[0].count("\n")
-    top, low = 58.0 + 42 * lines, 400.0 - 34 * lines
+    top, low = 70.0 + 42 * lines, 400.0 - 34 * lines
     under_boxes = low + (36 + 3.0 * lines) * len(below[0]) + 24
     for t, word in enumerate(above):
-        box, form = (left + over * (t + 0.04), 4.0, over * 0.92, top - 10), "box" * (lines > 0)
+        box, form = (left + over * (t + 0.04), 4.0, over * 0.92, top - 22), "box" * (lines > 0)
         made.node(f"{name} out {t}", "", box, texts=word.split("\n"), form=form or "label")
     for s, texts in enumerate(below):
         box = left + under * (s + 0.04), low, under * 0.92, (36 + 3.0 * lines) * len(texts) + 12
-        made.node(f"{name} in {s}", "", box, texts=texts)
+        own = {"hue": looks[s], "level": 0.25} if looks and looks[s] is not None else {}
+        made.node(f"{name} in {s}", "", box, texts=texts, **own)
     for (t, s), weight in sorted(np.ndenumerate(weights), key=lambda each: hues[each[0]]):
         x, y, bend = left + over * (t + 0.5), left + under * (s + 0.5), 0.3 * (low - top)
         points = (x, top), (x, top + bend), (y, low - bend), (y, low)
@@ -245,10 +251,12 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     }
     made, read_as = SceneMaker(), [[word] for word in words]
     for place, (name, norm) in enumerate(norms.items()):
-        weights, left = norm / norm.max(), 640.0 * place
+        weights, left = norm / norm.max(), 116 + 576.0 * place
         later = np.triu(1 + 0 * norm, 1)
-        fan(made, name, left, 600, [*words[1:], last], read_as, weights * (1 + later) / 2, later)
-    text = "Orange: a step reads later words, even the one to write."
+        fan(made, name, left, 548, [*words[1:], last], read_as, weights * (1 + later) / 2, later)
+    for text, y in ("targets", 4), ("inputs", 402):
+        made.node(text, text, (0, y, 110, 44), form="label")
+    text = "Orange: without a mask, a step reads its own target."
     return made.drawing("How strongly a step depends on each input", caption=text)
 
 
@@ -367,8 +375,8 @@ def heads(
     values[1, ::2], values[4, 1::2] = 1.0, 1.0  # in each half: is it the man, is it the apple
     made = SceneMaker()
     titles = {
-        "one head: c = {0:.2f} man + {1:.2f} apple": ["ate"],
-        "two heads: c = [{0:.2f} man; {3:.2f} apple]": [f"ate, {half}" for half in halves],
+        "c = {0:.2f} man + {1:.2f} apple": ["ate, one head"],
+        "c = [{0:.2f} man; {3:.2f} apple]": [f"ate, {half}" for half in halves],
     }
     for count, (title, above) in enumerate(titles.items(), start=1):
         parts = [x.view(1, -1, count, 4 // count).transpose(1, 2) for x in (query, keys, values)]
@@ -378,8 +386,9 @@ def heads(
         rows = zip(words, alphas.amax(dim=0).tolist(), strict=True)
         below = [[word, f"{alpha:.2f}"] for word, alpha in rows]
         name, left, hues = title.format(*output), 640.0 * (count - 1), np.indices(alphas.shape)[0]
-        fan(made, name, left, 600, above, below, alphas.numpy(), hues)
-    text = "One head blends man and apple; two heads read each of them whole."
+        looks = [int(a.argmax()) if a.max() > 0.1 else None for a in alphas.T]
+        fan(made, name, left, 600, above, below, alphas.numpy(), hues, looks)
+    text = "One head blends man and apple; two keep them apart."
     return made.drawing("Who ate, and what?", caption=text)
 
 

@@ -263,11 +263,8 @@ def sinusoids(
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
     both = np.concatenate([vectors.values.array[:, first::2] for first in (0, 1)], axis=1)
-    drawn = sheet(
-        "vectors", both, (), (), "position t",
-        f"sin, i = 0 … {hidden_size / 2 - 1:g}, then cos", ColorScale(-1.0, 1.0),
-        WIDER * hidden_size / length,
-    )  # fmt: skip
+    aspect, across = WIDER * hidden_size / length, f"sin | cos, i = 0 … {hidden_size // 2 - 1} each"
+    drawn = sheet("vectors", both, (), (), "position t", across, ColorScale(-1.0, 1.0), aspect)
     update = {"title": "similarity (cosine)", "aspect": WIDER}
     return SheetGrid(
         sheets=[drawn, products.model_copy(update=update)], across=2, title="Sinusoids",

@@ -39,6 +39,7 @@ class Chalkboard(SceneMaker):
     words: tuple[str, ...] = WORDS  # of the rows
     over = 0.0  # height of the words over square matrices
     columns = 0  # of the longest line
+    first = 78.0  # left of the matrices; if wider, rows and columns are named
 
     def line(self, caption: str, *pieces: Piece) -> None:
         """Write matrices and signs from left to right, and a stop at all lines so far.
@@ -46,7 +47,7 @@ class Chalkboard(SceneMaker):
         The first rows are words, and those after blanks. What is 0, or negative in z, is white;
         masked is grey.
         """
-        first, sign, number = 78.0, 40.0, len(self.stops)
+        first, sign, number = self.first, 40.0, len(self.stops)
         high = min(60.0, (self.pitch - 10) / 4)
         matrices = [piece[1] for piece in pieces if not isinstance(piece, str)]
         share = {0: 0.7} if sum(x.shape[1] for x in matrices) > 8 else {}  # of whole numbers
@@ -54,6 +55,8 @@ class Chalkboard(SceneMaker):
         signs = sign * sum(len(piece) for piece in pieces if isinstance(piece, str))
         unit = (WIDE - first - signs - 4) / max(parts, self.columns)
         top, left, name = self.pitch * number + 49 + self.over, first, " "
+        for text, up in (("key j →", 76), ("query i", 35)) * (first > 100):
+            self.node(f"line {number} {text}", text, (0, top - up, first - 4, 38), form="label")
         for place, piece in enumerate(pieces):  # a sign has no columns
             before = name
             name, x, hue = (piece, torch.zeros(1, 0), 0) if isinstance(piece, str) else piece
@@ -129,17 +132,17 @@ class Chalkboard(SceneMaker):
 def _repairs(made: Chalkboard) -> None:
     """Draw a layer from below as a stream with a box for each repair, and what it repairs."""
     made.edge("stream", (60, 556), (60, 4))
-    names, hues, losses = (TABLES["repairs"][key] for key in ("names", "hues", "losses"))
-    for number, (name, hue, text) in enumerate(zip(names, hues, losses, strict=True)):
+    names, steps, hues, losses = TABLES["repairs"].values()
+    for number, (name, step, hue, text) in enumerate(zip(names, steps, hues, losses, strict=True)):
         y = 434.0 - 140 * number
         more: dict[str, object] = {"hue": hue, "level": 0.25}
         if name == "mask":  # inside the heads
             made.node("heads", "", (150, 154, 330, 240), hue=hues[2], level=0.1)
-            made.node(name, name, (170, y, 290, 84), **more)
+            made.node(name, f"{step}. {name}", (170, y, 290, 84), **more)
         elif name == "several heads":
-            made.node(name, name, (150, y + 28, 330, 44), form="label")
+            made.node(name, f"{step}. {name}", (150, y + 28, 330, 44), form="label")
         else:
-            made.node(name, name, (150, y, 330, 100), **more)
+            made.node(name, f"{step}. {name}", (150, y, 330, 100), **more)
         made.node(f"{name} why", text, (520, y + 28, 720, 44), form="label", level=1)
         if name != "mask":
             made.edge(f"{name} out", (150, y + 24), (82, y + 24))
@@ -152,8 +155,7 @@ def _repairs(made: Chalkboard) -> None:
 def _digits(x: Tensor) -> int:
     """Return how many digits after the point the numbers of a matrix need, 2 at most."""
     x = x.nan_to_num(posinf=0, neginf=0)
-    exact = (k for k in (0, 1) if torch.allclose(x, x.mul(10**k).round() / 10**k, atol=1e-6))
-    return next(exact, 2)
+    return next((k for k in (0, 1) if torch.allclose(x, x.round(decimals=k), atol=1e-6)), 2)
 
 
 def filled(module: Layer) -> Layer:
@@ -238,15 +240,12 @@ def _feed_forward(made: Chalkboard, x: Tensor, kind: type[FeedForward]) -> None:
 
 
 def _layers(made: Chalkboard, x: Tensor) -> None:
-    """Write x W_1 + b_1 of two layers; the second reads what the first returns."""
+    """Write x W_1 + b_1 of two layers, for the same x."""
     for layer, hue in enumerate((5, 3)):
         forward = filled(ReLU(ReLU.Config(), 2, 3))
-        text = "Other weights in layer 1; attention and sums are left out."
-        text = text if layer else "Layer 0: the same W_1 and b_1 for all words."
+        text = "The same W_1 and b_1 for all words, others in each layer."
         name, z = f", layer {layer}", forward.inner(x)
-        made.product(text, (f"x{name}", x, 6), f"1{name}", forward.inner, (f"z{name}", z, 4), hue)
-        x = forward(x)
-    made.on("max(0, z) W_2 + b_2, layer 0", "line 0 6 2 1", "line 1 0")
+        made.product(text, ("x", x, 6), f"1{name}", forward.inner, (f"z{name}", z, 4), hue)
 
 
 def _attend(made: Chalkboard, masked: bool) -> None:
@@ -264,7 +263,7 @@ def _attend(made: Chalkboard, masked: bool) -> None:
         made.on("softmax, row by row", "line 0 4 2 1", "line 1 0")
         made.frame("line 0 0 0", "line 0 4 0", "line 1 0 0", "line 1 4 0")
         return
-    later = torch.full((3, 3), -torch.inf).triu(1)
+    later, made.first = torch.full((3, 3), -torch.inf).triu(1), 128.0
     text, hidden = "Added to the scores: −∞ where j > i.", score + later
     made.line(text, ("e_ij", score, 5), "+", ("m_ij", later, None), "=", ("e_ij + m_ij", hidden, 5))
     text = "exp(−∞) = 0: later words get 0, each row sums to 1."

@@ -212,7 +212,7 @@ def residual(
         curves[name] = (norms / norms[-1]).double().numpy()
     return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from first to last",
-        "gradient norm relative to the last", "Deep networks before training", log="y",
+        "gradient norm relative to the last layer", "Deep networks before training", log="y",
         caption="Default initialisation. x + f(x) carries the gradient past each layer.",
     )  # fmt: skip
 
@@ -275,7 +275,7 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
             left += 16.0 * len(label) + 52
     for row, (name, sizes) in enumerate(counts.items()):
         y, text = 70 + pitch * row, f"{name}: {sizes[0] / sizes.sum():.0%} embeddings"
-        made.node(name, text, (0, y, 16.6 * len(text), 40), form="word")
+        made.node(name, text, (-6, y, 40 + 16.6 * len(text), 40), form="label", level=1)
         for k, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
             texts = [f"{size:.0f}"]
             box = 4 + unit * start, y + 42, unit * size, pitch - 92
@@ -390,7 +390,7 @@ def _unrolled(
     made, across = SceneMaker(), (WIDE - ASIDE) / len(rows["x_t"])
     wide, apart = min(116.0, across - 44), (HIGH - 16) / len(rows)
     high = min(64.0, apart - 40)
-    alike: dict[float, int] = {}  # by state
+    alike: dict[float, int] = {}  # by input
     letters = {name: lines[1].split(" = ")[0] for name, lines in texts.items() if lines[1:]}
     for level, (name, values) in enumerate(rows.items()):
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
@@ -400,12 +400,13 @@ def _unrolled(
             made.node(f"{name} says {k}", line, place, form="label")
         for step, value in enumerate(values, start=1):
             x, hue = ASIDE + across * (step - 0.5) - wide / 2, {"h": 2, "o": 3, "y": 1}.get(name[0])
-            if is_state and not recurs:
-                hue = alike.setdefault(value, len(alike))
+            if not recurs:
+                hue = alike.setdefault(rows["x_t"][step - 1], len(alike))
             box, own = (x, y, wide, high), f"{name} {step}"
-            number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
-            texts_of = [number.replace("-", "−")]
+            texts_of = [(f"{value:g}" if name == "x_t" else f"{value:.2f}").replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
+            if not level and apart - high > 100:
+                made.node(f"{own} t", f"t = {step}", (x, y + high + 8, wide, 40), form="label")
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))

@@ -238,10 +238,7 @@ def linked(
 
 TEXT = "the old woman closes the window and she sings in the garden ."
 PAIR = "she closes the window", "elle ferme la fenêtre"
-TABLE = {
-    "day": ("02", "03", "04", "05"), "month": ("10",) * 4, "year": ("2015",) * 4,
-    "value": ("1500", "1205", "1820", "1900"), "next value": ("1205", "1820", "1900", "?"),
-}  # fmt: skip
+TABLE: dict[str, list[str]] = TABLES["forecast"]
 
 
 @demo
@@ -365,16 +362,17 @@ def bag(texts: Texts = ()) -> SheetGrid | SceneDrawing:
     moved = [distances(config, orders, len(counts.terms)) for config in configs.values()]
     made, pitch = SceneMaker(), (HIGH - 60) / len(documents)
     for k, name in enumerate(configs):
-        made.node(name, name, (620.0 + 210 * k, 0, 200, 44), form="label")
+        made.node(name, name, (664.0 + 192 * k, 0, 184, 44), form="label")
     for row, order in enumerate(orders):
-        y, wide = 60 + pitch * row, 590 / len(order)
+        y, wide = 60 + pitch * row, 640 / len(order)
         for k, word in enumerate(order):
             box = 4 + wide * k, y + pitch / 2 - 30, wide - 6, 60.0
             fill = {"hue": (0, 1, 2, 3, 5, 6)[word % 6], "level": 0.4}
             made.node(f"{row} {k}", "", box, texts=[counts.terms[word]], **fill)
         for k, far in enumerate(each[row] for each in moved):
-            box = 660.0 + 210 * k, y + pitch / 2 - 34, 120.0, 68.0
-            made.node(f"{row} moved {k}", "", box, texts=[f"{far:.2f}"], level=min(1, far), hue=1)
+            box = 696.0 + 192 * k, y + pitch / 2 - 34, 120.0, 68.0
+            texts_of = [f"{far:.2f}" if row else "–"]  # the first is compared with itself
+            made.node(f"{row} moved {k}", "", box, texts=texts_of, level=min(1, far), hue=1)
     caption = "Distance from sentence 1: only positions tell the orders apart."
     return made.drawing("Does the vector of the text change?", caption=caption)
 

@@ -35,10 +35,7 @@ def stored(name: str, kind: type[T]) -> T:
     return json.loads(STORED.read_text(encoding="utf-8"))[name]
 
 
-AROUND: dict[str, tuple[float, float, float]] = {  # what stands around a surface, at α, β, height
-    "loss": (-1, 1, 4), "1000": (-1, 1, 3), "10": (-1, 1, 1), "0.1": (-1, 1, -1),
-    "α": (0.2, 1, -1.8), "β": (1.4, 0, -1.3),
-}  # fmt: skip
+AROUND: dict[str, tuple[float, float, float]] = TABLES["around"]
 
 
 @demo
@@ -47,12 +44,11 @@ def landscape() -> SceneDrawing:
     result, made, at = stored("landscape", Planes), SceneMaker(), np.arange(0.0, 640, 5)
     for left, name, title in (0.0, "plain", "f(x) alone"), (640.0, "residual", "x + f(x)"):
         values, above = np.log10(np.array(result[name], float)).clip(-1, 3), np.inf + 0 * at
-        made.node(f"{name} title", title, (left + 60, 0, 540, 44), form="label")
+        made.node(f"{name} title", title, (left + 60, 0, 250, 44), form="label", level=1)
         places, (x, y) = np.linspace(-1, 1, len(values)), map(float, projected(0, 0, -1))
         for row in range(len(values) - 1, -1, -1):  # from the front; what is behind is hidden
             line = np.interp(at, *projected(places, places[row], values[row]), np.nan, np.nan)
-            free = np.hypot(at - x, line - y + 98) > 26  # of its name
-            seen, above = free & (line < above), np.fmin(above, line)
+            seen, above = line < above, np.fmin(above, line)
             for start, end in np.flatnonzero(np.diff(seen, prepend=False)).reshape(-1, 2).tolist():
                 if end > start + 1:
                     points = zip(left + at[start:end], line[start:end].round(1), strict=True)
@@ -65,9 +61,10 @@ def landscape() -> SceneDrawing:
         low = (-1, 1, 3), (-1, 1, 3), (-1, 1, 3), (-1, 1, -1), (1, 1, -1), front, (1, 1, -1)
         walls = [projected(*place) for place in (*low, (1, -1, -1), back)]
         made.edge(f"{name} walls", *[(left + float(x), float(y)) for x, y in walls], weight=0.02)
-        made.node(f"{name} θ", "θ", (left + x - 20, y - 120, 40, 44), form="label")
-        made.edge(f"{name} θ", (left + x, y - 76), (left + x, y), tag="")
-    made.stop("surfaces", "f(x) alone: rough around θ. x + f(x): a smooth valley.", ["stream"])
+        made.node(f"{name} θ", "θ", (left + x - 20, 0, 40, 44), form="label")
+        made.edge(f"{name} θ", (left + x, 44), (left + x, y), weight=0.01, tag="")
+        made.edge(f"{name} θ on", (left + x, y - 40), (left + x, y), tag="")
+    made.stop("surfaces", "f(x): dents and steep walls. x + f(x): a smooth valley.", ["stream"])
     text = "θ + α δ + β η: δ and η are random, each row scaled to the norm of that of θ."
     return made.drawing("The loss around a trained network with 20 layers", caption=text)
 
@@ -115,7 +112,8 @@ def coreference() -> SceneDrawing:
     for number, (text, heads) in enumerate(result["maps"].items(), start=1):
         words, noun, low = text.split(), result["nouns"][text], HIGH / 2 * number - 50
         middles, title = made.row(text, [], words, low + 40), f"too {words[-1]}: predicts “{noun}”"
-        made.node(f"{text} title", title, (0, low - 204, 480, 40), form="label")
+        over = float(middles[0]) - 10 - 8 * len(words[0]), low - 204, 480, 40
+        made.node(f"{text} title", title, over, form="label", level=1)
         place, wide = words.index(noun), 40 + 16.0 * len(noun)
         box = middles[place] - wide / 2, low - 7, wide, 46.0
         made.node(f"{text} frame {place}", "", box, form="frame", hue=5)
@@ -126,7 +124,7 @@ def coreference() -> SceneDrawing:
             bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
-            made.node(name, f"head {head}", box, form="label")
+            made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
     made.stop("it", "Head 0 stays, head 1 moves. Framed: the prediction.", [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
@@ -249,18 +247,15 @@ def signs(
         p = run.model.logits(run.model.decode(ids)[:, -1]).softmax(-1)[0]
         y, best = pitch * (row + 0.5), max(ends, key=lambda sign: p[ends[sign]].item())
         made.node(f"{row} text", "", (4, y - 36, 436, 72), texts=[text])
-        made.node(f"{row} label", kinds[best], (960, y - 30, 270, 60), form="label")
+        made.node(f"{row} label", f"→ {kinds[best]}", (940, y - 30, 300, 60), form="label")
         for place, (sign, token) in enumerate(ends.items()):
             chance, box = p[token].item(), (570 + 190.0 * place, y - 48, 160, 96)
             texts_of = [f"“{sign}”", f"p = {chance:.2f}"]
             made.node(f"{row} {sign}", "", box, texts=texts_of, level=chance, hue=place)
         made.edge(f"{row} next", (440, y), (566, y))
         made.node(f"{row} step", "next", (440, y - 44, 126, 40), form="label")
-    made.stop("signs", "The next token that the model expects is the label.", ["stream"])
-    return made.drawing(
-        "A label is a possible next token",
-        caption="The language model was trained only to write on; what follows is the label.",
-    )
+    text = "The next token that the model expects is the label."
+    return made.drawing("A label is a possible next token", caption=text)
 
 
 @demo
@@ -281,4 +276,4 @@ def growth(
         years, {f"×{times:,.0f} in {span} years": values}, "year", chart["up"],
         chart["title"], "y", labels=chart["names"], marks=chart.get("marks"),
         caption=chart["caption"])  # fmt: skip
-    return drawn.model_copy(update={"named": True, "joined": False})
+    return drawn.model_copy(update={"named": True, "joined": False, "ends": tuple(chart["ends"])})

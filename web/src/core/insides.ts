@@ -59,7 +59,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     keys.forEach((word, k) => put(`key ${k}`, word, boxAt(pitch * k + 4, 504, pitch - 8, 48), "heads", panel.rows.join() === panel.columns.join() && k === t ? {} : { form: "word" }));
     for (let h = 0; h < count; h++) {
       const row = rowOf(weights, h, t), [best] = largestOf(row, 1), x = 300 + each * h, from = x + each / 2;
-      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c^${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
+      put(`chip ${h}`, "", boxAt(x, 2, each, 76), "heads", { texts: [`c_${h}`, `${panel.columns[best!]!} ${written(row[best!]!)}`], hue: hueOf(h), level: 0.4 });
       row.slice(0, MOST).forEach((alpha, k) => {
         const to = pitch * (k + 0.5) + Math.min(24, (8 + 13 * keys[k]!.length) / count) * (h - (count - 1) / 2); // at its word
         if (alpha >= FAINT || k === best) line(`head ${h} query ${t} ${k}`, [at(from, 78), at(from, 300), at(to, 300), at(to, 500)], `head ${h}`, { weight: alpha, hue: hueOf(h) });
@@ -76,21 +76,21 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, wide: number, texts: string[], stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, texts.length > 1 ? LOW : FLAT), stage, { texts, hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
-    const title = (key: string, stage: string, text: string, x: number, y: number, of = "", matrix = "") => { // the matrix of a vector, under its letter
-      const texts = panel.equations[of]?.includes(matrix) && matrix ? [text, `by ${matrix}`] : [text];
-      const isFlat = "eαh".includes(stage);
-      put(key, "", boxAt(x, isFlat ? y : y - 8, x ? 106 : 100, isFlat ? FLAT : LOW + 16), stage, { form: "label", texts });
-    };
-    for (const [stage, y, of, matrix] of [["v", 118, "value", "W_V"], ["α", 216, "", ""], ["e", 324, "", ""], ["k", 378, "key", "W_K"]] as const) title(`name ${stage}`, stage, called(stage), first - 110, y, of, matrix);
-    title("name h", "h", called("memory"), first - 110, 488);
-    title("name own q", "q", called("q"), 0, 378, "query", "W_Q");
+    const by = (of: string, matrix: string) => (panel.equations[of]?.includes(matrix) ? matrix : ""); // the matrix of a vector
+    for (const [stage, text, y, tall = FLAT] of [["v", called("v") + (by("value", "W_V") && ", W_V"), 118, LOW], ["α", called("α"), 216], ["e", called("e"), 324], ["k", called("k"), 378, LOW], ["h", called("memory"), 488]] as const)
+      label(stage, `name ${stage}`, text, first - 110, y, 106, tall);
+    label("k", "name k by", by("key", "W_K"), first - 110, 450, 106, 34);
+    label("q", "name own q", called("q"), 40, 378, 60, LOW);
+    label("q", "name own q by", by("query", "W_Q"), 96, 450, 66, 34);
     label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 288, 2, 206, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
-    put("h word", writes ? `${word} → ${writes}` : word, boxAt(2, 488, 228, FLAT), "h", query);
+    put("h word", writes ? `after ${word}` : word, boxAt(2, 488, 228, FLAT), "h", query);
     label("h", "name own h", called("own"), 174, 450, 56, 34);
     const size = values.get("key")!.shape[2] ?? 0, long = values.get("value")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    label("c", "c step", "2. mix", 38, 118, 164, LOW);
-    label("e", "e step", "1. compare", 38, 324, 164);
+    for (const [stage, text, y, tall] of [["c", "2. mix", 80, 234], ["e", "1. compare", 320, 132]] as const) {
+      put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
+      label(stage, `${stage} step`, text, 6, y + 4, 150);
+    }
     cell("q own", 106, 378, 124, vector("query", row, head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", row, head), "c", 3);
     up("q from", 168, 488, 446, "q");
@@ -109,8 +109,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       label("c", `c times ${k}`, "×", x, 186, wide, 30); // v, times its α
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
-    up("e from query", 168, 378, 362, "e", 1);
-    line("e from compare", [at(206, 343), at(first - 90, 343)], "e", { hue: 1 });
+    line("e from query", [at(168, 378), at(168, 343), at(first - 90, 343)], "e", { hue: 1 });
     for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? (size === long ? `${PAIR} of the ${size} numbers of each vector` : `${PAIR} of the ${size} numbers of ${called("q")} and ${called("k")}, of the ${long} of ${called("v")}`) : "", 65, 527, 1110, 33);
     const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!); // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
@@ -128,7 +127,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
   function joined() {
     const context = values.get("context")!, output = values.get("output")!, [heads = 1, , size = 1] = context.shape, wide = output.shape[2] ?? 1;
     const pitch = Math.min(heads > 1 ? 256 : 640, 1030 / heads), left = 210, middle = left + (pitch * heads) / 2, word = panel.rows[panel.row]!;
-    const few = size > PAIR ? [`${PAIR} of ${size}`] : [];
+    const few = size > PAIR ? [`${PAIR} of ${size} each`] : [];
     const row = (key: string, texts: string[], y: number, tall: number) => put(`o ${key} name`, "", boxAt(0, y, left - 14, tall), "o", { form: "label", texts });
     const whole = (key: string, label: string, y: number, tall: number, more: Partial<Inner> = {}) => put(`o ${key}`, label, boxAt(left, y, pitch * heads, tall), "o", more);
     row("out", ["o", ...(wide > PAIR ? [`${PAIR} of ${wide}`] : [])], 2, TALL);
@@ -140,10 +139,10 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     whole("word", `x of “${word}” for q; of all words for k, v`, 504, 48);
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
-      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c^${head} = `;
+      const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2, name = heads > 4 ? "" : `c_${head} = `;
       put(`o head ${head}`, "", boxAt(x, 212, pitch, TALL), "o", { texts: vectorOf("context", head), ...own });
-      put(`o attend ${head}`, `${name}Σ_i α_i^${head} v_i^${head}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
-      put(`o project ${head}`, `W_Q^${head}, W_K^${head}, W_V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
+      put(`o attend ${head}`, `${name}Σ_i α_{${head}i} v_{${head}i}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
+      put(`o project ${head}`, `W_{Q${head}}, W_{K${head}}, W_{V${head}}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
       for (const [key, from, to] of [["word", 504, 468], ["project", 420, 388], ["attend", 340, 308], ["head", 212, 178]] as const)
         line(`o from ${key} ${head}`, [at(up, from), at(up, to)], "o", { hue: hueOf(head) });
     }
@@ -216,7 +215,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(46 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => a - b) ?? [] : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? `${count} of ${width}` : "";
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? (sum && units.length ? `entries ${units.join(", ")}` : `${count} of ${width}`) : "";
       const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
       put(`${own} name`, stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, boxAt(0, y + (few ? high / 2 - (sum ? 0 : 36) : 0), aside - 12, few ? 36 : high), own, { form: "label" });

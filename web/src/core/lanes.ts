@@ -20,7 +20,7 @@ export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
 export const textOf = (path: readonly Node[]): string => path.reduce((text, { text: next, score }) =>
   text + (score > 0 ? ` ${next.replace(/: .* =$/g, "")}` : /^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
 
-const soFar = ({ logP }: Node) => (logP < Math.log(0.001) ? "≈0" : Math.exp(logP).toPrecision(2).replace(/^0/, "")); // the product of all p
+const soFar = ({ logP }: Node) => (logP < Math.log(0.001) ? "≈0" : Math.exp(logP).toPrecision(2)); // the product of all p
 
 /** What stands in the box of a node; its score too where that is a probability, the product so far. */
 export const boxed = ({ text, score }: Node) => (text.trim() || text) + (score > 0 ? ` ${String(+score.toPrecision(3)).replace(/^0/, "")}` : "");
@@ -86,7 +86,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   let chosen: Node | undefined;
   const tell = (node: Node) => {
     chosen = node;
-    fill(reading, h("bdi", {}, textOf(pathTo(nodes, node.id))), ...(isWhole ? [] : [" · log p ", h("b", {}, figure(node.logP))]), node.score > 0 || isWhole ? " · p " : " · score ", h("b", {}, isWhole ? soFar(node) : figure(node.score)),
+    fill(reading, isWhole ? "beam: " : "", h("bdi", {}, textOf(pathTo(nodes, node.id))), ...(isWhole ? [] : [" · log p ", h("b", {}, figure(node.logP))]), node.score > 0 || isWhole ? " · p " : " · score ", h("b", {}, isWhole ? soFar(node) : figure(node.score)),
       { pruned: " · dropped", done: " · finished", live: "" }[node.state]);
     box.setAttribute("aria-label", reading.textContent ?? "");
   };

@@ -15,7 +15,7 @@ export const barred = (name: Element, share: number, value: number, isTaken: boo
 };
 
 const MOST_FACTORS = 16; // words with their p below them
-const LEAST_FACTOR = 50, TIMES = 14, PADDING = 10; // pixels of a factor at least, between two, around its word
+const LEAST_FACTOR = 50, TIMES = 19, PADDING = 10; // pixels of a factor at least, between two, around its word
 
 /** A part of a slide, smaller where it would not fit on one line of the room there is. */
 const narrowed = (style: string, wish: number, room: number) => ({ style: `${style};zoom:${room > 0 ? Math.min(1, room / wish) : 1}` });
@@ -50,7 +50,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
     return made;
   });
   const room = body.clientWidth - PADDING, wish = texts.reduce((sum, word) => sum + Math.max(LEAST_FACTOR, widthOf(word, 17) + PADDING) + TIMES, 0);
-  const factors = h("span", narrowed("display:inline-block;white-space:nowrap;margin-top:3px", wish, room), ...spans.flatMap((span, k) => [k ? h("span", { class: "fv-times" }, " · ") : "", span]));
+  const factors = h("span", narrowed("display:inline-block;white-space:nowrap;margin-top:3px", wish, room), ...spans.flatMap((span, k) => [k ? h("span", { class: "fv-times" }, " × ") : "", span]));
   const text = h("p", { class: "fv-text-line", tabindex: 0, role: "application", "aria-roledescription": "words" },
     ...(isProduct ? [factors, ...drawing.total.split("; ").flatMap((part) => [" ", h("span", { class: "fv-total", ...narrowed("", 1.1 * widthOf(part, 17), room) }, part)])]
       : spans.flatMap((span, k) => (list[k]!.space && k ? [" ", span] : [span]))));

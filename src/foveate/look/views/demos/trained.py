@@ -38,10 +38,7 @@ def stored(name: str, kind: type[T]) -> T:
     return json.loads(STORED.read_text(encoding="utf-8"))[name]
 
 
-AROUND: dict[str, tuple[float, float, float]] = {  # what stands around a surface, at α, β, height
-    "loss": (-1, 1, 4), "1000": (-1, 1, 3), "10": (-1, 1, 1), "0.1": (-1, 1, -1),
-    "α": (0.2, 1, -1.8), "β": (1.4, 0, -1.3),
-}  # fmt: skip
+AROUND: dict[str, list[float]] = TABLES["around the surfaces"]  # their α, β, height
 
 
 @demo

@@ -161,12 +161,13 @@ def test_the_steps_are_the_probabilities_and_the_attention_of_each_word() -> Non
 def test_numbers_at_residual_sums_add_up_as_printed(runs: dict[str, Run]) -> None:
     made = find("scene").draw([runs["transformer"]], Question())
     texts = {node.name: node.texts or [node.label] for node in made.nodes}
-    blocks = [f"decoder.layers.1.{b}" for b in ("self_attention", "cross_attention")]
-    after = [f"decoder.layers.1.{b} x" for b in ("cross_attention", "feed_forward")]
-    for block, then in zip(blocks, after, strict=True):
-        added = texts[f"{block} f"][0].removeprefix("f = ").split(", ")
-        numbers = [texts[f"{block} x"][1:], added, texts[then][1:]]
-        x, f, total = (np.array([float(n.replace("−", "-")) for n in some]) for some in numbers)
+    before = texts["decoder.layers.1.self_attention x"][0].removeprefix("x = ")
+    for block in ("self_attention", "cross_attention", "feed_forward"):
+        added, total = texts[f"decoder.layers.1.{block} sum"]
+        f = texts[f"decoder.layers.1.{block} f"][0].removeprefix("f = ")
+        assert added == f"{before} {f.replace('−', '− ') if f[0] == '−' else f'+ {f}'}"
+        before = (total := total.removeprefix("= "))
+        x, f, total = (float(n.replace("−", "-")) for n in (added.split(" ")[0], f, total))
         assert x + f == pytest.approx(total, abs=1e-6)
 
 
@@ -314,8 +315,8 @@ def test_a_scene_is_written_in_all_formats(run: Run, tmp_path: Path) -> None:
 
 def test_the_sum_is_of_what_the_order_of_norms_says() -> None:
     said = {stop.name: stop.caption for stop in scene(TOYS["transformer"]()).stops}
-    assert said["encoder layer"].startswith("Each + adds f(norm(x)) to x.")
-    assert said["decoder layer"].startswith("Each + adds f(x) to x.")
+    assert said["encoder layer"].startswith("Each + adds f(norm(x)) to x,")
+    assert said["decoder layer"].startswith("Each + adds f(x) to x,")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,7 +9,7 @@ const GAP = 4, EDGE = 3, LABEL = 18, NAME = 16, LAYER = 56; // pixels between, a
 const SMALL = 60, LARGE = 112, LARGEST = 180; // pixels of a small map at most; where they are all that is shown
 const FAINT = 0.16, UNCLEAR = "no pattern"; // a kind that says nothing
 const MOST_WORDS = 12, MOST_ACROSS = 6, LEAST_PITCH = 11, PITCH = 34, HEAD = 36, SIDE = 18; // on a slide: words of a sentence and heads beside each other at most; pixels from word to word; over them; for the name of a layer
-const LEAST_WEIGHT = 0.15, THICK = 8, ARROW = 16; // of a line; pixels of the weight 1, and of the arrow below a head
+const LEAST_WEIGHT = 0.2, THICK = 8, ARROW = 16, APART = 4; // of a line; pixels of the weight 1, and of the arrow below a head
 
 export interface Heads {
   readonly element: HTMLElement;
@@ -23,21 +23,18 @@ interface Thumb { layer: number; head: number | null; kind: string; button: HTML
 
 const called = (head: number | null) => (head === null ? "mean" : `head ${head}`);
 
-const isWord = (text: string) => /\p{L}/u.test(text);
-
-/** What a head does that the others do not: where its weight is most above theirs, from a word. Pure. */
-export function story(head: Matrix, others: readonly Matrix[], rows: readonly string[], columns: readonly string[]): string {
-  const { values, width } = head, best = largest(Array.from(values, (weight, k) =>
-    (isWord(rows[Math.floor(k / width)]!) ? weight - Math.max(0, ...others.map((other) => other.values[k]!)) : -1)));
+/** The largest weight of a head: its thickest line. Pure. */
+export function story({ values, width }: Matrix, rows: readonly string[], columns: readonly string[]): string {
+  const best = largest(values);
   return `${rows[Math.floor(best / width)]} → ${columns[best % width]}`;
 }
 
 /** A head as a copy of the sentence: the words twice, joined by lines as wide as the weights. */
 function copied(map: Matrix, { rows, columns }: Pick<Block, "rows" | "columns">, name: string, does: string, hue: number, wide: number, pitch: number, joined: boolean): SVGElement {
-  const limit = Math.min(wide * 0.36, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
+  const limit = APART + Math.min(wide * 0.36, Math.max(...[...rows, ...columns].map((word) => widthOf(word, 12))) + 2);
   const y = (place: number) => HEAD + (place + 0.5) * pitch, [from, to] = [limit + 3, wide - limit - 3], middle = wide / 2, foot = HEAD + Math.max(rows.length, columns.length) * pitch;
   const order = Array.from(map.values, (_, k) => k).filter((k) => map.values[k]! >= LEAST_WEIGHT).sort((a, b) => map.values[a]! - map.values[b]!);
-  const side = (words: readonly string[], x: number, anchor: string) => words.map((word, k) => squeezed(word, limit, 12, { x, y: y(k) + 4, "text-anchor": anchor }));
+  const side = (words: readonly string[], x: number, anchor: string) => words.map((word, k) => squeezed(word, limit - APART, 12, { x, y: y(k) + 4, "text-anchor": anchor }));
   return s("svg", { class: "fv-copy", width: wide, height: foot + (joined ? ARROW : 0), role: "img", "aria-label": `${name}: ${does}` },
     ...[name, does].map((text, k) => s("text", { class: `fv-name fv-line-${hue}`, x: wide / 2, y: 12 + 15 * k, "text-anchor": "middle" }, fitted(text, wide, 12))),
     ...order.map((k) => {
@@ -93,9 +90,9 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     grid.style.gridTemplateColumns = `${SIDE}px repeat(${most}, ${wide}px)`;
     grid.style.gridTemplateRows = "";
     grid.replaceChildren(...[block.layers.length - 1].flatMap((layer) => [h("span", { class: "fv-upright" }, `layer ${layer}`), ...[...Array(most).keys()].map((head) => {
-      const map = maps.map(layer, head), others = [...Array(most).keys()].flatMap((other) => (other === head ? [] : maps.map(layer, other) ?? []));
-      return map ? copied(map, block, `head ${head}`, story(map, others, block.rows, block.columns), head % 7, wide, pitch, most > 1) : h("span");
-    })]), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left reads right; width: weight, none under 0.15"));
+      const map = maps.map(layer, head);
+      return map ? copied(map, block, `head ${head}`, story(map, block.rows, block.columns), head % 7, wide, pitch, most > 1) : h("span");
+    })]), ...(most > 1 ? [h("p", { class: "fv-concat" }, `concatenated: [${[...Array(most).keys()].map(called).join("; ")}] W`, h("sub", {}, "O"))] : []), h("p", { class: "fv-quiet", style: "grid-column: 1 / -1; margin: 0" }, "left reads right; width: weight, none under 0.2"));
   };
 
   /** All maps onto one canvas, at the pixels of the screen. */

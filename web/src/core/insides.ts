@@ -209,7 +209,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(46 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => a - b) ?? [] : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [`${count} of ${width} numbers`] : [];
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [(sum && units.length ? `entries ${units.join(", ")}` : `${count} of ${width} numbers`)] : [];
       const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
       put(`${own} name`, "", boxAt(0, y + high / 2 - 36, aside - 12, 72), own, { form: "label", texts: [stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, ...few] });

@@ -59,7 +59,7 @@ const across = (label: string) => indexed(label).reduce((sum, { text, tag }) => 
 /** What a box says: its numbers, or its label. */
 const saidBy = ({ texts, label }: Inner) => (texts?.length ? texts : [label]);
 /** What words or numbers that are side by side have in common: they are written in one size. */
-const rowIn = ({ name, form }: Inner, text: string) => (form === "word" || /^[−\d.∞]+$/.test(text) ? name.replace(/ \d+\b/g, "") : "");
+const rowIn = ({ name, form }: Inner, text: string) => (form === "word" || /^[−\d.∞]+$/.test(text) ? form + name.replace(/^\w+coder \w+s|( \d+)+/g, "") : "");
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const scene: Draw<SceneDrawing> = (stage, drawing) => {
@@ -163,7 +163,7 @@ export const scene: Draw<SceneDrawing> = (stage, drawing) => {
     };
     for (const node of shown) for (const text of saidBy(node)) sizeOf(node, text);
     for (const [node, { group, texts }] of drawn) {
-      const [, y, w, tall] = node.box, { form } = node, isAround = w > 0.9 * wide || tall > 0.9 * high;
+      const [, y, w, tall] = node.box, { form } = node, isAround = (w > 0.9 * wide && form !== "group") || tall > 0.9 * high;
       const isLater = stop.panel !== null && form === "box" && !!node.texts && !isLit(stop, node.name); // its numbers are not written yet
       const told = isAround || isLater ? [] : saidBy(node), letter = DIGIT * unit * grown, gap = Math.min(LINE * unit * grown, letter + (tall - told.length * letter) / (told.length + 1));
       lighten(group, node);

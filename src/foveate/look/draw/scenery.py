@@ -129,16 +129,18 @@ class _Scene(SceneMaker):
             inner = [b for b in _layer_of(part, self.layer) if b.branch is not None]
             if inner:
                 x, y, w, _ = self.box_of(part.name)
+                x, w = x - 58, w + (98 if x > WIDE / 2 else 72)  # and the arrow from the encoder
                 box = x, y + (TALL - w * HIGH / WIDE) / 2, w, w * HIGH / WIDE
                 word = self.places[part.name][self.query]
                 adds = "f(norm(x))" if any(b.family == "norm" for b in inner) else "f(x)"
-                text = f"Each + adds {adds} to x. Written: two numbers of “{word}”."
+                text = f"Each + adds {adds} to x, here in one number of “{word}”."
                 chosen = [b for b in inner if block and block in b.name]
                 lit = [b.name for b in inner if b.branch in [each.branch for each in chosen]]
                 for each in chosen:
-                    text = f"x of “{word}” stays on its line; {_name(each)} adds f to it."
+                    text = f"x of “{word}” stays in the sum; {_name(each)} adds f."
                     lit.append(f"{part.name} stream")
-                self.stop(f"{part.name} layer", text, ["stream", "layer"], box=box, lit=lit)
+                shows = ["stream", "layer", *["decoder"] * any("encoder" in b.reads for b in inner)]
+                self.stop(f"{part.name} layer", text, shows, box=box, lit=lit)
         self._insides(block, head, query)
         if "decoder" in self.places:
             self._steps()
@@ -175,17 +177,14 @@ class _Scene(SceneMaker):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
-        """Draw embedding, layers and output of a part, from below, along the residual stream.
-
-        A decoder that reads an encoder has its stream at the right, away from the encoder.
-        """
+        """Draw a part from below; the stream of a decoder is at the right, far from the encoder."""
         drawn, name, stream = _layer_of(part, self.layer), part.name, left + STREAM
         nodes, edges = len(self.nodes), len(self.edges)
         before = [*takewhile(lambda b: b.layer is None, part.blocks)]
         after = [b for b in part.blocks[len(before) :] if b.layer is None] + [*rest]
         layers = len({b.layer for b in part.blocks} - {None})
         if layers:
-            self.node(name, "", (left, LAYERS, wide, TALL), form="group")
+            self.node(name, "", (left, LAYERS, wide, TALL), form="group", tag="whole")
             head = left + STREAM + 116, LAYERS + 2, wide - STREAM - 122, 34.0
             number = 1 + (drawn[0].layer or 0)
             label = f"layer {number} of {layers}" if self.train else f"{layers} ×"
@@ -208,7 +207,7 @@ class _Scene(SceneMaker):
             after_it = groups[groups.index(group) + 1 :][:1]
             norms = after_it[0] if after_it and after_it[0][0].branch is None else []
             high, down = (min(64.0, pitch - 20), 19) if norms else (min(80.0, pitch - 17), 14)
-            self._branch(group, (left, y + 6, wide, high), down)
+            self._branch(group, (left, y + 6, wide, high), down, number == 1)
             for norm in norms:
                 self._block(norm, (stream - 46, y - 21, 92, 30), tag="stream")
         if wide == SIDE and name == "decoder":
@@ -223,7 +222,7 @@ class _Scene(SceneMaker):
             points = [(both - x, y) for x, y in edge.points]
             self.edges[k] = edge.model_copy(update={"points": points})
 
-    def _branch(self, group: Sequence[ModelBlock], row: Box, down: float) -> None:
+    def _branch(self, group: Sequence[ModelBlock], row: Box, down: float, lowest: bool) -> None:
         """Draw one residual branch: it leaves the stream, is added ``down`` from the row's top."""
         left, y, wide, high = row
         main = next((b for b in group if b.family != "norm"), group[-1])
@@ -236,18 +235,20 @@ class _Scene(SceneMaker):
         label = "masked " * (any(map(_looks_back, maps)) and not self.train) + _name(main)
         label += "".join(f", {len(f.values)} heads" for f in maps[:1] * (wide == ALONE))
         self._block(main, (x, y, wide - NORMED - 6, high), label)
-        x_of, f_of, after = self._summands(main.name) or [[], [], []]
-        of = f"f = {', '.join(f_of)}" if f_of else "f"
-        over = stream + 18, top - 21, x - stream - 20, 18
-        aside = (left + 4, low - 22, 76, 44) if group[0] is not main else (left, y + 7, 60, 44)
         more: dict[str, object] = {"form": "label", "tag": "layer"}
-        self.node(f"{main.name} x", "x", aside, texts=["x", *x_of], **more)
+        signs, made = self._summands(main.name), ("x", "f", "x + f", "")
+        if signs:
+            x_of, f_of, after = signs
+            plus_f = f"− {f_of[1:]}" if f_of[0] == "−" else f"+ {f_of}"
+            made = f"x = {x_of}", f"f = {f_of}", f"{x_of} {plus_f}", f"= {after}"
+        if lowest:  # of the others, the sum below says it
+            self.node(f"{main.name} x", made[0], (left - 20, low + 6, 92, 20), **more)
+        self.node(f"{main.name} f", made[1], (stream + 18, top - 21, x - stream - 20, 18), **more)
+        total = left - 20, top - 16, 92, 32
+        self.node(f"{main.name} sum", "", total, texts=[*filter(None, made[2:])], **more)
         if y < LAYERS + HEAD + 10:
-            end = left + 4, LAYERS - 2, 76, 44
-            self.node(f"{main.name} sum", "x", end, texts=["x", *after], **more)
             rest = (stream, top - 14), (stream, LAYERS + 2)
             self.edge(f"{main.name.split('.')[0]} stream end", *rest, tag="layer")
-        self.node(f"{main.name} f", of, over, form="label", tag="layer")
         if "encoder" in main.reads:  # its output comes from the other side of the stream
             output = [e.points[-1] for e in self.edges if e.name == "encoder stream"]
             ends = [2 * left + wide - x for x, y in output if y < OUTPUT + 44]  # of no last norm
@@ -256,26 +257,25 @@ class _Scene(SceneMaker):
             points = ((*ends, start)[0], OUTPUT + 22), (gap, OUTPUT + 22), (gap, tip[1]), tip
             self.edge(f"{main.name} memory", *points, hue=Hue.KEY)
             name, box = f"{main.name} memory label", (left + wide + 2, tip[1] + 8, 56, 64)
-            room = 0.25 * (wide - NORMED)
-            at = tip[0] - room - 4
-            self.node(f"{main.name} from", "h_i, encoder", (at, tip[1] - 10, room, 20), **more)
+            below, more["tag"] = (left + wide + 2, tip[1] + 4, 56, 32), "decoder"
+            self.node(f"{main.name} from", "", below, texts=["encoder", "h_i"], **more)
             if not self.train:
                 self.node(name, "K", box, form="label", tag="words", texts=["K", "V"])
         for block in group:
             if block.family == "norm":
                 self._block(block, (left + 109, low - 16, 92, 32), tag="stream")
 
-    def _summands(self, block: str) -> list[list[str]]:
-        """Return two numbers of x, of f(x) and of their sum, exact as printed where possible."""
+    def _summands(self, block: str) -> list[str]:
+        """Return a number of x, of f(x) and of their sum, exact as printed where possible."""
         sums = [f for f in self.film if f.name == "residual sum" and f.rows == block.split(".")[0]]
         row = self.query
         pairs = {f.block: np.stack([self.film[k].values[0, row] for k in f.reads]) for f in sums}
         wrong = [abs(p.round(2).sum(axis=0) - p.sum(axis=0).round(2)) for p in pairs.values()]
-        units = np.argsort(sum(wrong, np.zeros(1)).round(2), kind="stable")[:2]
+        unit = int(np.argmin(sum(wrong, np.zeros(1)).round(2)))
         if block not in pairs:
             return []
         x, f = pairs[block]
-        return [[*map(_number, each[units])] for each in (x, f, x + f)]
+        return [_number(each[unit]) for each in (x, f, x + f)]
 
     def _unrolled(
         self, part: ModelPart, cells: Sequence[ModelBlock], rest: Sequence[ModelBlock],
@@ -329,8 +329,9 @@ class _Scene(SceneMaker):
                 self.edges = [e for e in self.edges if e.name != f"{part.name} writes {k} arrow"]
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
-                right, low, half = left + pitch * (k + 1), self.words - 14, pitch / 2
-                back = (right - half, 58), (right, 58), (right, low), (right + half, low)
+                right, low, half = left + pitch * (k + 1), self.words + 30, pitch / 2
+                end = right + half - LETTER * len(self.places[part.name][k + 1]) / 2 - 8
+                back = (right - half, 58), (right, 58), (right, low), (max(right + 4, end), low)
                 self.edge(f"decoder {k} fed", *back, hue=Hue.INPUT)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
@@ -416,10 +417,7 @@ class _Scene(SceneMaker):
         self.node(block.name + suffix, label or _name(block), box, **fields)
 
     def _insides(self, block: str | None, head: int, query: int | None) -> None:
-        """Stop inside each box, in the order of computation; of cells in one, of norms if chosen.
-
-        The chosen box has a stop for each stage: by default the first attention, else a cell.
-        """
+        """Stop inside each box, in order, and at each stage of the chosen one, or an attention."""
         stages: dict[str, dict[str, ForwardFrame]] = {}
         for frame in self.film:
             if frame.block in self.homes:
@@ -442,10 +440,7 @@ class _Scene(SceneMaker):
                 self._positions(home, blocks, query if deep else None, deep)
 
     def _positions(self, home: str, blocks: Sequence[str], query: int | None, deep: bool) -> None:
-        """Add the inside of a box that computes each position alone, with its stages as stops.
-
-        Unless ``deep``, all stages are one stop.
-        """
+        """Add the inside of a box that computes each position alone; if ``deep``, by stages."""
         inside = [k for k, f in enumerate(self.film) if f.block in blocks]
         own = {k: self.film[k].name for k in inside if self.film[k].name != "residual sum"}
         before = self.film[min(own)].reads
@@ -476,11 +471,10 @@ class _Scene(SceneMaker):
         equations = self.panels[-1].equations
         text = TEXTS["pooled" if pools else "added" if "position" in own.values() else "signs"]
         every = _tags(["words", *stages])
-        lit, twice = list[str](), [k for k, word in enumerate(rows) if rows.count(word) > 1]
+        twice = [k for k, word in enumerate(rows) if rows.count(word) > 1]
         if deep and twice and "position" in stages:
             text = f"“{rows[twice[0]]}” twice: one embedding, two positions, two inputs."
-            lit = [f"{stage} {k}" for stage in every for k in ("name", "few", *twice)]
-        self._enter(spoken + " numbers" * deep, text, every, lit)
+        self._enter(spoken + " numbers" * deep, text, every)
         for k, stage in enumerate(stages if deep else (), start=1):
             text = f"{stage.capitalize()}, at each position: {equations[stage]}."
             text = f"What the {spoken} reads." if stage == "x" else text
@@ -611,10 +605,7 @@ class _Scene(SceneMaker):
             self._query(spoken, stages)
 
     def _kinds(self, name: str, stages: Mapping[str, ForwardFrame]) -> dict[str, str]:
-        """Return the kinds of score and normalizer whose numbers follow from those that are drawn.
-
-        A rotated query, a matrix of the score's own or another temperature is not drawn.
-        """
+        """Return the kinds of score and normalizer whose numbers follow from what is drawn."""
         module = dict(self.forced.model.named_modules()).get(name)
         if not isinstance(module, Attention):
             return {}
@@ -752,7 +743,11 @@ class _Scene(SceneMaker):
             text = f"After “{word}” comes “{self.produced[t]}”"
             k = t - self.forced.first
             text += "".join(f", p = {p:.2f}" for p in self.chances[k : k + 1] if k >= 0)
-            text += "." + f" {'Arcs' if cells else 'Yellow'}: attention." * bool(cross)
+            text += "."
+            if cross:
+                row = cross[-1].values.mean(axis=0)[t]
+                top = self.places[cross[-1].columns][int(row.argmax())]
+                text += f" {'Arcs' if cells else 'Tint'}: cross-attention, “{top}” {row.max():.2f}."
             self.stop(f"step {t + 1}", text, [*ALL, *[f"step {t}"] * bool(cross)], lit=lit)
 
     def _arcs(self, frame: ForwardFrame, t: int) -> list[str]:

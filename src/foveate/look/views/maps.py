@@ -98,6 +98,7 @@ def _hops(record: AttentionRecord, block: str | None, query: int) -> SceneDrawin
     made, step, shares = SceneMaker(), (HIGH - 112) / len(layers), np.eye(len(words))[query]
     middles = made.row("words", ["row of R:", f"“{words[query]}”"], words, HIGH, up=79)
     made.node("output", f"“{words[query]}”", (middles[query] + 48, 6, 150, CELL), form="label")
+    made.node("fewest", f"lines: ≥ {FEWEST:g}", (0, 6, 200, CELL), form="label")
     for up, name in enumerate(["", *reversed(layers)]):
         top = 6 + step * up
         if name:

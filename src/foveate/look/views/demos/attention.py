@@ -80,8 +80,10 @@ def lookup(
             made.node(f"by {number} {k}", "×", (890, 105 + 125 * k, 50, 35), form="label", tag=tag)
             if alpha:
                 made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
-        taken = "the value of the best key alone" if name == "hardmax" else "some of every value"
-        text = f"{name.capitalize()} takes {taken}: {out}.".replace("\n", ", ")
+        means = [f"{a:.2f} · {v:g}" for a, v in zip(alphas, values.tolist(), strict=True)]
+        text = f"{name.capitalize()}: {' + '.join(means)} = {out}"
+        if name == "hardmax":
+            text = f"Hardmax takes the value of the best key alone: {out}.".replace("\n", ", ")
         made.stop(name, text, ["stream", tag])
     caption = "The smaller τ, the closer softmax is to hardmax, which picks one key."
     return made.drawing(f"A lookup: the query asks for {TITLES[1]}", caption=caption)
@@ -90,15 +92,15 @@ def lookup(
 @demo
 def scaling(
     num_keys: Annotated[int, Field(ge=2, le=256, description="number of keys")] = 16,
-    size: Annotated[int, Field(ge=1, le=1024, description="K, rounded to a power of 2")] = 64,
+    size: Annotated[int, Field(ge=1, le=1024, description="d, rounded to a power of 2")] = 64,
 ) -> PanelGrid:
-    """Draw mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without dividing by √K."""
+    """Draw mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without dividing by √d."""
     random, sizes = torch.Generator().manual_seed(0), 2 ** np.arange(0, 11)
-    curves: dict[str, list[float]] = {"q · k": [], "q · k / √K": []}
+    curves: dict[str, list[float]] = {"q · k": [], "q · k / √d": []}
     for width in sizes.tolist():
         query = torch.randn(200, 1, width, generator=random)
         scores = (query @ torch.randn(200, width, num_keys, generator=random)).squeeze(1)
-        for name, factor in (("q · k", 1.0), ("q · k / √K", width**-0.5)):
+        for name, factor in (("q · k", 1.0), ("q · k / √d", width**-0.5)):
             weights = (scores * factor).softmax(dim=-1)
             jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
             curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
@@ -106,17 +108,17 @@ def scaling(
     query, keys = (torch.randn(size, n, generator=random) for n in (1, num_keys))
     products = (query * keys).sum(dim=0)
     shares = {name: (products * factor).softmax(dim=-1).numpy()
-              for name, factor in (("q · k", 1.0), ("q · k / √K", size**-0.5))}  # fmt: skip
+              for name, factor in (("q · k", 1.0), ("q · k / √d", size**-0.5))}  # fmt: skip
     labels = [f"k{chr(0x2080 + n)}" if n < 10 else str(n) for n in range(1, num_keys + 1)]
     return PanelGrid(
         panels=[
-            line_chart(sizes.astype(float), curves, "key size K", "‖∂α/∂e‖",
+            line_chart(sizes.astype(float), curves, "key size d", "‖∂α/∂e‖",
                        "Mean gradient of softmax", log="x"),
-            bar_chart(labels, shares, "weight of the key", f"Softmax of one query, K = {size}"),
+            bar_chart(labels, shares, "weight of the key", f"Softmax of one query, d = {size}"),
         ],
-        title="Why scores are divided by √K",
-        caption=f"q · k has the standard deviation √K = {size**0.5:.1f}; divided by √K it has 1, "
-        "whatever K is, and softmax keeps its gradient.",
+        title="Why scores are divided by √d",
+        caption=f"q · k has the standard deviation √d = {size**0.5:.1f}; divided by √d it has 1, "
+        "whatever d is, and softmax keeps its gradient.",
     )  # fmt: skip
 
 
@@ -274,14 +276,18 @@ def parallel(length: Annotated[int, Field(ge=2, le=8, description="tokens")] = 5
         made.node(name, name, (left, 0, 590, 44), form="label")
         middles = [left + pitch * (t + 0.5) for t in each]
         for t, hue in enumerate(passes):
-            box = middles[t] - pitch / 2 + 6, 490.0, pitch - 12, 66.0
+            box = middles[t] - pitch / 2 + 18, 490.0, pitch - 36, 66.0
             made.node(f"{name} x {t}", f"x_{t + 1}", box)
             box, texts = (box[0], 70.0, box[2], 84.0), [f"o_{t + 1}", f"pass {hue + 1}"]
             made.node(f"{name} o {t}", "", box, hue=hue, level=0.35, texts=texts)
             for s in range(t + 1):
                 ends = (middles[s], 490), (middles[t], 154)
                 made.edge(f"{name} {s} {t}", *ends, hue=hue, tag="")
-    made.stop("passes", "Training knows all words: one pass. Generation adds one word a pass.", [])
+            if t and hue:  # what was written last is read
+                x, start = middles[t] - pitch / 2, middles[t - 1] + pitch / 2 - 18
+                back = (start, 112), (x, 112), (x, 523), (x + 18, 523)
+                made.edge(f"{name} fed {t}", *back, hue=6, tag="")
+    made.stop("passes", "Training: one pass. Generation reads o_t as x_{t+1}: a pass each.", [])
     difference = float((whole - rows).abs().max())
     caption = f"Keys and values are cached: the same outputs (largest difference {difference:.0e})."
     return made.drawing("The pass that computes each output", caption=caption)

@@ -19,7 +19,7 @@ from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
-from foveate.look.views.demos import demo
+from foveate.look.views.demos import TABLES, demo
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
 from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
@@ -31,12 +31,7 @@ Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 WIDER = 0.6  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
-    "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "none", "Graves 2014"),
-    "additive": (kinds.Additive, "v · tanh(W q + U k)", "v, W, U", "Bahdanau 2015"),
-    "location": (kinds.Location, "entry i of W q", "W", "Luong 2015"),
-    "general": (kinds.General, "q · W k", "W", "Luong 2015"),
-    "dot": (kinds.Dot, "q · k", "none", "Luong 2015"),
-    "scaled dot": (kinds.ScaledDot, "q · k / √K", "none", "Vaswani 2017"),
+    name: (getattr(kinds, kind), *texts) for name, (kind, *texts) in TABLES["scores"].items()
 }
 
 
@@ -75,7 +70,7 @@ def scores(
             for n, (_, formula, learned, paper) in SCORES.items()
         ]
         return TableDrawing(
-            title="Scores of a query q and a key k of K numbers",
+            title="Scores of a query q and a key k of d numbers",
             columns=["score", "formula", "value", "paper"], rows=rows,
             caption=f"For q = ({x:g}, {y:g}), k = (1, 2). The location score reads no key.",
         )  # fmt: skip
@@ -109,10 +104,7 @@ def arrows(
     pairs: Sequence[Sequence[float]], length: float, below: Sequence[list[str]], title: str,
     caption: str, names: Sequence[tuple[str, str]],
 ) -> SceneDrawing:  # fmt: skip
-    """Draw q (orange) and k (blue, ``length`` times as long) at angles in degrees, side by side.
-
-    ``below`` are the lines under each pair.
-    """
+    """Draw q (orange) and k (blue, ``length`` times as long) at angles, and lines ``below``."""
     made, wide = SceneMaker(), WIDE / len(pairs)
     turned = np.radians(pairs)
     all_ends = np.stack([np.cos(turned), -np.sin(turned)], axis=2) * [[1], [length]]
@@ -443,13 +435,13 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
         end, kind = HIGH / 2 * (number + 1), ("recurrent", "attention")[number]
         middles = made.row(kind, [f"{kind}:", *steps], words, end, up=155)
         for layer in (0, 1):
-            top, name = end - 140 - 110 * layer, f"{kind} {layer}"
+            top, name = end - 150 - 110 * layer, f"{kind} {layer}"
             ready = layer + 1 + np.arange(count) * (1 - number)
             made.cells(name, middles, top, 60, [*map(str, ready)], 0.8 * ready / count, hue=2)
-            ends = top + (110 if layer else 98), top + CELL
-            read = np.tile(np.eye(count)[:, [count // 2]], count) if number else np.eye(count)
-            for t, s in np.argwhere(read).tolist():
-                made.edge(f"mesh {name} {s} {t}", *zip(middles[[s, t]], ends, strict=True), tag="")
+            low, at = top + (110 if layer else 108), middles[count // 2]
+            for s, x in enumerate(middles):  # to one box, or each to its own
+                to = at + 4 * (s - count // 2) if number else x
+                made.edge(f"mesh {name} {s}", (x, low), (to, top + CELL), tag="")
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
     text = f"In a box: its step. Over {length:,} words: {length:,} steps per layer, or 1."

@@ -407,8 +407,8 @@ def _glimpse(made: SceneMaker, picture: Tensor, size: int) -> str:
     made.node("next", "h_{t+1} reads all three", (570, 476, 662, 64), **state)
     made.edge("draws", (680, 52), (746, 52), hue=3)
     made.node("mean", "= (0, 0), the middle", (812, 30, 320, 44), form="label")
-    for x, y in (220, 274), (750, 26):  # in the picture, and what it is
-        made.node(f"l {x}", "l_t", (x, y, 52, 52), form="plus", hue=3)
+    for text, spot in ("", (239, 293, 14, 14)), ("l_t", (750, 26, 52, 52)):  # where and what it is
+        made.node(f"l {text}", text, spot, form="plus", hue=3)
     return f"Each frame gives {size} × {size} numbers: the wider, the coarser."
 
 
@@ -432,8 +432,9 @@ def _patches(made: SceneMaker, picture: Tensor, size: int) -> str:
         (f"x_1 … x_{count} + positions → encoder", 560, 508),
     ):  # fmt: skip
         made.node(f"{text} name", text, (left, top, 672, 44), form="label")
-    above, gap = x + wide / 2, y - 6  # from the patch, the way leads between the others
-    made.edge("way", (above, y), (above, gap), (528, gap), (528, 96), (550, 96), hue=1)
+    beside, gap = x + wide, y - 6  # from the patch, the way leads between the others
+    around = (beside, y + 40), (beside + 6, y + 40), (beside + 6, gap), (528, gap)
+    made.edge("way", *around, (528, 96), (550, 96), hue=1)
     for n, (at, start, end) in enumerate(((900, 126, 192), (900, 256, 338), (middle, 388, 452))):
         made.edge(f"arrow {n}", (at, start), (at, end), hue=1 if n < 1 else 2)
     texts = [f"{v:.1f}".replace("-", "−") for v in stem(picture[None, None])[0, k].tolist()]

@@ -185,13 +185,13 @@ def vanishing(
     = (0.0, 3.0),
 ) -> LinesDrawing:  # fmt: skip
     """Draw the gradient's norm against distance, for each cell."""
-    models = {"Elman (tanh)": recurrent("rnn")}
+    models = {"RNN (tanh)": recurrent("rnn")}
     for bias in forget:
         models[f"LSTM, forget bias {bias:g}"] = recurrent("lstm", bias)
     models["Transformer"], text = transformer(), ids(length)
     norms = {name: attends(model, partial(model, text, None), 1) for name, model in models.items()}
     drawn = gradients(norms, max(3, length * 3 // 4))  # means over few positions are left out
-    caption = "Each step multiplies Elman's gradient; a forget gate near 1 keeps it."
+    caption = "Each step multiplies the RNN's gradient; a forget gate near 1 keeps it."
     title = "The gradient against distance, before training"
     return drawn.model_copy(update={"title": title, "caption": caption})
 
@@ -348,10 +348,10 @@ def rnn(
         for weight, value in zip(cell.parameters(), (of_input, of_state, b, 0.0), strict=True):
             weight.fill_(value)
         values, _ = cell.run(values, cell.start(values[:, 0]))
-        own = f"^{layer}" * (len(w) > 1)
-        name, written = f"h_t{own}", [f"W{own} = {of_input:g}", f"U{own} = {of_state:g}"]
-        rows[name] = values.flatten().tolist()
-        texts[name] = [name, ", ".join(written[: 1 + any(u)]), f"b = {b:g}, tanh"]
+        own = f"^{{({layer})}}" * (len(w) > 1)
+        name, written = f"h_t{own}", f"W{own} = {of_input:g}" + f", U{own} = {of_state:g}" * any(u)
+        rows[name], begins = values.flatten().tolist(), f"tanh, b = {b:g}" + ", h_0 = 0" * any(u)
+        texts[name] = [name + f", layer {layer}" * (len(w) > 1), written, begins]
     outputs = OUTPUTS[output](v * values + c)
     rows |= {"o_t": outputs.flatten().tolist()} if v else {}
     texts["o_t"] = ["o_t", f"V = {v:g}, c = {c:g}", *[output] * (output != "linear")]
@@ -363,9 +363,9 @@ def rnn(
     reads = f"{w[-1]:g} · {[inputs, *map(rows.__getitem__, states)][-2][0]:.2f} + {b:g}"
     begins = f"{w[0]:g} · {inputs[1 % n]:g} + {u[0]:g} · {h[0]:.2f} + {b:g}"
     captions = {  # of the rows that are new
-        f"Linear, so any real number: y_1 = W_yo o_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
+        f"Without a sigmoid y may exceed 1: y_1 = {head or 0:g} · {o:.2f} = {y:.2f}":
             ["y_t"] * (head is not None),
-        f"Layer {len(w)} reads layer {len(w) - 1}: h_1^{len(w)} = tanh({reads}) = {h[0]:.2f}":
+        f"Layer {len(w)} reads layer {len(w) - 1}: h_1{own} = tanh({reads}) = {h[0]:.2f}":
             ["x_t", *states] * (len(w) > 1),
         f"Each output from its own state: o_1 = {output}({v:g} · {h[0]:.2f} + {c:g}) = {o:.2f}":
             ["o_t"] * (output != "linear"),
@@ -389,13 +389,12 @@ def _unrolled(
     """Draw rows of numbers, a column for each step: arrows go up, and from state to state."""
     made, across = SceneMaker(), (WIDE - ASIDE) / len(rows["x_t"])
     wide, apart = min(116.0, across - 44), (HIGH - 16) / len(rows)
-    high = min(64.0, apart - 40)
+    high = min(80.0, apart - 40)
     alike: dict[float, int] = {}  # by input
     letters = {name: lines[1].split(" = ")[0] for name, lines in texts.items() if lines[1:]}
     for level, (name, values) in enumerate(rows.items()):
         y, is_state = HIGH - 8 - apart * level - (apart + high) / 2, name.startswith("h")
-        lines = [name + f", layer {name[-1]}" * ("^" in name), *texts[name][1:]]
-        for k, line in enumerate(lines):
+        for k, line in enumerate(lines := texts[name]):
             place = 0, y + high / 2 + 37 * (k - len(lines) / 2), ASIDE - 30, 37
             made.node(f"{name} says {k}", line, place, form="label")
         for step, value in enumerate(values, start=1):
@@ -403,17 +402,18 @@ def _unrolled(
             if not recurs:
                 hue = alike.setdefault(rows["x_t"][step - 1], len(alike))
             box, own = (x, y, wide, high), f"{name} {step}"
-            texts_of = [(f"{value:g}" if name == "x_t" else f"{value:.2f}").replace("-", "−")]
+            number = f"{value:g}" if name == "x_t" else f"{value:.2f}"
+            texts_of = [name.replace("t", str(step)), number.replace("-", "−")]
             made.node(own, "", box, hue=hue, level=0.3 * (level > 0), texts=texts_of, tag="stream")
             if not level and apart - high > 100:
                 made.node(f"{own} t", f"t = {step}", (x, y + high + 8, wide, 40), form="label")
             if level:
                 middle, below = x + wide / 2, (y + high + y + apart) / 2
                 made.edge(f"{own} in", (middle, y + apart), (middle, y + high))
-                right = middle + 6, below - 20, 60.0, 40.0
-                made.node(f"{own} W", letters[name], right, form="label", tag="stream")
-            if is_state and step > 1:
-                beside = x - across + wide, x
+                right = middle, below - 20, 60.0, 40.0
+                made.node(f"{own} W", letters[name], right, form="label", tag="stream", level=1)
+            if is_state and (step > 1 or recurs):
+                beside = x - across + wide if step > 1 else ASIDE - 20, x
                 if recurs:
                     made.edge(f"{own} on", *((end, y + high / 2) for end in beside), hue=1)
                 between = (beside[0], y + high / 2 - 44 * recurs - 20, x - beside[0], 40)

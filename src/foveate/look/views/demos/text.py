@@ -184,16 +184,16 @@ def em(
     model = Model1(Model1.Config())
     model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
     numbers = corpus.numbers
+    corpus.lexicon.probability[:-1] = 1 / len(numbers.target)  # every word f alike
     shown, drawn = sorted({0, 1, min(5, iterations), iterations}), []
     for iteration in range(iterations + 1):
         if iteration in shown:
-            table = np.full((len(numbers.source) + 1, len(numbers.target)), np.nan)
+            empty = np.nan if iteration else 1 / len(numbers.target)  # never in one pair
+            table = np.full((len(numbers.source) + 1, len(numbers.target)), empty)
             keys = corpus.lexicon.keys
             table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
-            drawn.append(
-                sheet(f"iteration {iteration}", table, ["NULL", *numbers.source],
-                      [*numbers.target], scale=SHARES, written=len(numbers.target) <= WRITTEN)
-            )  # fmt: skip
+            title, names = f"iteration {iteration}", ["NULL", *numbers.source]
+            drawn.append(sheet(title, table, names, [*numbers.target], scale=SHARES, written=True))
         corpus.step(model)
     if hard:
         return linked(drawn[-1], pairs, iterations)
@@ -216,29 +216,27 @@ def linked(
     for j, row in enumerate(t):
         y, f = 76 + 122.0 * j, table.columns[j]
         made.node(f"of f {j}", "", (4, y + 18, 108, 64), texts=[f], **looks["f"])
-        for k in np.flatnonzero(~np.isnan(row)).tolist():
-            own = {"hue": 2, "level": 0.5} if row[k] == np.nanmax(row) else {}
-            made.node(f"t {j} {k}", f"{row[k]:.2f}", (124 + 124.0 * k, y, 116, 100), **own)
+        for k, value in enumerate(row.tolist()):
+            fill = {"hue": 2, "level": 0.5} if value == np.nanmax(row) else {}
+            form, p = ("word", "0") if np.isnan(value) else ("box", f"{value:.2f}")
+            made.node(f"t {j} {k}", p, (124 + 124.0 * k, y, 116, 100), form=form, **fill)
     for number, (source, target) in enumerate(pairs):
-        for side, words, y in (
-            ("f", target, 8 + 190.0 * number),
-            ("e", source, 108 + 190.0 * number),
-        ):
+        for side, words, y in (("f", target, 8.0), ("e", source, 108.0)):
             for k, word in enumerate(words):
-                box, text = (828 + 200.0 * k, y, 150.0, 56.0), [word]
+                box, text = (828 + 200.0 * k, y + 190 * number, 150.0, 56.0), [word]
                 made.node(f"{side} {number} {k}", "", box, texts=text, **looks[side])
         for j, f in enumerate(target):
             best = names[int(np.nanargmax(t[table.columns.index(f)]))]
             k, y = source.index(best), 64 + 190.0 * number
             ends = (903 + 200.0 * j, y), (903 + 200.0 * k, y + 44)
             made.edge(f"f {number} {j} to e {number} {k}", *ends, hue=2, weight=0.6)
-    caption = f"After {iterations} rounds of EM each f is linked to its best e (green)."
+    caption = f"{iterations} rounds of EM: each German f with its best English e."
     return made.drawing("Hard links: for each f the e with the highest t(f|e)", caption=caption)
 
 
 TEXT = "the old woman closes the window and she sings in the garden ."
 PAIR = "she closes the window", "elle ferme la fenêtre"
-TABLE: dict[str, list[str]] = TABLES["forecast"]
+TABLE: dict[str, list[str]] = TABLES["prices"]
 
 
 @demo
@@ -252,7 +250,7 @@ def targets(
         caption = _blocks(made, TEXT.split(), size)
     elif of == "pair":
         _sides(made, *(text.split() for text in PAIR))
-        caption = "Source and target are read; only the target words are predicted."
+        caption = "Both sides are read; only target words are predicted."
     else:
         for k, (head, cells) in enumerate(TABLE.items()):
             box = 110 + 195.0 * k + 155 * (k == 4), 60.0, 180.0, 490.0
@@ -271,31 +269,39 @@ def targets(
 
 def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
     """Draw a text as blocks, each word below what follows it, and what one of them is read for."""
-    starts, pitch, texts = range(0, len(words) - 1, size), (WIDE - 150) / size, list[str]()
+    starts, pitch, text = range(0, len(words) - 1, size), (WIDE - 170) / size, ""
     for number, k in enumerate(starts):
         high, own = HIGH / len(starts), words[k : k + size + 1]
-        low, top, names = high * (number + 1) - 70, high * number + 8, range(1, len(own) + 1)
-        middles, at = 150 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
+        top, names = high * number + 12, range(1, len(own) + 1)
+        low = top + min(150, high - 76)
+        middles, at = 160 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
         texts = [f"u_{{{k + i}}} {word}" for i, word in zip(names, own, strict=True)]
+        around = 0, top - 10, WIDE, low + CELL + 20 - top
+        made.node(f"frame {number}", "", around, form="group")
         for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
-            made.node(f"{name} {number}", name, (0, y, 140, CELL), form="label")
+            label = f"block {number + 1}" if name == "block" else name
+            made.node(f"{name} {number}", label, (10, y, 140, CELL), form="label")
             made.cells(f"{name} {number}", middles, y, pitch - 10, row, 0.35 + 0 * middles, hue=hue)
-        lines = 0.25 * np.tri(len(middles)) * (np.arange(len(middles)) == at)[:, None]
-        made.fan(f"reads {number}", middles, (low, top + CELL), lines, hue=1)
-        texts.append(f"u_{{{k + at + 2}}} from u_{{{k + 1}}} … u_{{{k + at + 1}}}")
-    return f"{texts[0].replace(' ', ' is predicted ', 1)}, {texts[-1]} only."
+        for s, x in enumerate(middles[: at + 1]):  # each arrow has its own end
+            end = middles[at] + 24 * (s - at / 2), top + CELL
+            made.edge(f"reads {number} {s}", (x, low), end, hue=1, tag="")
+        text = f"u_{{{k + at + 2}}} is predicted from u_{{{k + 1}}} … u_{{{k + at + 1}}}"
+        text += f", not from block {number}" * (number > 0)
+    return f"{text}."
 
 
 def _sides(made: SceneMaker, source: list[str], target: list[str]) -> None:
     """Draw an encoder that reads, and a decoder that reads and predicts."""
     sides = ("encoder", source, 4.0, 2), ("decoder", ["<s>", *target], 580.0, 3)
     for name, words, left, hue in sides:
-        middles, own = left + 130 * (np.arange(len(words)) + 0.5), 0.2 * np.eye(len(words))
+        middles = left + 130 * (np.arange(len(words)) + 0.5)
         made.node(name, name, (left, 270, 130 * len(words), 84), hue=hue, level=0.2)
-        made.cells(f"{name} reads", middles, 490, 124, words, 0.35 + 0 * middles, hue=0)
-        made.fan(f"{name} in", middles, (490, 354), own)
-    made.fan("decoder out", middles, (270, 134), own)
-    made.cells("predicted", middles, 84, 124, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
+        made.cells(f"{name} reads", middles, 490, 122, words, 0.35 + 0 * middles, hue=0)
+        for k, x in enumerate(middles):
+            made.edge(f"{name} in {k}", (x, 490), (x, 354))
+    for k, x in enumerate(middles):
+        made.edge(f"decoder out {k}", (x, 270), (x, 134))
+    made.cells("predicted", middles, 84, 122, [*target, "</s>"], 0.5 + 0 * middles, hue=5)
     made.cells("loss", middles, 26, 120, ["−log p"] * len(middles), 0 * middles, form="label")
     made.edge("states", (524, 312), (580, 312), hue=0)
     made.node("no loss", "x: no prediction, no loss", (4, 84, 520, CELL), form="label")

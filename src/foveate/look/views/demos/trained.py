@@ -35,7 +35,7 @@ def stored(name: str, kind: type[T]) -> T:
     return json.loads(STORED.read_text(encoding="utf-8"))[name]
 
 
-AROUND: dict[str, tuple[float, float, float]] = TABLES["around"]
+AROUND: dict[str, list[float]] = TABLES["around the surfaces"]  # their α, β, height
 
 
 @demo

@@ -21,7 +21,7 @@ export function links(point: (side: Side, place: number) => void): Links {
   const box = h("div", { class: "fv-joined", tabindex: 0, role: "application", "aria-roledescription": "words joined by lines" }, svg);
   const element = h("section", { class: "fv-join" }, box);
   const idle = s("g", { class: "fv-idle" }), chosen = s("g", { class: "fv-now" });
-  let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false, isWhole = false;
+  let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false, isTwo = false;
   let x: Record<Side, number> = { row: 0, column: 0 }, step = STEP;
 
   const y = (place: number) => TOP + place * step;
@@ -52,10 +52,10 @@ export function links(point: (side: Side, place: number) => void): Links {
     const most = Math.max(rows.length, columns.length);
     element.hidden = most > MOST_WORDS;
     if (element.hidden) return;
-    const tall = tallOf(element, Infinity);
-    isWhole = Number.isFinite(tall); // on a slide, where the room is wide and low
+    const tall = tallOf(element, Infinity), isWhole = Number.isFinite(tall), isSame = sameWords(rows, columns); // on a slide, where the room is wide and low
     step = Math.max(CLOSE, Math.min(STEP, (tall - TOP) / most));
-    alone = !isWhole && sameWords(rows, columns) && rows.length === columns.length;
+    alone = !isWhole && isSame && rows.length === columns.length;
+    isTwo = isWhole && !isSame;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
     const heading = alone ? `${rowMeans} · attends to` : rowMeans, attended = "attends to";
     const limit = (texts: readonly string[], over: string) =>
@@ -90,9 +90,9 @@ export function links(point: (side: Side, place: number) => void): Links {
       group.classList.toggle("fv-lit", level >= 0.5);
     });
     near[place]?.classList.add("fv-chosen");
-    const kin = words.row.flatMap((group, r) => { // on a slide, lines that cross the chosen one or end where it ends: another order or length
+    const kin = words.row.flatMap((group, r) => { // between two texts on a slide, lines that cross the chosen one or end where it ends: another order or length
       const own = rowOf(map!, r), to = largest(own);
-      if (!isWhole || (r - row) * (to - column) > 0) return [];
+      if (!isTwo || (r - row) * (to - column) > 0) return [];
       for (const word of [group, words.column[to]!]) word.classList.add("fv-chosen");
       return line(r, to, own[to]!);
     });

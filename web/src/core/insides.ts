@@ -73,7 +73,6 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const { head, row, letters } = panel, [weights, scores] = [rowOf(values.get("weights")!, head, row), rowOf(values.get("score")!, head, row)];
     const keys = largestOf(weights, KEYS), first = 344, pitch = 896 / keys.length, wide = Math.min(130, pitch - 16), top = Math.max(...weights);
     const isOne = panel.rows.join() === panel.columns.join(); // else the query is a decoder's
-    const vector = (stage: string, position: number, other = 0) => Array.from(rowOf(values.get(stage)!, other, position).slice(0, PAIR), written);
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, wide: number, texts: string[], stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, texts.length > 1 ? LOW : FLAT), stage, { texts, hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
@@ -87,22 +86,22 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
     put("h word", writes ? `after ${word}` : word, boxAt(2, 488, 228, FLAT), "h", query);
     label("h", "name own h", called("own"), 174, 450, 56, 34);
-    const size = values.get("key")!.shape[2] ?? 0, long = values.get("value")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
+    const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
     for (const [stage, text, y, tall] of [["c", "2. mix", 80, 234], ["e", "1. compare", 320, 132]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
       label(stage, `${stage} step`, text, 6, y + 4, 150);
     }
-    cell("q own", 106, 378, 124, vector("query", row, head), "q", 1);
-    cell("c own", centre - 67, 2, 134, vector("context", row, head), "c", 3);
+    cell("q own", 106, 378, 124, vector("query", head), "q", 1);
+    cell("c own", centre - 67, 2, 134, vector("context", head), "c", 3);
     up("q from", 168, 488, 446, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, to = middle(place);
       put(`h word ${k}`, panel.columns[k]!, boxAt(x, 488, wide, FLAT), "h", isOwn ? query : { form: "word" });
-      cell(`k ${k}`, x, 378, wide, vector("key", k, head), "k", 0);
+      cell(`k ${k}`, x, 378, wide, vector("key", head, k), "k", 0);
       cell(`e ${k}`, x, 324, wide, [written(scores[k]!)], "e", null, 0);
       cell(`α ${k}`, x, 216, wide, [written(weights[k]!)], "α", 5, weights[k]!);
-      cell(`v ${k}`, x, 118, wide, vector("value", k, head), "v", 2, 0.1 + 0.9 * weights[k]!);
+      cell(`v ${k}`, x, 118, wide, vector("value", head, k), "v", 2, 0.1 + 0.9 * weights[k]!);
       up(`k from ${k}`, to, 488, 446, "k");
       up(`e from ${k}`, to, 378, 362, "e");
       up(`α read ${k}`, to, 324, isSoft ? 308 : 254, "α");
@@ -111,15 +110,15 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
     line("e from query", [at(168, 378), at(168, 343), at(first - 90, 343)], "e", { hue: 1 });
-    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? (size === long ? `${PAIR} of the ${size} numbers of each vector` : `${PAIR} of the ${size} numbers of ${called("q")} and ${called("k")}, of the ${long} of ${called("v")}`) : "", 65, 527, 1110, 33);
-    const best = weights.indexOf(top), [q, k] = [vector("query", row, head), vector("key", best, head)], score = written(scores[best]!); // the key with the largest weight, worked out
+    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? `first ${PAIR} numbers of each vector` : "", 65, 527, 1110, 33);
+    const best = weights.indexOf(top), [q, k] = [vector("query", head), vector("key", head, best)], score = written(scores[best]!); // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
     const product = panel.score === "scaled_dot" ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${pairs("+", ", ")})` : "";
     const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 527, 1110, 33); // at its own stop
     work("e", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`);
     if (isSoft) work("α", `“${panel.columns[best]!}”: α = e^{${score} − ${factor(score)}} / Σ = 1 / ${written(1 / top)} = ${written(top)}`);
-    const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(vector("value", n, head)[0]!)}`);
-    work("c", `c = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${vector("context", row, head)[0]!}`);
+    const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(vector("value", head, n)[0]!)}`);
+    work("c", `c = ${most.join(" + ")}${weights.length > PAIR ? " + …" : ""} = ${vector("context", head)[0]!}`);
     joined();
     if (isOne && panel.rows.length > 1) products();
   }
@@ -132,7 +131,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const row = (key: string, texts: string[], y: number, tall: number) => put(`o ${key} name`, "", boxAt(0, y, left - 14, tall), "o", { form: "label", texts });
     const whole = (key: string, label: string, y: number, tall: number, more: Partial<Inner> = {}) => put(`o ${key}`, label, boxAt(left, y, pitch * heads, tall), "o", more);
     row("out", ["o", ...(wide > PAIR ? [`${PAIR} of ${wide}`] : [])], 2, TALL);
-    put("o out", "", boxAt(middle - 90, 2, 180, TALL), "o", { texts: vectorOf("output", 0), level: 0.3 });
+    put("o out", "", boxAt(middle - 90, 2, 180, TALL), "o", { texts: vector("output", 0), level: 0.3 });
     whole("matrix", `× W_O, ${size * heads} × ${wide}, + b_O`, 126, 52);
     row("joined", ["concatenate", ...few], 212, TALL);
     row("attend", ["attend"], 340, 48);
@@ -141,7 +140,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     line("o from matrix", [at(middle, 126), at(middle, 98)], "o");
     for (let head = 0; head < heads; head++) {
       const x = left + pitch * head, own = { hue: hueOf(head), level: 0.3 }, up = x + pitch / 2;
-      put(`o head ${head}`, "", boxAt(x, 212, pitch, TALL), "o", { texts: vectorOf("context", head), ...own });
+      put(`o head ${head}`, "", boxAt(x, 212, pitch, TALL), "o", { texts: vector("context", head), ...own });
       put(`o attend ${head}`, `c^${head} = α^${head} V^${head}`, boxAt(x + 6, 340, pitch - 12, 48), "o", own);
       put(`o project ${head}`, `q^${head}, K^${head}, V^${head}`, boxAt(x + 6, 420, pitch - 12, 48), "o", own);
       for (const [key, from, to] of [["word", 504, 468], ["project", 420, 388], ["attend", 340, 308], ["head", 212, 178]] as const)
@@ -187,8 +186,9 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       label("A", `A name ${key}`, text, x, y, wide);
   }
 
-  function vectorOf(stage: string, head: number): string[] {
-    return Array.from(rowOf(values.get(stage)!, head, panel.row).slice(0, PAIR), written);
+  /** The first numbers of a vector, as they are written. */
+  function vector(stage: string, head: number, position = panel.row): string[] {
+    return Array.from(rowOf(values.get(stage)!, head, position).slice(0, PAIR), written);
   }
 
   /** Words side by side, and over each what a block computes from it: stages from below, a box for each number. */

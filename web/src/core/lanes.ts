@@ -86,7 +86,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   let chosen: Node | undefined;
   const tell = (node: Node) => {
     chosen = node;
-    fill(reading, isWhole ? "beam: " : "", h("bdi", {}, textOf(pathTo(nodes, node.id))), ...(isWhole ? [] : [" · log p ", h("b", {}, figure(node.logP))]), node.score > 0 || isWhole ? " · p " : " · score ", h("b", {}, isWhole ? soFar(node) : figure(node.score)),
+    fill(reading, h("bdi", {}, textOf(pathTo(nodes, node.id))), ...(isWhole ? [] : [" · log p ", h("b", {}, figure(node.logP))]), node.score > 0 || isWhole ? " · p " : " · score ", h("b", {}, isWhole ? soFar(node) : figure(node.score)),
       { pruned: " · dropped", done: " · finished", live: "" }[node.state]);
     box.setAttribute("aria-label", reading.textContent ?? "");
   };

@@ -177,7 +177,7 @@ export class Grid {
   private at(lies: Place, side: 0 | 1, index: number): Record<string, string | number> {
     if (side === 0) return { x: lies.left - 6, y: lies.top + (index + 0.5) * lies.down + 4, "text-anchor": "end" };
     const x = lies.left + (index + 0.5) * lies.across;
-    return lies.foot ? { x, y: lies.foot, "text-anchor": "middle" } : lies.turn === 0 || this.cells!.columns[index]!.length < 2
+    return lies.foot ? { x, y: lies.foot, "text-anchor": "middle" } : lies.turn === 0 || !this.cells!.columns[index]![1]
       ? { x, y: lies.top - 7, "text-anchor": "middle" }
       : { transform: `translate(${x} ${lies.top - 7}) rotate(${lies.turn})`, y: 4 };
   }

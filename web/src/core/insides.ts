@@ -76,24 +76,24 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const called = (stage: string) => letters[stage] ?? stage, middle = (place: number) => first + pitch * place + wide / 2, centre = (middle(0) + middle(keys.length - 1)) / 2;
     const cell = (key: string, x: number, y: number, wide: number, texts: string[], stage: string, hue: number | null, level = 0.25) => put(key, "", boxAt(x, y, wide, texts.length > 1 ? LOW : FLAT), stage, { texts, hue, level });
     const up = (key: string, x: number, from: number, to: number, stage: string, hue: number | null = null) => line(key, [at(x, from), at(x, to)], stage, { hue });
-    const by = (of: string, matrix: string) => (panel.equations[of]?.includes(matrix) ? matrix : ""); // the matrix of a vector
-    for (const [stage, text, y, tall = FLAT] of [["v", called("v") + (by("value", "W_V") && ", W_V"), 118, LOW], ["α", called("α"), 216], ["e", called("e"), 324], ["k", called("k"), 378, LOW], ["h", called("memory"), 488]] as const)
+    const by = (of: string, matrix: string, input: string) => called(input) + (panel.equations[of]?.includes(matrix) ? ` ${matrix}` : ""); // the product that gives a vector
+    for (const [stage, text, y, tall = FLAT] of [["α", called("α"), 216], ["e", called("e"), 324], ["k", called("k"), 378, LOW], ["h", called("memory"), 488]] as const)
       label(stage, `name ${stage}`, text, first - 110, y, 106, tall);
-    label("k", "name k by", by("key", "W_K"), first - 110, 450, 106, 34);
+    label("v", "name v", [...new Set([called("v"), by("value", "W_V", "memory")])].join(" = "), first - 194, 118, 190, LOW);
+    label("k", "name k by", by("key", "W_K", "memory"), first - 110, 450, 106, 34);
     label("q", "name own q", called("q"), 40, 378, 60, LOW);
-    label("q", "name own q by", by("query", "W_Q"), 96, 450, 66, 34);
     label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 288, 2, 206, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
     put("h word", writes ? `after ${word}` : word, boxAt(2, 488, 228, FLAT), "h", query);
-    label("h", "name own h", called("own"), 174, 450, 56, 34);
+    label("h", "name own h", by("query", "W_Q", "own"), 118, 450, 104, 34);
     const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    for (const [stage, text, y, tall] of [["c", "2. mix", 80, 234], ["e", "1. compare", 320, 132]] as const) {
+    for (const [stage, text, y, tall] of [["c", "2. mix", 80, 230], ["e", "1. compare", 320, 132]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
-      label(stage, `${stage} step`, text, 6, y + 4, 150);
+      label(stage, `${stage} step`, text, 16, y + 4, 170);
     }
     cell("q own", 106, 378, 124, vector("query", head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", head), "c", 3);
-    up("q from", 168, 488, 446, "q");
+    up("q from", 115, 488, 446, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, to = middle(place);
@@ -109,7 +109,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       label("c", `c times ${k}`, "×", x, 186, wide, 30); // v, times its α
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
-    line("e from query", [at(168, 378), at(168, 343), at(first - 90, 343)], "e", { hue: 1 });
+    line("e from query", [at(208, 378), at(208, 343), at(first - 90, 343)], "e", { hue: 1 });
     for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? `first ${PAIR} numbers of each vector` : "", 65, 527, 1110, 33);
     const best = weights.indexOf(top), [q, k] = [vector("query", head), vector("key", head, best)], score = written(scores[best]!); // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
@@ -208,8 +208,8 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
       const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(46 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
-      const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => a - b) ?? [] : [];
-      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [(sum && units.length ? `entries ${units.join(", ")}` : `${count} of ${width} numbers`)] : [];
+      const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => b - a) ?? [] : [];
+      const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [(sum && units.length ? `entries ${units.toReversed().join(", ")}` : `${count} of ${width} numbers`)] : [];
       const largest = [first, second, sum].includes(stage) ? addends : largestIn(rows);
       floor -= room;
       put(`${own} name`, "", boxAt(0, y + high / 2 - 36, aside - 12, 72), own, { form: "label", texts: [stage === sum ? "= sum" : (stage === second ? "+ " : "") + named[level]!, ...few] });

@@ -72,7 +72,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const keys = [ // in the colours of the page
     ...(isProduct ? [] : [["number: p so far"], ["round: finished"]]),
     [h("b", {}, "■ "), "best"],
-    drawing.greedy.every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said).replace(/ <.*/, "")), ` · p ${soFar(last)}`] : [])],
+    drawing.greedy.every((id) => best.has(id)) ? ["greedy search: the same"] : [h("mark", {}, "■ "), "greedy", ...(isWhole && last ? [": ", h("bdi", {}, textOf(said)), ` · p ${soFar(last)}`] : [])],
     ...(isBare ? [] : [["dashed: dropped"]]),
     ...(width > body.clientWidth && !isWhole ? [[`scroll for all ${steps.length} steps`]] : []),
     ...(!isWhole && drawing.scored ? [[`score: ${drawing.scored}`]] : []),

@@ -50,7 +50,7 @@ def test_tied_weights_are_written_once_and_stay_tied(tmp_path: Path) -> None:
      ("extra", r"it lacks \['extra\.bias', 'extra\.weight'\]")],
 )  # fmt: skip
 def test_weights_of_another_model_are_refused_by_name(tmp_path, part: str, message: str) -> None:
-    stored.save_weights(ToyModel(), tmp_path / "w")
+    stored.write_tensors(stored.own_tensors(ToyModel()), tmp_path / "w")
     other = ToyModel()
     setattr(other, part, nn.LayerNorm(9))
     with pytest.raises(TrainError, match=message):

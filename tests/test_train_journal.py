@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import nn
 
 from foveate.tasks.base import Measures, ValidationSample
-from foveate.train.journal import Display, Health, Journal, module_of, read, time_left
+from foveate.train.journal import Display, Health, Journal, module_of, read
 from foveate.train.stored import TrainError
 from tolerances import MODEL, near
 
@@ -71,11 +71,13 @@ def test_tensorboard_is_written_or_its_extra_named(tmp_path: Path) -> None:
 # What people see: a bar in a terminal, few lines elsewhere, and a sensible time left.
 @pytest.mark.parametrize(
     ("steps", "budget", "expected"),
-    [(10, None, 20.0), (None, 7.0, 7.0), (10, 7.0, 7.0), (3, 7.0, 6.0), (None, None, None),
-     (-1, -2.0, 0.0)],
+    [(10, None, "0:20 left"), (None, 7.0, "0:07 left"), (10, 7.0, "0:07 left"),
+     (3, 7.0, "0:06 left"), (None, None, "1 target tokens/s"), (-1, -2.0, "0:00 left")],
 )  # fmt: skip
 def test_the_end_is_whichever_comes_first(steps, budget, expected) -> None:
-    assert time_left(steps, 2.0, budget) == expected
+    shown = Display(steps, budget, silent=True)
+    shown.update(0, {"loss": 1.0}, 1.0, 0.0, spent=2.0)
+    assert shown.line(0, 0.0).split(" · ")[-1] == expected
 
 
 def display(terminal: bool, quiet: float = 0.0) -> tuple[Display, io.StringIO]:

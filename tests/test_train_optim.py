@@ -41,7 +41,7 @@ def test_adamw_spares_biases_norms_and_embeddings_even_tied_ones() -> None:
     names = {id(p): name for name, p in model.named_parameters()}
     for frozen in (False, True):
         model.hidden.weight.requires_grad = not frozen
-        groups = optim.decay_groups(model, 0.1)
+        groups = optim.AdamWConfig(weight_decay=0.1).build(model).param_groups
         found = {g["weight_decay"]: {names[id(p)] for p in g["params"]} for g in groups}
         decayed = {} if frozen else {0.1: {"hidden.weight"}}
         assert found == decayed | {0.0: {*names.values()} - {"hidden.weight"}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -34,14 +34,21 @@ class RunSpec(NamedTuple):
     engine: str = "auto"
 
     def load(self) -> Run:
-        """Load the run with PyTorch. Raises ``ConfigError`` for an unknown run."""
+        """Load the run with PyTorch, and with the search of its overrides.
+
+        Raises ``ConfigError`` for an unknown run, and for overrides outside of ``decode``.
+        """
+        from foveate.config import all_assigned
         from foveate.run import RunEngine, load
 
         if self.engine == "ray":
             raise ConfigError("--engine ray only translates folders: give --in FOLDER --out FOLDER")
         run = load(self.run, self.checkpoint, self.ensemble)
-        if self.overrides:
-            run = with_search(run, self.overrides)
+        tree = all_assigned(self.overrides)
+        for key in tree.keys() - {"decode"}:
+            raise ConfigError(f"{key} is fixed by training: only decode.… can be changed")
+        if (search := tree.get("decode", {})) != {}:
+            run = run.decoding(**({"kind": search} if isinstance(search, str) else search))
         if self.engine == "torch" and self.precision == "fp32":
             engine = RunEngine(run.task, run.model, run.search)
             engine.substituted = False  # its searches run in PyTorch too, where C would answer
@@ -107,21 +114,6 @@ class RunSpec(NamedTuple):
         if self.engine == "packed":
             raise ConfigError(f"{file}: {reason}; or leave out --engine")
         return None, reason
-
-
-def with_search(run: Run, overrides: Sequence[str]) -> Run:
-    """Return the run with the search of assignments such as ``decode.kind=diverse_beam``.
-
-    Raises ``ConfigError`` for keys outside of ``decode``: they cannot change after the training.
-    """
-    from foveate.config import all_assigned
-
-    tree = all_assigned(overrides)
-    for key in tree.keys() - {"decode"}:
-        raise ConfigError(f"{key} is fixed by training: only decode.… can be changed")
-    search = tree.get("decode", {})
-    fields = {"kind": search} if isinstance(search, str) else search
-    return run.decoding(**fields) if fields else run
 
 
 def _in_int8(run: Run) -> Run:

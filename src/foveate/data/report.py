@@ -491,11 +491,9 @@ def _series_rows(series: SeriesReport) -> Iterable[tuple[str, str]]:
 
 
 def _lengths(lengths: NDArray[np.integer]) -> Lengths:
-    if not len(lengths):
-        return Lengths(0, 0, 0.0, 0.0, 0.0, 0)
-    low, median, p95, high = np.percentile(lengths, (0, 50, 95, 100)).tolist()
-    total, mean = int(lengths.sum()), float(lengths.mean())
-    return Lengths(total, int(low), median, mean, p95, int(high))
+    known, total = lengths if len(lengths) else [0], int(lengths.sum())
+    low, median, p95, high = np.percentile(known, (0, 50, 95, 100)).tolist()
+    return Lengths(total, int(low), median, float(np.mean(known)), p95, int(high))
 
 
 def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> dict[str, int]:

@@ -221,18 +221,7 @@ class Placing:
                 if places and t not in cut_words:
                     cut_words[t], linked = places, {**linked, s: [t]}
                     break
-        return source, *self._linked_parts(sentence, words, linked, parts, cut_words)
-
-    def _linked_parts(
-        self,
-        sentence: Sentence,
-        words: Sequence[Span],
-        linked: Mapping[int, Sequence[int]],
-        parts: Mapping[int, Sequence[int]],
-        cut_words: Mapping[int, Sequence[int]],
-    ) -> tuple[list[Span], dict[int, list[int]]]:
-        """Return the parts of the answer's words, and the links between parts."""
-        pieces, of_word = list[Span](), list[range]()
+        pieces, of_word = list[Span](), list[range]()  # parts of the answer's words
         for t, (start, end) in enumerate(words):
             cuts = [start, *(start + place for place in cut_words.get(t, ())), end]
             of_word.append(range(len(pieces), len(pieces) + len(cuts) - 1))
@@ -247,7 +236,7 @@ class Placing:
                     result.setdefault(a, []).append(b)
             else:  # only cut in the source: the first part is linked
                 result.setdefault(parts[s][0], []).extend(of_word[t])
-        return pieces, result
+        return source, pieces, result
 
     def pieces(self) -> list[Piece]:
         """Return the answer with marks and protected pieces."""
@@ -743,10 +732,6 @@ class Passage:
             return None
         cleaned = sentence.cleaned(answer, self.rules)
         return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
-
-    def joined(self, answers: Sequence[str], align: Aligner) -> str:
-        """Return the text with answers for its sentences; see `joined_all`."""
-        return joined_all([self], [answers], align)[0]
 
     def placed(self, answers: Sequence[str], links: Iterator[Links]) -> str:
         """Return the joined text, given the word links of its `pairs`, in order."""

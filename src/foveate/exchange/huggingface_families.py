@@ -159,10 +159,6 @@ def _alike(parts: Settings, output_bias: bool = True) -> EncoderDecoder.Config:
     return EncoderDecoder.Config(encoder=encoder, decoder=decoder, output_bias=output_bias)
 
 
-def _scale(settings: Settings) -> float:
-    return float(settings["d_model"] ** -0.5) if settings["scale_decoder_outputs"] else 1.0
-
-
 def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
     """Return settings with defaults filled in; T5 1.1 has its own, unscaled output table."""
     proj = str(settings["feed_forward_proj"])
@@ -232,8 +228,10 @@ T5 = Family(
                 "output.weight": "lm_head.weight",
                 "{encoder,decoder}.position.table": f"{{encoder,decoder}}.{_BIAS}",
                 "encoder.norm.norm": "encoder.final_layer_norm",
-                # logits are W (h / √D): γ / √D expresses the factor
-                "decoder.norm.norm": ("decoder.final_layer_norm", scaled(_scale)),
+                "decoder.norm.norm": (
+                    "decoder.final_layer_norm",  # logits are W (h / √D): γ / √D has the factor
+                    scaled(lambda s: s["d_model"] ** (-0.5 if s["scale_decoder_outputs"] else 0.0)),
+                ),
             }
         ),
         *rules(

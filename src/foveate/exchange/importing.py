@@ -32,7 +32,7 @@ from foveate.tasks.language import Language
 from foveate.tasks.translation import Translation
 from foveate.train import stored
 from foveate.train.checkpoint import ORIGIN, path_of
-from foveate.train.stored import WEIGHTS, save_weights, sealed_folder
+from foveate.train.stored import WEIGHTS, sealed_folder
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 VERSION = 4  # of how folders are read: a later one reads them again
@@ -88,7 +88,7 @@ def _run(source: Path, out: Path) -> str:
             tokenizer.save(place / f"{side}.tokenizer.json")
         first = path_of(place, 0)  # only weights, from which training begins
         with sealed_folder(first, stored.run_files(place, first)) as folder:
-            save_weights(model, folder / WEIGHTS)
+            stored.write_tensors(stored.own_tensors(model), folder / WEIGHTS)
         load(place)
     keep(load(out))
     return (

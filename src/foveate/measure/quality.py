@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveate.data.text import Corpus
-from foveate.look.draw.charts import BarsDrawing, LinesDrawing, bar_chart, line_chart
+from foveate.look.draw.charts import BarsDrawing, bar_chart, line_chart
 from foveate.look.draw.drawings import Drawing
 from foveate.look.draw.parts import Cell
 from foveate.look.draw.texts import TableDrawing
@@ -62,21 +63,6 @@ class Quality:
 def p_value(p: float | None) -> str:
     """Return a p-value as printed; the first model has none."""
     return "the first" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def quality_table(names: Sequence[str], figures: Mapping[str, list[PairedFigure]]) -> TableDrawing:
-    """Return a table with a row for each model and figure: value, interval, both p-values."""
-    rows: list[list[Cell]] = []
-    for title, of_models in figures.items():
-        for name, figure in zip(names, of_models, strict=True):
-            tests = map(p_value, (figure.bootstrap, figure.randomisation))
-            rows.append([title, name, figure.value, figure.low, figure.high, *tests])
-    columns = ["figure", "model", "value", "95 % from", "to", "p bootstrap", "p randomisation"]
-    return TableDrawing(
-        title="Quality", columns=columns, rows=rows,
-        caption="intervals and p by 1,000 draws of the same examples for all models; p is of the "
-        f"difference to {names[0]}",
-    )  # fmt: skip
 
 
 def bars(names: Sequence[str], title: str, figures: Sequence[PairedFigure]) -> BarsDrawing:
@@ -295,7 +281,18 @@ def _quality(
     names: Sequence[str], figures: dict[str, list[PairedFigure]], notes: list[str],
     unit: str = "token", factors: Mapping[str, float] | None = None,
 ) -> Quality:  # fmt: skip
-    drawings: list[Drawing] = [quality_table(names, figures)]
+    rows: list[list[Cell]] = []
+    for title, of_models in figures.items():
+        for name, figure in zip(names, of_models, strict=True):
+            tests = map(p_value, (figure.bootstrap, figure.randomisation))
+            rows.append([title, name, figure.value, figure.low, figure.high, *tests])
+    columns = ["figure", "model", "value", "95 % from", "to", "p bootstrap", "p randomisation"]
+    table = TableDrawing(
+        title="Quality", columns=columns, rows=rows,
+        caption="intervals and p by 1,000 draws of the same examples for all models; p is of the "
+        f"difference to {names[0]}",
+    )  # fmt: skip
+    drawings: list[Drawing] = [table]
     drawings += [bars(names, title, figures[title]) for title in list(figures)[:1]]
     return Quality(figures, drawings, notes, {}, unit, factors)
 
@@ -340,33 +337,28 @@ def spent_table(contenders: Sequence[Contender]) -> TableDrawing:
 
 
 def losses(contenders: Sequence[Contender], quality: Quality) -> list[Drawing]:
-    """Draw training and validation losses against target tokens and against minutes."""
-    return [
-        loss_chart(contenders, quality, event, across)
-        for event in ("valid", "train")
-        for across in ("target tokens", "minutes")
-    ]
+    """Draw the losses in the logs of all models against target tokens and against minutes.
 
-
-def loss_chart(
-    contenders: Sequence[Contender], quality: Quality, event: str, across: str
-) -> LinesDrawing:
-    """Draw one loss of all models from their logs; training loss is smoothed, as in `curves`."""
-    title = f"loss, {'validation' if event == 'valid' else 'training'}, nats a {quality.unit}"
-    points: dict[str, tuple[Floats, Floats]] = {}
-    for each in contenders:
-        trained = [line for line in each.journal if line["event"] == "train"]
-        lines = [line for line in each.journal if line["event"] == event]
-        lines = [line for line in lines if line.get("nll", line.get("loss")) is not None]
-        if not lines or not trained:
-            continue
-        steps = np.array([line["step"] for line in lines], float)
-        seen = [line["step"] for line in trained], [line["target_tokens"] for line in trained]
-        minutes = np.array([line["seconds"] / 60 for line in lines])
-        x = minutes if across == "minutes" else np.interp(steps, *seen)
-        y = np.array([line.get("nll", line.get("loss")) for line in lines], float)
-        factor = (quality.factors or {}).get(each.name, 1.0)
-        points[each.name] = x, factor * (y if event == "valid" else smoothed(y))
-    places = common_places([x for x, _ in points.values()])
-    drawn = {name: at(places, x, y) for name, (x, y) in points.items()}
-    return line_chart(places, drawn, across, title, f"{title} against {across}")
+    Training loss is smoothed, as in `curves`.
+    """
+    drawings: list[Drawing] = []
+    for event, across in product(("valid", "train"), ("target tokens", "minutes")):
+        title = f"loss, {'validation' if event == 'valid' else 'training'}, nats a {quality.unit}"
+        points: dict[str, tuple[Floats, Floats]] = {}
+        for each in contenders:
+            trained = [line for line in each.journal if line["event"] == "train"]
+            lines = [line for line in each.journal if line["event"] == event]
+            lines = [line for line in lines if line.get("nll", line.get("loss")) is not None]
+            if not lines or not trained:
+                continue
+            steps = np.array([line["step"] for line in lines], float)
+            seen = [line["step"] for line in trained], [line["target_tokens"] for line in trained]
+            minutes = np.array([line["seconds"] / 60 for line in lines])
+            x = minutes if across == "minutes" else np.interp(steps, *seen)
+            y = np.array([line.get("nll", line.get("loss")) for line in lines], float)
+            factor = (quality.factors or {}).get(each.name, 1.0)
+            points[each.name] = x, factor * (y if event == "valid" else smoothed(y))
+        places = common_places([x for x, _ in points.values()])
+        drawn = {name: at(places, x, y) for name, (x, y) in points.items()}
+        drawings.append(line_chart(places, drawn, across, title, f"{title} against {across}"))
+    return drawings

@@ -372,9 +372,10 @@ def _evaluate_series(
     if model.feeds_back:
         forecasts["teacher_forced"] = forecasting.middle(task.predict(model, examples, True))
     forecasts |= forecasting.naive_forecasts(examples, task.config.season)
+    targets = examples.targets()
     for name, forecast in list(forecasts.items())[1:]:
-        figures[f"{name}_mse"] = forecasting.mse(forecast, examples.targets())
-        figures[f"{name}_mae"] = forecasting.mae(forecast, examples.targets())
+        figures[f"{name}_mse"] = forecasting.mse(forecast, targets)
+        figures[f"{name}_mae"] = forecasting.mae(forecast, targets)
     errors = forecasting.by_window(forecasts["forecast"], examples)
     dates = labels(examples.first_dates(), examples.table.dates)
     return Evaluation(
@@ -382,7 +383,8 @@ def _evaluate_series(
         {name: text for name, text in forecasting.SIGNATURES.items() if name in figures},
         [f"{date}\tmse {error:.6g}" for date, error in zip(dates, errors, strict=True)],
         curves={
-            name: forecasting.by_step(forecast, examples) for name, forecast in forecasts.items()
+            name: np.square(forecast - targets, dtype=np.float64).mean(axis=(0, 2)).tolist()
+            for name, forecast in forecasts.items()
         },
     )
 

@@ -43,11 +43,6 @@ class RequestOptions:
     banned: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
 
-    @property
-    def assists(self) -> bool:
-        """True if the search is assisted; protected texts do not affect it."""
-        return bool(self.glossary or self.memory or self.banned)
-
     def rules(self, base: Rules, texts: Iterable[str] | None = None) -> Rules:
         """Return the server's rules and one for the protected texts that ``texts`` may contain."""
         if not self.protected:
@@ -160,7 +155,7 @@ def assistance_of(
     Raises `RequestError` (400) for a term that is banned, by the server or the request, and if
     the run's search cannot force terms.
     """
-    if not options.assists:
+    if not (options.glossary or options.memory or options.banned):  # the search is not assisted
         return served.assistance.get(direction)
     with _making:
         return _requested(served, direction, replace(options, protected=()))

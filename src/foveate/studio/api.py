@@ -25,7 +25,7 @@ from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Scope
 
 from foveate import __version__
-from foveate.config import Config, ConfigError
+from foveate.config import ConfigError
 from foveate.errors import not_built
 from foveate.look.draw.film import FilmDrawing
 from foveate.look.draw.parts import DrawingPart
@@ -207,12 +207,6 @@ def _check_view(view: str, question: Question) -> None:
     _check_length(question.text, question.target)
     if view not in VIEWS:
         raise not_found("view", view, VIEWS)
-
-
-def _check_files(form: type[Config], names: Iterable[str]) -> None:
-    """Raise `RequestError` if a field of a form is set that refers to a file."""
-    if named := sorted(file_fields(form).intersection(names)):
-        raise RequestError(422, f"{named[0]}: a page cannot name files; use the command line")
 
 
 @router.get("/runs")
@@ -429,7 +423,8 @@ async def demo(name: str, options: dict[str, object], state: State, request: Req
     """A demo with some options, those of ``foveate demo``."""
     if name not in DEMOS:
         raise not_found("demo", name, DEMOS)
-    _check_files(DEMOS[name].options, options)
+    if named := sorted(file_fields(DEMOS[name].options).intersection(options)):
+        raise RequestError(422, f"{named[0]}: a page cannot name files; use the command line")
     _check_length(*map(str, options.values()))
     return await compute(
         request, lambda: state.sent(lambda: DEMOS[name].draw(options).browser_drawings())

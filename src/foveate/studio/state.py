@@ -97,12 +97,14 @@ def _run_folders(path: Path) -> Iterator[Path]:
         yield from sorted(child for child in path.iterdir() if (child / CONFIG).is_file())
 
 
-def silenced_places(run: Run, heads: Sequence[SilencedHead]) -> Iterator[str]:
-    """Yield the heads as `silenced` reads them: ``NAME:HEAD``, or ``NAME`` for a whole layer.
+def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> AbstractContextManager[object]:
+    """Silence some heads of a run, or whole layers, in the block.
 
-    Raises `RequestError` with the existing blocks.
+    Raises `RequestError` with the existing blocks, ``ConfigError`` if a head does not exist.
     """
-    blocks: dict[str, list[str]] = {}
+    if not heads:
+        return nullcontext()
+    blocks, places = dict[str, list[str]](), list[str]()
     for name in hook_points(run.model):
         blocks.setdefault(block_of(name), []).append(name)
     for head in heads:
@@ -111,12 +113,8 @@ def silenced_places(run: Run, heads: Sequence[SilencedHead]) -> Iterator[str]:
             known = ", ".join(f"{block} ({len(names)})" for block, names in blocks.items())
             there = f"blocks and their layers: {known or 'none'}"
             raise RequestError(422, f"no layer {head.layer} of {head.block!r}; {there}")
-        yield names[head.layer] + ("" if head.head is None else f":{head.head}")
-
-
-def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> AbstractContextManager[object]:
-    """Silence some heads of a run in the block. Raises ``ConfigError`` if one does not exist."""
-    return edit(run.model, silenced(list(silenced_places(run, heads)))) if heads else nullcontext()
+        places.append(names[head.layer] + ("" if head.head is None else f":{head.head}"))
+    return edit(run.model, silenced(places))
 
 
 Left = Callable[[], Awaitable[bool]]  # whether the client that waits for a result has left

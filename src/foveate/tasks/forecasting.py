@@ -157,11 +157,6 @@ def by_window(forecast: Floats, windows: Windows) -> Floats:
     return np.square(forecast - windows.targets()).mean(axis=(1, 2))
 
 
-def by_step(forecast: Floats, windows: Windows) -> list[float]:
-    """Mean (ŷ − y)² of each step ahead, over windows and channels."""
-    return np.square(forecast - windows.targets(), dtype=np.float64).mean(axis=(0, 2)).tolist()
-
-
 # What forecasts minimise: squared, absolute, or quantile error.
 
 

@@ -216,9 +216,7 @@ METRICS: dict[MetricName, Metric] = {
 SLOW = {"ter"}  # left to `evaluate`; validations during training do without
 
 
-def signed_metrics(
-    names: Sequence[MetricName], signature: BleuSignature | None
-) -> tuple[MetricName, ...]:
+def signed_metrics(names: Sequence[MetricName], signature: BleuSignature) -> tuple[MetricName, ...]:
     """The names with BLEU by a signature: sacreBLEU's cased one, that of papers, or both.
 
     Raises `UserError` for an unknown signature, or names without BLEU.
@@ -226,8 +224,6 @@ def signed_metrics(
     chosen: dict[BleuSignature, tuple[MetricName, ...]] = {
         "sacrebleu": ("bleu",), "papers": ("bleu_papers",), "both": ("bleu", "bleu_papers"),
     }  # fmt: skip
-    if signature is None:
-        return tuple(names)
     if signature not in chosen:
         raise UserError(f"BLEU has no signature {signature!r}; there are: {', '.join(chosen)}")
     others = [name for name in names if not name.startswith("bleu")]

@@ -145,18 +145,6 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def time_left(
-    steps_left: int | None, seconds_a_step: float, budget_left: float | None, besides: float = 0.0
-) -> float | None:
-    """Seconds until the last step or the end of the time allowed, whichever comes first.
-
-    ``besides`` are the seconds of validations.
-    """
-    ends = [] if steps_left is None else [steps_left * seconds_a_step + besides]
-    ends += [] if budget_left is None else [budget_left]
-    return max(0.0, min(ends)) if ends else None
-
-
 class Display:
     """The progress of a training, on standard error.
 
@@ -225,22 +213,19 @@ class Display:
 
     def line(self, step: int, seconds: float) -> str:
         """The progress at a step, in one line."""
-        validations = 0
-        if self.total is not None and self.every is not None:  # the last step has one
-            validations = max(0, -(-self.total // self.every) - step // self.every)
-        left = time_left(
-            None if self.total is None else self.total - step,
-            sum(self._spent) / max(1, len(self._spent)),
-            None if self.budget is None else self.budget - seconds,
-            self._validation * validations,
-        )
+        ends = [] if self.budget is None else [self.budget - seconds]  # the first that comes
+        if self.total is not None:
+            ends.append((self.total - step) * sum(self._spent) / max(1, len(self._spent)))
+            if self.every is not None:  # the last step has a validation too
+                validations = -(-self.total // self.every) - step // self.every
+                ends[-1] += self._validation * max(0, validations)
         losses = {name: f"{name} {value:.3f}" for name, value in self._losses.items()}
         if self._losses.get("objective") == self._losses.get("loss"):
             losses.pop("objective", None)
         parts = [f"step {step:,}" + (f"/{self.total:,}" if self.total else "")]
         parts += losses.values()
         parts += [] if self._rate is None else [f"{self._rate:,.0f} target tokens/s"]
-        parts += [] if left is None else [f"{clock(left)} left"]
+        parts += [f"{clock(max(0.0, min(ends)))} left"] if ends else []
         return " · ".join(parts + ([self._figures] if self._figures else []))
 
     def say(self, text: str) -> None:

@@ -96,14 +96,10 @@ class SecondPass:
             self.undo.callback(buffer.data.copy_, buffer.clone())
         for module, name in self.heard:
             self.undo.callback(setattr, module, name, getattr(module, name))
-            setattr(module, name, _ignore)
+            setattr(module, name, lambda _: None)  # heard by nobody
 
     def __exit__(self, *error: object) -> None:
         self.undo.close()
-
-
-def _ignore(_: object) -> None:
-    """A tap or listener of nobody."""
 
 
 @dataclass

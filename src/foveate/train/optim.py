@@ -215,7 +215,8 @@ class AdamWConfig(AdamConfig, kind="adamw"):
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """AdamW over two groups: the weights that decay, and those that do not."""
-        groups = decay_groups(model, self.weight_decay)
+        pairs = zip(_by_decay(model), (self.weight_decay, 0.0), strict=True)
+        groups = [{"params": params, "weight_decay": decay} for params, decay in pairs if params]
         return torch.optim.AdamW(groups, **self.model_dump(), fused=_fused(model))
 
 
@@ -325,17 +326,12 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     return (x if wide is matrices else x.mT).to(matrices.dtype)
 
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[ParameterGroup]:
-    """The trainable parameters in two groups: those that decay, and those that do not.
+def _by_decay(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """The trainable parameters that decay, and those that do not.
 
     A parameter does not decay if it has fewer than two axes (biases, gains of norms), or if any
     module that holds it is an embedding or a norm: a tied output layer goes with its embedding.
     """
-    groups = zip(_by_decay(model), (weight_decay, 0.0), strict=True)
-    return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
-
-
-def _by_decay(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     spared: set[nn.Parameter] = set()
     for module in model.modules():
         name = type(module).__name__.lower()

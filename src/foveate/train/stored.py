@@ -292,11 +292,6 @@ def own_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: state[name] for name in dict.fromkeys(_names(model).values())}
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the weights of a model, tied ones once."""
-    write_tensors(own_tensors(model), path)
-
-
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """Write named tensors; the same tensors give the same bytes."""
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}

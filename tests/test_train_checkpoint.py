@@ -63,7 +63,7 @@ def test_chosen_is_the_best_or_else_the_newest(tmp_path: Path) -> None:
     assert checkpoint.chosen(tmp_path) == path_of(tmp_path, 2)
     checkpoint.write_best(tmp_path, path_of(tmp_path, 1), {"loss": 1.0})
     assert checkpoint.chosen(tmp_path) == path_of(tmp_path, 1)
-    checkpoint.prune(tmp_path, {2})
+    stored.remove(path_of(tmp_path, 1))
     assert checkpoint.chosen(tmp_path) == path_of(tmp_path, 2)
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import small_runs
 from foveate.cli import app
 from foveate.cli.answers import answered, evaluation_text, prompts, score_lines
-from foveate.cli.looking import saved
+from foveate.cli.looking import write
 from foveate.cli.options import CHUNK, Tally
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
@@ -185,14 +185,16 @@ def test_small_figures_keep_four_digits() -> None:
     assert lines == ["1 examples", *rows, "loss        1.234e-05", "none        0.00"]
 
 
-def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
+def test_pictures_are_told_by_their_endings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    output = saved(attention(record), paths)
-    assert output == [f"wrote {path}" for path in paths]
+    write(attention(record), paths)
+    assert capsys.readouterr().out.splitlines() == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
-    [text] = saved(attention(record), [])
-    assert "a" in text
+    write(attention(record), None)
+    assert "a" in capsys.readouterr().out
 
 
 # ---- The verbs that draw positions, schedules, gradients and gates, from a run to a picture

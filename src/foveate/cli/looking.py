@@ -83,23 +83,20 @@ def _draw_view(
         from foveate.engine.packed import load
         from foveate.look.views.records import draw
 
-        return _write(draw(name, load(file), question), out)
+        return write(draw(name, load(file), question), out)
     from foveate.run import load as load_run
 
     runs = [load_run(path, checkpoint) for path in paths]
     for run in runs:
         check_inputs(run, fields.get("text"), fields.get("image"))
-    _write(VIEWS[name].draw(runs, question), out)
+    write(VIEWS[name].draw(runs, question), out)
 
 
-def saved(drawing: Drawing, out: Sequence[Path]) -> list[str]:
-    """Write a drawing to each path; return the messages, or without paths its text."""
+def write(drawing: Drawing, out: Sequence[Path] | None) -> None:
+    """Write a drawing to each path and print their names; without paths print its text."""
     columns = shutil.get_terminal_size().columns
-    return [f"wrote {drawing.save(path)}" for path in out] or [drawing.text(columns)]
-
-
-def _write(drawing: Drawing, out: Sequence[Path] | None) -> None:
-    typer.echo("\n".join(saved(drawing, out or [])))
+    lines = [f"wrote {drawing.save(path)}" for path in out or ()] or [drawing.text(columns)]
+    typer.echo("\n".join(lines))
 
 
 def verb(entry: ViewEntry) -> Command:
@@ -188,7 +185,15 @@ class Demos(VerbGroup):
         return list(DEMOS)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command:
-        return demo_verb(find(cmd_name))
+        """Make the verb of a demo: its parameters as options, and where to write."""
+        entry = find(cmd_name)
+
+        def call(out: list[Path] | None, **values: Any) -> None:
+            write(entry.draw({k: v for k, v in values.items() if v is not None}), out)
+
+        fields = entry.options.model_fields.items()
+        parameters = [_parameter(name, *_of_field(field)) for name, field in fields]
+        return _command(entry, call, [*parameters, _parameter("out", Out, None)])
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write names and summaries, without making a verb of each demo."""
@@ -200,14 +205,3 @@ demo = typer.Typer(
     cls=Demos, help="Draw an idea without a run: numbers and untrained models.",
     no_args_is_help=True, rich_markup_mode=None,
 )  # fmt: skip
-
-
-def demo_verb(entry: DemoEntry) -> Command:
-    """Make the verb of a demo: its parameters as options, and where to write."""
-
-    def call(out: list[Path] | None, **values: Any) -> None:
-        _write(entry.draw({k: v for k, v in values.items() if v is not None}), out)
-
-    fields = entry.options.model_fields.items()
-    parameters = [_parameter(name, *_of_field(field)) for name, field in fields]
-    return _command(entry, call, [*parameters, _parameter("out", Out, None)])

@@ -58,7 +58,11 @@ class Watch:
         """
         if len(position.sources) != 1:
             raise ValueError(f"a Watch follows one source, not {len(position.sources)}")
-        choices, first, ids = self._alternatives(position), len(self._all), dict[int, int]()
+        choices = alternatives(position.following.free or position.following, self.top_k)
+        if position.vocabulary is not None:  # in a prefix the model's own
+            own = position.vocabulary.tolist()
+            choices = [row._replace(tokens=[own[i] for i in row.tokens]) for row in choices]
+        first, ids = len(self._all), dict[int, int]()
         names = "token", "token_log_p", "log_p", "score", "parent", "state"
         parts = (getattr(position, name)[0].tolist() for name in names)
         for index, (token, own, log_p, score, row, state) in enumerate(zip(*parts, strict=True)):
@@ -74,14 +78,6 @@ class Watch:
         self._rows = [ids.get(index) for index in position.onward.tolist()]
         self.positions.append(self._all[first:])
         return self.positions[-1]
-
-    def _alternatives(self, position: SearchPosition) -> list[Alternatives]:
-        """Return the most probable tokens of each row; in a prefix the model's own."""
-        rows = alternatives(position.following.free or position.following, self.top_k)
-        if position.vocabulary is None:
-            return rows
-        ids = position.vocabulary.tolist()
-        return [row._replace(tokens=[ids[token] for token in row.tokens]) for row in rows]
 
     def path(self, partial: PartialHypothesis) -> list[PartialHypothesis]:
         """Return a partial hypothesis and all that it extends, the first token first."""

@@ -293,14 +293,9 @@ class Assistance:
         files = self.glossary is not None or self.memory is not None
         return files or bool(self.forced or self.banned)
 
-    @property
-    def forces(self) -> bool:
-        """True if outputs must contain something."""
-        return self.glossary is not None or bool(self.forced)
-
     def refuse(self, search: str | None, name: str) -> None:
         """Raise ``ConfigError`` if the run's kind of search cannot force terms."""
-        if self.forces and search != "beam":
+        if (self.glossary is not None or self.forced) and search != "beam":
             raise ConfigError(f"{name}: {search} search cannot force terms; use decode.kind=beam")
 
 

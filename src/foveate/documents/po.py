@@ -115,20 +115,6 @@ def _whole(message: Message, where: str) -> Message:
     return message
 
 
-def _plural_forms(header: str, where: str) -> tuple[int, bool]:
-    """Return how many forms a header declares, or 0, and whether the first is for many numbers.
-
-    Such numbers are 1, 21 and 31. Raises ``DocumentError`` for an impossible number.
-    """
-    line = re.search(r"Plural-Forms:([^\n]*)", header)
-    match = _PLURALS.search(line[1]) if line else None
-    if line is None or match is None:
-        return 0, False
-    if not 1 <= int(match[1]) <= 9:
-        raise DocumentError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
-    return int(match[1]), "%" in line[1]
-
-
 def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Read a gettext catalogue: messages without a translation get one, marked as fuzzy.
 
@@ -143,7 +129,12 @@ def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     except DataError as error:
         raise DocumentError(str(error)) from None
     header = next((m.texts["msgstr"] for m in messages if m.is_header and "msgstr" in m.texts), "")
-    plurals, many = _plural_forms(header, where)
+    line = re.search(r"Plural-Forms:([^\n]*)", header)
+    match = _PLURALS.search(line[1]) if line else None
+    plurals = int(match[1]) if match else 0
+    if match and not 1 <= plurals <= 9:
+        raise DocumentError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
+    many = match is not None and "%" in match.string  # the first form is for 1, 21, 31
     for message in messages:
         if 0 < plurals < len(message.forms):
             raise DocumentError(

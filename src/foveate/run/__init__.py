@@ -119,14 +119,6 @@ def reach_of(task: AnyTask, model: Module) -> int | None:
     return task.reach(model) if isinstance(task, Language) else None
 
 
-def descendants(module: nn.Module) -> list[nn.Module]:
-    """A module and all modules in it; ten times as fast as ``modules()``."""
-    modules = [module]
-    for each in modules:
-        modules += [part for part in each._modules.values() if part is not None]
-    return modules
-
-
 def observed(module: nn.Module) -> bool:
     """Return whether a tap, hook or overridden method reads or changes what a module computes."""
     tapped = isinstance(module, BaseAttention) and module.observed
@@ -143,7 +135,9 @@ def compiled(model: nn.Module) -> CompiledModel | None:
     None where it is in training, has taps or hooks, weights that are not finite numbers of fp32 in
     main memory or a part that the engine lacks, and without native kernels, which notice changes.
     """
-    modules = descendants(model)
+    modules = [model]  # and then all in it, ten times as fast as by ``modules()``
+    for each in modules:
+        modules += [part for part in each._modules.values() if part is not None]
     if library() is None or any(module.training or observed(module) for module in modules):
         return None
     return _COMPILED.get(model, modules, lambda: (_compiled(model, modules),))[0]

@@ -28,7 +28,7 @@ from foveate.errors import UserError, checks
 from foveate.run.answering import answer
 from foveate.run.baselines import MOST, logistic_regression, ridge_regression
 from foveate.tasks import forecasting, language, masked, metrics
-from foveate.tasks.base import AnyTask, Batch, Task, spread
+from foveate.tasks.base import AnyTask, Batch, spread
 from foveate.tasks.captioning import Captioning, nearest_captions
 from foveate.tasks.classification import (
     LogP,
@@ -478,7 +478,13 @@ def evaluate_run(
     else:
         registered = evaluate.dispatch(type(task)) is not evaluate.dispatch(object)
         chosen = examples(task, split) if registered else split
-    task.config = _with_options(run, options)
+    changes = dict[str, object]()
+    if (tokenizer := options.get("bleu_tokenizer")) is not None:
+        changes["bleu_tokenizer"] = tokenizer
+    if (signature := options.get("signature")) is not None:
+        changes["metrics"] = metrics.signed_metrics(getattr(task.config, "metrics", ()), signature)
+    if changes:
+        task.config = type(task.config).parse(task.config.tree() | changes, ("task",))
     evaluation = evaluate(task, run.engine, chosen, _request(run, options))
     if against is not None:
         beside = _beside(against, task, chosen, evaluation.outputs, _request(against, options))
@@ -489,18 +495,6 @@ def evaluate_run(
 def _request(run: Trained, options: EvaluateOptions) -> SearchRequest:
     search = run.search(options.get("beam_size"), options.get("length_penalty"))
     return SearchRequest(search, batch_tokens=options.get("batch_tokens") or 8192)
-
-
-def _with_options(run: Trained, options: EvaluateOptions) -> Task.Config:
-    """The config of the run's task with what the options change."""
-    config, changes = run.task.config, dict[str, object]()
-    if (tokenizer := options.get("bleu_tokenizer")) is not None:
-        changes["bleu_tokenizer"] = tokenizer
-    if (signature := options.get("signature")) is not None:
-        changes["metrics"] = metrics.signed_metrics(getattr(config, "metrics", ()), signature)
-    if not changes:
-        return config
-    return type(config).parse(config.tree() | changes, ("task",))
 
 
 def beside_baseline(task: AnyTask, examples: object, evaluation: Evaluation) -> Evaluation:

@@ -15,7 +15,7 @@ from foveate.data.published import PublishedPieces
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.search import Search
 from foveate.errors import FOR_THE_USER, message_of
-from foveate.look.views import VIEWS, ViewEntry, file_fields
+from foveate.look.views import VIEWS, file_fields
 from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
 from foveate.run import Run, device, task_of
@@ -210,7 +210,17 @@ def detail(stored: StoredRun[Run], run: Run) -> RunDetail:
         channels=list(task.names) if isinstance(task, Forecasting) else [],
         most_tokens=basics.origin.positions if basics.origin else read,
         search=searches(run) if task.gives == "text" else None,
-        views=[view_info(run, entry) for entry in [*VIEWS.values()]],
+        views=[
+            ViewInfo(
+                name=entry.name,
+                summary=entry.summary,
+                fields=form_fields(Question, entry.reads),
+                fits=(reason := entry.unfit(run)) is None,
+                reason=reason or "",
+                most=None if entry.spec.several else 1,
+            )
+            for entry in [*VIEWS.values()]
+        ],
         device=device(),
         checkpoint=run.checkpoint,
         folder=str(run.folder),
@@ -254,19 +264,6 @@ def searches(run: Run) -> SearchInfo:
         for name, config in kinds(Search.Config.family)["search"].items()
     }
     return SearchInfo(kind=str(own.kind), fields=fields, kinds=others)
-
-
-def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
-    """Describe a view, and whether it fits the run."""
-    reason = entry.unfit(run)
-    return ViewInfo(
-        name=entry.name,
-        summary=entry.summary,
-        fields=form_fields(Question, entry.reads),
-        fits=reason is None,
-        reason=reason or "",
-        most=None if entry.spec.several else 1,
-    )
 
 
 def form_fields(form: type[Config], names: Iterable[str]) -> list[ViewField]:

@@ -174,13 +174,6 @@ class ForecastObjective(Objective):
     ) -> Loss:
         return Loss(self.total(predicted, target, levels), target.numel())
 
-    def check_levels(self, levels: tuple[float, ...]) -> None:
-        """Raise `UserError` where the levels do not fit the objective."""
-        if self.many_levels != bool(levels):
-            have = "task.quantiles are given" if levels else "task.quantiles is empty"
-            remedy = 'set objective.kind = "quantile"' if levels else "name them: [0.1, 0.5, 0.9]"
-            raise UserError(f"objective {self.config.kind!r}, but {have}; {remedy}")
-
     def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
         """The sum over all values."""
         raise NotImplementedError
@@ -261,7 +254,11 @@ class Forecasting(Task[SeriesBatch]):
                     '"squared_error" or "quantile", or leave out [objective]',
                     ("objective", "kind"),
                 )
-            objective.build().check_levels(self.quantiles)
+            if objective.build().many_levels != bool(self.quantiles):
+                have, remedy = "task.quantiles is empty", "name them: [0.1, 0.5, 0.9]"
+                if self.quantiles:
+                    have, remedy = "task.quantiles are given", 'set objective.kind = "quantile"'
+                raise UserError(f"objective {objective.kind!r}, but {have}; {remedy}")
             forcing = objective.teacher_forcing if isinstance(objective, Objective.Config) else None
             if isinstance(forcing, Scheduled.Config) and forcing.choose == "sample":
                 raise ConfigError(

@@ -322,12 +322,6 @@ def run_of(path: Path) -> tuple[Path, Path | None]:
     return (run, path) if (run / "config.toml").is_file() else (path, None)
 
 
-def prune(run: Path, keep: Iterable[int]) -> None:
-    """Remove all checkpoints but those of the steps to keep."""
-    for step in sorted(set(steps(run)) - set(keep)):
-        stored.remove(path_of(run, step))
-
-
 def write_best(run: Path, folder: Path, figures: Record) -> None:
     """Let ``best.json`` name a folder of the run, with the figures that made it the best."""
     record = {"folder": folder.relative_to(run).as_posix(), **figures}

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.tasks.base import AnyTask, Loss, Measures, ValidationSample
-from foveate.train import checkpoint, feed
+from foveate.train import checkpoint, feed, stored
 from foveate.train.checkpoint import Best, TrainState, too_few
 from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Interrupt, Parallel
@@ -356,9 +356,10 @@ class Trainer:
         state = self.state
         checkpoint.save(self.folder, state.step, contents, asdict(state), self.job.toml, self.files)
         self.write_best()
-        keep = self.regular()[-max(self.config.save.keep, self.config.average or 0) :]
-        best = [state.best.step] if state.best else []
-        checkpoint.prune(self.folder, {state.step, *keep, *best})
+        regular = self.regular()[-max(self.config.save.keep, self.config.average or 0) :]
+        keep = {state.step, *regular, *([state.best.step] if state.best else [])}
+        for step in sorted(set(checkpoint.steps(self.folder)) - keep):
+            stored.remove(checkpoint.path_of(self.folder, step))
 
     def write_best(self) -> None:
         """Let ``best.json`` name the best checkpoint, if there is a best."""

@@ -21,7 +21,7 @@ const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
 const isFree = (target: Node) => target === document.body || (target instanceof Element && target.matches("main"));
 const isSeen = (box: Element) => box.checkVisibility() && box.getBoundingClientRect().bottom > 0 && box.getBoundingClientRect().top < innerHeight;
 
-const rowsOf: Record<Block["rowMeans"], string> = { producing: "writes", at: "reads" }; // a row in words
+const rowsOf: Record<Block["rowMeans"], string> = { producing: "writes", at: "query" }; // a row in words
 const MOST_LISTED = 20_000; // cells in the table; above, each row says its strongest
 
 /** Which map this is, in words. */

@@ -63,7 +63,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const wide = (room - left - right) / cells.width;
   const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4 / Math.max(1, aspect), tall / cells.height / aspect), most);
   const across = least ? Math.max(cells.whole ? Math.min(least, Math.floor(wide)) : least, Math.floor(fit)) : Math.max(fit, 0.2);
-  const top = !cells.columns.length || ruled ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
+  const top = !cells.columns.length || ruled ? (named ? 22 : 5) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
   const down = cells.high ?? (told ? Math.max(TIGHT, Math.min(Math.max(24, Math.min(across, cells.whole && cells.width > 4 ? 44 : 30)), tall / (cells.height + 1))) : least ? Math.max(1, Math.round(across * aspect))
     : Math.max(across * aspect, cells.whole && cells.rows.length && !isSparse(cells.rows) ? Math.min(LINE, tall / cells.height) : 0)); // high enough for its word
   return {

@@ -57,7 +57,7 @@ export function links(point: (side: Side, place: number) => void): Links {
     alone = !isWhole && isSame && rows.length === columns.length;
     isTwo = isWhole && !isSame;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
-    const heading = alone ? `${rowMeans} · attends to` : rowMeans, attended = "attends to";
+    const heading = alone ? `${rowMeans} · key` : rowMeans, attended = "key";
     const limit = (texts: readonly string[], over: string) =>
       Math.max(widthOf(over, 12) + 2 * GAP, Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34));
     const left = limit(rows, heading), right = alone ? 0 : limit(columns, attended), gap = alone ? 260 : Math.max(90, Math.min(isWhole ? WIDE : APART, room - left - right));

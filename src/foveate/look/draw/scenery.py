@@ -84,8 +84,8 @@ class _Scene(SceneMaker):
         blocks = [block for part in self.parts for block in part.blocks]
         recurs = any(block.steps for block in blocks)
         self.lone = all(block.family != "attention" for block in blocks)
-        self.stem = STEM + 26 * train  # of the embeddings; below other layers than the drawn one
-        self.words = WORDS - 34 * (recurs and {*self.places} >= {"encoder", "decoder"})
+        self.stem = STEM + 46 * train  # of the embeddings; below other layers than the drawn one
+        self.words = WORDS + (14 * train, -34)[recurs and {*self.places} >= {"encoder", "decoder"}]
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
@@ -193,7 +193,7 @@ class _Scene(SceneMaker):
             self.node(f"{name} head", label, head, form="label", tag="words")
             if self.train and layers > 1:
                 other = f"layer {3 - number}" if layers == 2 else f"the other {layers - 1} layers"
-                box = left, LAYERS + TALL + 4, wide, 30.0
+                box = left, LAYERS + TALL + 8, wide, 38.0
                 self.node(f"{name} others", other, box, tag="whole")
         self._row(name, before, (left, self.stem, wide, 44), " + ")
         self._row(name, after, (left, OUTPUT, wide, 44), " → ")

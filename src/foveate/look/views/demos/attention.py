@@ -80,8 +80,7 @@ def lookup(
             made.node(f"by {number} {k}", "×", (890, 105 + 125 * k, 50, 35), form="label", tag=tag)
             if alpha:
                 made.link(f"{v} {k}", f"{c} 0", weight=alpha, hue=2, tag=tag)
-        means = [f"{a:.2f} · {v:g}" for a, v in zip(alphas, values.tolist(), strict=True)]
-        text = f"{name.capitalize()}: {' + '.join(means)} = {out}"
+        text = f"{name.capitalize()}: every value counts, the best match most: {out}."
         if name == "hardmax":
             text = f"Hardmax takes the value of the best key alone: {out}.".replace("\n", ", ")
         made.stop(name, text, ["stream", tag])
@@ -237,8 +236,8 @@ def fan(
         x, y, bend = left + over * (t + 0.5), left + under * (s + 0.5), 0.3 * (low - top)
         points = (x, top), (x, top + bend), (y, low - bend), (y, low)
         if weight >= 0.02:
-            more = {"weight": float(weight), "hue": int(hues[t, s])}
-            made.edge(f"{name} out {t} in {s}", *points, **more)
+            more = {"hue": int(hues[t, s])} if hues[t, s] >= 0 else {}
+            made.edge(f"{name} out {t} in {s}", *points, weight=float(weight), **more)
     made.node(f"{name} title", name, (left, under_boxes, wide, 44), form="word")
 
 
@@ -253,13 +252,13 @@ def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     }
     made, read_as = SceneMaker(), [[word] for word in words]
     for place, (name, norm) in enumerate(norms.items()):
-        weights, left = norm / norm.max(), 116 + 576.0 * place
-        later = np.triu(1 + 0 * norm, 1)
-        fan(made, name, left, 548, [*words[1:], last], read_as, weights * (1 + later) / 2, later)
+        own, left = np.eye(len(norm), k=1), 116 + 576.0 * place  # of each step, its own target
+        lines, hues = (0.03 + 0.3 * own) * (norm > 0), 2 * own - 1  # -1: grey
+        fan(made, name, left, 548, [*words[1:], last], read_as, lines, hues)
     for text, y in ("targets", 4), ("inputs", 402):
         made.node(text, text, (0, y, 110, 44), form="label")
     text = "Orange: without a mask, a step reads its own target."
-    return made.drawing("How strongly a step depends on each input", caption=text)
+    return made.drawing("The inputs that each step depends on", caption=text)
 
 
 @demo
@@ -438,8 +437,8 @@ def quadratic(
     for name, weight in ("α fixed", fixed), ("α from X", scores.softmax(dim=-1)):
         curves[name] = (weight @ read @ values)[:, 0, 0].numpy()
     score = {"e": scores[:, 0, 0].numpy()}
-    left = line_chart(x.numpy(), score, "λ", "score of word 1 with itself: quadratic")
-    right = line_chart(x.numpy(), curves, "λ", "output of word 1: linear if α is fixed")
+    left = line_chart(x.numpy(), score, "λ", "score: quadratic")
+    right = line_chart(x.numpy(), curves, "λ", "output: linear if α fixed")
     return PanelGrid(
         panels=[left, right][outputs:],
         title="Quadratic inside, linear outside",

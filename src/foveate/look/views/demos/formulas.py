@@ -28,7 +28,7 @@ from foveate.train.optim import Noam
 
 Length = Annotated[int, Field(ge=2, le=512, description="positions")]
 Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
-WIDER = 0.6  # height of a map of positions by its width
+HIGHER = 0.8  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
     name: (getattr(kinds, kind), *texts) for name, (kind, *texts) in TABLES["scores"].items()
@@ -254,12 +254,12 @@ def sinusoids(
             caption="Fast waves tell neighbours apart, slow ones the beginning from the end.",
         )  # fmt: skip
     vectors, products = sheets(position, length, hidden_size, 1)
-    both = np.concatenate([vectors.values.array[:, first::2] for first in (0, 1)], axis=1)
-    aspect, across = WIDER * hidden_size / length, f"sin | cos, i = 0 … {hidden_size // 2 - 1} each"
-    drawn = sheet("vectors", both, (), (), "position t", across, ColorScale(-1.0, 1.0), aspect)
-    update = {"title": "similarity (cosine)", "aspect": WIDER}
+    array, aspect = vectors.values.array, HIGHER * hidden_size / 2 / length
+    how = (), (), "position t", "i", ColorScale(-1.0, 1.0), aspect
+    drawn = [sheet(name, array[:, k::2], *how) for k, name in enumerate(("sin", "cos"))]
+    update = {"title": "similarity (cosine)", "aspect": HIGHER}
     return SheetGrid(
-        sheets=[drawn, products.model_copy(update=update)], across=2, title="Sinusoids",
+        sheets=[*drawn, products.model_copy(update=update)], across=3, title="Sinusoids",
         caption="Waves become longer along i; products depend only on the distance.",
     )  # fmt: skip
 
@@ -398,7 +398,7 @@ def paths(
     curves = {"recurrent: 2nD²": 2 * n * hidden_size**2, "attention, scores and sums: 2n²D": inner}
     mark, name, drawn = "n = 2D", "attention, projections: 4nD²", rest
     if of == "sum":
-        mark, at, name, drawn = "n = D", at // 2, "attention, sum: 2n²D\xa0+\xa04nD²", inner + rest
+        mark, at, name, drawn = "n = D", at // 2, "attention, all: 2n²D\xa0+\xa04nD²", inner + rest
     return line_chart(
         n, curves | {name: drawn}, f"length n, D = {hidden_size}", "multiplications",
         "Cost against length n", marks={f"{mark} = {at}": at} if at < length else {},

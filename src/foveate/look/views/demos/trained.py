@@ -88,7 +88,8 @@ def steadiness() -> LinesDrawing:
         None, curves, "step", "loss, logarithmic", "Norms keep training stable", "y",
         caption="Sixteen layers learn to tell two spirals apart; without a norm the sums grow.",
     )  # fmt: skip
-    lines = [line.model_copy(update={"hue": int(line.name[:3] == "no ")}) for line in drawn.curves]
+    hues = [("nor", "no ", "x +").index(line.name[:3]) for line in drawn.curves]
+    lines = [c.model_copy(update={"hue": h}) for c, h in zip(drawn.curves, hues, strict=True)]
     return drawn.model_copy(update={"curves": lines})
 
 

@@ -177,7 +177,10 @@ class _Scene(SceneMaker):
                     self.edge(f"{part} {kind} {k} arrow", *((x, y) for y in up), tag="words")
 
     def _stack(self, part: ModelPart, rest: Sequence[ModelBlock], left: float, wide: float) -> None:
-        """Draw a part from below; the stream of a decoder is at the right, far from the encoder."""
+        """Draw embedding, layers and output of a part, from below, along the residual stream.
+
+        A decoder that reads an encoder has its stream at the right, away from the encoder.
+        """
         drawn, name, stream = _layer_of(part, self.layer), part.name, left + STREAM
         nodes, edges = len(self.nodes), len(self.edges)
         before = [*takewhile(lambda b: b.layer is None, part.blocks)]
@@ -417,7 +420,10 @@ class _Scene(SceneMaker):
         self.node(block.name + suffix, label or _name(block), box, **fields)
 
     def _insides(self, block: str | None, head: int, query: int | None) -> None:
-        """Stop inside each box, in order, and at each stage of the chosen one, or an attention."""
+        """Stop inside each box, in the order of computation; of cells in one, of norms if chosen.
+
+        The chosen box has a stop for each stage: by default the first attention, else a cell.
+        """
         stages: dict[str, dict[str, ForwardFrame]] = {}
         for frame in self.film:
             if frame.block in self.homes:
@@ -440,7 +446,10 @@ class _Scene(SceneMaker):
                 self._positions(home, blocks, query if deep else None, deep)
 
     def _positions(self, home: str, blocks: Sequence[str], query: int | None, deep: bool) -> None:
-        """Add the inside of a box that computes each position alone; if ``deep``, by stages."""
+        """Add the inside of a box that computes each position alone, with its stages as stops.
+
+        Unless ``deep``, all stages are one stop.
+        """
         inside = [k for k, f in enumerate(self.film) if f.block in blocks]
         own = {k: self.film[k].name for k in inside if self.film[k].name != "residual sum"}
         before = self.film[min(own)].reads
@@ -605,7 +614,10 @@ class _Scene(SceneMaker):
             self._query(spoken, stages)
 
     def _kinds(self, name: str, stages: Mapping[str, ForwardFrame]) -> dict[str, str]:
-        """Return the kinds of score and normalizer whose numbers follow from what is drawn."""
+        """Return the kinds of score and normalizer whose numbers follow from those that are drawn.
+
+        A rotated query, a matrix of the score's own or another temperature is not drawn.
+        """
         module = dict(self.forced.model.named_modules()).get(name)
         if not isinstance(module, Attention):
             return {}

@@ -16,7 +16,7 @@ from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, SceneDrawing, SceneMaker
 from foveate.look.views.demos import TABLES, demo
 from foveate.look.views.demos.layer import WORDS, Seed
-from foveate.look.views.demos.networks import BIDIRECTIONAL, attends, encoder, ids, transformer
+from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.context import DecoderState, Mask
 from foveate.nn.normalizers import Hardmax
@@ -245,7 +245,7 @@ def fan(
 def leak(text: Words = "[START] The chef who was") -> SceneDrawing:
     """Draw which inputs each step depends on, with and without a causal mask."""
     *words, last = words_of(text, least=2)
-    read, gpt, bert = ids(len(words)), transformer(), encoder(BIDIRECTIONAL)
+    read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
         "without a mask": attends(bert, lambda: bert(read).values),
         "with a causal mask": attends(gpt, lambda: gpt(read, None)),

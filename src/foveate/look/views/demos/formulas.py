@@ -104,7 +104,10 @@ def arrows(
     pairs: Sequence[Sequence[float]], length: float, below: Sequence[list[str]], title: str,
     caption: str, names: Sequence[tuple[str, str]],
 ) -> SceneDrawing:  # fmt: skip
-    """Draw q (orange) and k (blue, ``length`` times as long) at angles, and lines ``below``."""
+    """Draw q (orange) and k (blue, ``length`` times as long) at angles in degrees, side by side.
+
+    ``below`` are the lines under each pair.
+    """
     made, wide = SceneMaker(), WIDE / len(pairs)
     turned = np.radians(pairs)
     all_ends = np.stack([np.cos(turned), -np.sin(turned)], axis=2) * [[1], [length]]

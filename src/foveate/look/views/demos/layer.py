@@ -313,7 +313,10 @@ def _attention(made: Chalkboard, has_output: bool) -> None:
 @demo
 @torch.no_grad()
 def mixing(seed: Seed = 2) -> SceneDrawing:
-    """Draw Luong's α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [c; x] + b_c), h′ = [s; x]."""
+    """Draw α = softmax(W_a h′ + b_a), c = Hᵀ α, z = ReLU(W_c [c; x] + b_c), h′ = [s; x].
+
+    No key is read: row i of W_a scores position i (Luong et al., 2015).
+    """
     torch.manual_seed(seed)
     state, x, memory = short(1, 2), short(1, 2), short(3, 2)
     of_places, of_context = map(filled, (nn.Linear(4, 3), nn.Linear(4, 2)))

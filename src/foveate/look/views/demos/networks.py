@@ -35,7 +35,6 @@ from foveate.nn.spec import Tokens
 
 SMALL = {"hidden_size": 64, "dropout": 0.0}
 NARROW = {"embedding_size": 64, "dropout": 0.0}
-BIDIRECTIONAL = TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL})
 
 
 def decoder(config: Decoder.Config) -> Decoder:
@@ -65,6 +64,11 @@ def recurrent(cell: str, forget: float = 0.0) -> Decoder:
         if isinstance(inner, LSTMCell):
             inner.bias_ih[inner.hidden_size : 2 * inner.hidden_size] += forget
     return built
+
+
+def bidirectional() -> Encoder:
+    """Return a small Transformer encoder, without a mask."""
+    return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
 def transformer(**values: object) -> Decoder:
@@ -109,7 +113,7 @@ def reached(family: Family, text: Tensor) -> NDArray[np.float64]:
     both = {"bidirectional": True, "cell": "gru", **SMALL, **NARROW}
     made: dict[str, Callable[[], Encoder | Decoder]] = {
         "bi-gru": lambda: encoder(RecurrentEncoder.Config.parse(both)),
-        "bert": lambda: encoder(BIDIRECTIONAL),
+        "bert": bidirectional,
         "window": lambda: decoder(WindowDecoder.Config.parse({**SMALL, **NARROW})),
         "elman": lambda: recurrent("rnn"),
         "lstm": lambda: recurrent("lstm", 2.0),
@@ -131,7 +135,10 @@ def reach(
     query: Annotated[int, Field(ge=-1, description="the output; −1: the last")] = -1,
     trained: Annotated[bool, Field(description="packaged runs, for elman and attention")] = False,
 ) -> SceneDrawing:  # fmt: skip
-    """Draw how strongly an output depends on each input, through states in a row or directly."""
+    """Draw how strongly an output depends on each input, through states in a row or directly.
+
+    Raises `ConfigError` for an output that does not exist.
+    """
     if query >= (count := len(words := text.split())) or not words:
         raise ConfigError(f"--query {query}: there are {count} words, from 0")
     made, band, at = SceneMaker(), HIGH / len(families), range(count)[query]
@@ -338,7 +345,10 @@ def rnn(
     = "linear",
     head: Annotated[float | None, Field(description="weight of a regression head")] = None,
 ) -> SceneDrawing:  # fmt: skip
-    """Draw h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), a unit a layer (Elman 1990)."""
+    """Draw h_t = tanh(W x_t + U h_{t−1} + b), o_t = σ_o(V h_t + c), one unit a layer (Elman, 1990).
+
+    A layer reads the states of the one below. Raises `UserError` for a layer without W or U.
+    """
     if len(w) != len(u):
         raise UserError(f"{len(w)} --w but {len(u)} --u: give one of each for every layer")
     values, rows = torch.tensor(inputs).view(1, -1, 1), dict[str, list[float]]()

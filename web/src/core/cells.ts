@@ -214,7 +214,7 @@ export class Grid {
     [cells.rows, cells.columns].forEach((words, side) => {
       const index = this.chosen[side]!, node = this.current[side]!;
       node.textContent = words.length && !isSparse(words) ? fitted(words[index] ?? "", lies.limit) : "";
-      for (const name of ["transform", "x", "y"]) node.removeAttribute(name);
+      for (const name of ["transform", "x", "text-anchor"]) node.removeAttribute(name);
       put(node, this.at(lies, side as 0 | 1, index));
     });
     if (this.loupe && !this.loupe.element.hidden) this.magnify(row, column);

@@ -196,7 +196,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const stages = [...values.keys()], called = stages.map((stage) => stage.replace(BACK, "")), named = called.map((name, k) => panel.letters[stages[k]!] ?? name);
     const aside = Math.max(...named.map((name) => 17 * name.replace(/[_^{}]/g, "").length)) + 20;
     const from = Math.max(0, panel.row - KEYS + 1), words = panel.rows.slice(from, from + KEYS), pitch = (WIDE - aside) / words.length, wide = Math.min(pitch - 14, 240);
-    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : values.get(stage)!.shape[2] === 1 ? 0.65 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
+    const lone = (stage: string) => panel.tokens[stage] && values.get(stage)!.shape[1] === 1, parts = stages.map((stage): number => (panel.tokens[stage] ? 2 : stage === "logits" ? 1.36 : 1)), slot = (HIGH - 50) / parts.reduce((a, b) => a + b), boxes = new Map<string, Box[]>(); // a number under its token needs two lines
     const sum = stages.find((stage) => panel.reads[stage]?.length === 2 && !values.has("context")) ?? "", [first = "", second = ""] = panel.reads[sum] ?? []; // E[id] + position
     const largestIn = (rows: readonly Float64Array[]) => Math.max(1e-12, ...rows.flatMap((row) => [...row]).map(Math.abs).filter(isFinite)), addends = largestIn(sum ? [first, second, sum].flatMap((stage) => words.map((_, k) => Float64Array.from(panel.units[stage] ?? [], (unit) => rowOf(values.get(stage)!, 0, from + k)[unit]!))) : []); // a sum and its parts have one scale
     const hueAt = (stage: string, value: number) => ({ [first]: 6, [second]: 2, [sum]: 3, value: 2, weights: 5, context: 3 })[stage] ?? (value < 0 ? 1 : 6); // what is added has its own colour
@@ -206,7 +206,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     if (sum) label("words", "words name", "t: word", 0, HIGH - 44, aside - 12, 40);
     stages.forEach((stage, level) => {
       const own = stage.replaceAll(" ", "-"), made = values.get(stage)!, [, tall = 1, width = 1] = made.shape, lines = panel.tokens[stage] ? 2 : 1, least = lone(stage) ? LINE + 9 : LINE * lines, room = slot * parts[level]!;
-      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(46 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
+      const count = Math.max(1, Math.min(Math.floor((room - 26) / least), panel.tokens[stage] ? width : PAIR, width)), each = lone(stage) ? least : Math.min(40 * lines, (room - 26) / count), high = each * count, y = floor - (room + high) / 2, isBack = BACK.test(stage), isBlank = RECTIFIED.includes(stage);
       const whole = Array.from({ length: tall === 1 ? 1 : Math.min(words.length, tall - from) }, (_, k) => rowOf(made, 0, tall === 1 ? 0 : from + k));
       const units = width > count ? panel.units[stage]?.slice(0, count).sort((a, b) => b - a) ?? [] : [];
       const rows = whole.map((row) => (units.length ? Float64Array.from(units, (unit) => row[unit]!) : row.slice(0, count))), few = width > count && !panel.tokens[stage] ? [(sum && units.length ? `entries ${units.toReversed().join(", ")}` : `${count} of ${width} numbers`)] : [];
@@ -248,7 +248,7 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     const count = Math.max(...columns.values()) + 1, across = (WIDE - 20) / count, first = road.length ? 116 : 0, middles = new Map<string, number>(), left = (stage: string) => 12 + across * columns.get(stage)!, right = (stage: string) => left(stage) + across - APART;
     const hueOfStage = (stage: string) => (stage.endsWith(" gate") ? 5 : road.includes(stage) || stage === "state" ? 2 : columns.get(stage) ? 1 : null);
     const isReset = (stage: string) => stage === "candidate" && columns.has("reset gate");
-    const signed = (stage: string) => (isReset(stage) || stage === "kept" || stage === "added" || (stage === "state" && isLong) ? "×" : stage === "cell" || (stage === "state" && columns.has("kept")) ? "+" : "");
+    const signed = (stage: string) => (isReset(stage) || /kept|added/.test(stage) || (stage === "state" && isLong) ? "×" : columns.has("kept") && /^cell$|state/.test(stage) ? "+" : "");
     for (let level = 0; level < count; level++) {
       const stages = DOWN.concat([...columns.keys()]).filter((stage, k, all) => columns.get(stage) === level && all.indexOf(stage) === k), free = stages.filter((stage) => !road.includes(stage));
       for (const stage of stages) {
@@ -261,15 +261,15 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       }
     }
     for (const stage of columns.keys()) for (const read of panel.reads[stage] ?? []) {
-      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + 20, isRoad = road.includes(stage) && road.includes(read); // what is read comes by one line
-      const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && read !== "before" ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
-      const around = !isFar ? [[bus, y], [x, y]] : [[bus, HIGH - 6], [to, HIGH - 6], ...(isReset(stage) ? [[to, y + (to < x ? 18 : 50)]] : [[to, y], [x, y]])];
-      const points = [[a, b], ...(!signed(stage) || (isFar && isReset(stage)) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
-      if (isReset(stage) && isFar) label(own(stage), `${own(stage)} read ${read}`, panel.letters[read]!, to + 8, y + 52, 80);
-      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), isRoad ? { hue: 2, weight: 0.5 } : { hue: columns.get(read) ? hueOfStage(read) : null });
+      const a = right(read), b = middles.get(read)!, x = left(stage), y = middles.get(stage)!, bus = a + (road.includes(read) ? 32 : 20); // what is read comes by one line
+      const isFar = columns.get(stage)! - columns.get(read)! > 1, to = isReset(stage) && !road.includes(read) ? x + (across - APART) / 2 : x - 17; // h_{t−1} meets the reset gate, what is read the box
+      const low = HIGH + 12 + a - bus, around = isFar ? [[bus, low], [to, low], [to, y + (to < x ? 18 : 50)]] : [[bus, y], [x, y]];
+      const points = [[a, b], ...(!signed(stage) || isFar && isReset(stage) ? [[bus, b], ...around] : Math.abs(b - y) < 1 ? [[x - 34, y]] : [[x - 17, b], [x - 17, y + 18 * Math.sign(b - y)]])];
+      if (isReset(stage) && to < x) label(stage, stage + " U", `U ${panel.letters[read]!} + b`, to - 190, y + 50, 170);
+      line(`${own(stage)} from ${read}`, points.map(([u, v]) => at(u!, v!)), own(stage), { hue: hueOfStage(read), weight: road.includes(stage) && road.includes(read) ? 0.5 : null });
     }
     label(own([...columns.keys()][0]!), "few", `2 of ${values.get("state")!.shape[2]} numbers`, 0, road.length ? 110 : 0, across - 44);
-    if (panel.letters.added?.startsWith("(1 − z)")) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
+    if (!isLong && road.length) label("added", "added minus", "1 − z", left("added") - 104, middles.get("update gate")! - 42, 90);
     if (isLong) label("state", "state tanh", "tanh", left("state") - 4, 150, 80);
   }
 }

@@ -110,6 +110,8 @@ class _Scene(SceneMaker):
             rest, cells = last if part is sides[-1] else [], [b for b in part.blocks if b.steps]
             wide = 0.88 * WIDE if cells and len(sides) == 1 else wide
             left = 20 + (SIDE + 60) * number if len(sides) > 1 else (WIDE - wide) / 2
+            if cells and len(sides) > 1 and self.lone and not self.train:  # room of what is fed
+                left, wide = 20 + SIDE * number, SIDE - 60 + 120 * number
             self._words(part.name, left, wide)
             if cells:
                 self._unrolled(part, cells[:ROWS], rest, left, wide)
@@ -333,8 +335,8 @@ class _Scene(SceneMaker):
                 self.node(f"{part.name} p {k}", text, box, form="label", tag="words")
             if feeds and k + 1 < count:
                 right, low, half = left + pitch * (k + 1), self.words + 30, pitch / 2
-                end = right + half - LETTER * len(self.places[part.name][k + 1]) / 2 - 8
-                back = (right - half, 58), (right, 58), (right, low), (max(right + 4, end), low)
+                end, right = right + half - 9 * len(self.places[part.name][k + 1]) - 10, right - 6
+                back = (right + 6 - half, 58), (right, 58), (right, low), (max(right + 4, end), low)
                 self.edge(f"decoder {k} fed", *back, hue=Hue.INPUT)
         embeddings = [block.name for block in part.blocks if block.family == "embedding"]
         self.homes |= dict.fromkeys(embeddings, f"{part.name} reads 0")
@@ -653,10 +655,8 @@ class _Scene(SceneMaker):
             shows = [stage] if alone else ["h", *order, f"{stage} work"]
             done = [stage] if alone else order[:k] or order
             lit = [*done, "h", *(f"name {own}{s}" for s in ["h", *done] for own in ("", "own "))]
-            text = template.format(**facts)
-            self._enter(
-                f"{spoken} numbers {stage}".rstrip(), text[:1].upper() + text[1:], shows, lit
-            )
+            text, name = template.format(**facts), f"{spoken} numbers {stage}".rstrip()
+            self._enter(name, text[:1].upper() + text[1:], shows, lit)
 
     def _worked(self, size: int) -> dict[str, str]:
         """Return the largest score of a panel's query, and its first mean, with their summands."""

@@ -32,9 +32,7 @@ def described(runs: Sequence[Run]) -> list[str]:
     names = []
     for run in runs:
         parts = [*run.model.modules()]
-        cells = {
-            type(each).__name__.removesuffix("Cell") for each in parts if isinstance(each, Cell)
-        }
+        cells = {type(p).__name__.removesuffix("Cell") for p in parts if isinstance(p, Cell)}
         attends = any(isinstance(part, BaseAttention) for part in parts)
         kind = " and ".join(sorted(cells)).replace("Elman", "RNN") or "Transformer" * attends
         names.append(kind + " with attention" * bool(cells and attends))

@@ -187,10 +187,8 @@ def masks(
                 made.node(f"{family} {name}", name, (x - 30, end - 48, 40, 40), form="label")
         made.cells(f"{family} h", middles, top, 64, letters, np.zeros(count))
         if alone:
-            blank, over = np.zeros(len(written) + 1), middles[len(read) - 1 :]
-            made.cells(
-                "decoder writes", over, top - 66, 110, [*written, "</s>"], blank, form="word"
-            )
+            none, over = np.zeros(len(written) + 1), middles[len(read) - 1 :]
+            made.cells("decoder writes", over, top - 66, 110, [*written, "</s>"], none, form="word")
             for name, y in ("writes", top - 66), ("reads", end - 53):
                 made.node(f"given {name}", name, (0, y, 236, CELL), form="label")
             for letter, of in ("x", middles[is_x]), ("y", middles[~is_x]):
@@ -206,6 +204,9 @@ def masks(
             x, u, high = *middles[[t, s]], top - 68 * (t - s) / (count - 1)
             bends = (u, top), (u, high), (x, high), (x, top)
             made.edge(f"{family} cross {t} {s}", *bends, weight=0.1, hue=3, tag="")
+            if t - s == 1:
+                box, lines_of = ((x + u) / 2 - 80, top - 6, 160.0, 72.0), ["cross-", "attention"]
+                made.node(f"{family} cross", "", box, form="label", texts=lines_of)
     if families == ("decoder",):
         own = [f"h {t}" for t in range(len(read) - 1, count)] + ["word", "writes"]
         own += [f"{kind} {s} {len(read)}" for kind in (0, 3) for s in range(count)]

@@ -120,10 +120,8 @@ def arrows(
         middle = unit * np.array([(lows + highs)[number - 1, 0], tall[0] + tall[1]]) / 2
         origin = np.array([left + wide / 2, foot / 2 - 10]) - middle
         turn = np.sign(ends[0, 0] * ends[1, 1] - ends[0, 1] * ends[1, 0]) or -1
-        for name, label, end, across in zip(
-            "qk", names[number - 1], ends, (-turn, turn), strict=True
-        ):
-            aside = across * np.array([-end[1], end[0]]) / np.hypot(*end)
+        for name, label, end, to in zip("qk", names[number - 1], ends, (-turn, turn), strict=True):
+            aside = to * np.array([-end[1], end[0]]) / np.hypot(*end)
             start = origin + 5 * aside * bool(turns[0] == turns[1])  # beside each other
             points = start.tolist(), (start + end).tolist()
             made.edge(f"{name} {number}", *points, hue=int(name == "q"), tag="")
@@ -447,5 +445,5 @@ def _steps(words: list[str], length: int) -> SceneDrawing:
                 made.edge(f"mesh {name} {s}", (x, low), (to, top + CELL), tag="")
             if not number:
                 made.chain(f"{name} on", middles, 30, top + 25, hue=2)
-    text = f"In a box: its step. Over {length:,} words: {length:,} steps per layer, or 1."
+    text = f"Over {length:,} words, an RNN layer takes {length:,} steps, attention 1."
     return made.drawing("Serial steps", caption=text)

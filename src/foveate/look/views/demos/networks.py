@@ -181,7 +181,9 @@ def reach(
     made.node("unit", unit, (0, 0, 520, 40), form="label", level=1)
     sides, shares = TABLES["families in a sentence"], [row[least] / row.max() for row in rows]
     parts = [f"{100 * s:.0f}\xa0% {sides[f]}" for f, s in zip(families, shares, strict=True)]
-    text = ", ".join(parts).replace("% ", f"% of “{words[least]}” reaches y_{at + 1} ", 1)
+    first, *others = {f"“{words[int(np.argmax(row))]}”" for row in rows}
+    most = f"% of {'the strongest word' if others else first} "
+    text = f"“{words[least]}” weighs {', '.join(parts).replace('% ', most, 1)}"
     return made.drawing("Which words an output depends on", caption=f"{text}.")
 
 

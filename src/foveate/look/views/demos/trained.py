@@ -63,7 +63,7 @@ def landscape() -> SceneDrawing:
         made.edge(f"{name} walls", *[(left + float(x), float(y)) for x, y in walls], weight=0.02)
         made.node(f"{name} θ", "θ", (left + x - 20, 0, 40, 44), form="label")
         made.edge(f"{name} θ", (left + x, 44), (left + x, y), weight=0.01, tag="")
-        made.edge(f"{name} θ on", (left + x, y - 40), (left + x, y), tag="")
+        made.node(f"{name} θ at", "●", (left + x - 20, y - 20, 40, 40), form="label")
     made.stop("surfaces", "f(x): dents and steep walls. x + f(x): a smooth valley.", ["stream"])
     text = "θ + α δ + β η: δ and η are random, each row scaled to the norm of that of θ."
     return made.drawing("The loss around a trained network with 20 layers", caption=text)

@@ -85,15 +85,15 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
     label("c", "name own c", `${called("c")} = Σ_i ${called("α")} ${called("v")}`, centre - 288, 2, 206, LOW);
     const writes = panel.tokens.writes?.[row]?.[0], word = panel.rows[row]!, query = { form: "box", hue: 1, level: 0.25 } as const;
     put("h word", writes ? `after ${word}` : word, boxAt(2, 488, 228, FLAT), "h", query);
-    label("h", "name own h", by("query", "W_Q", "own"), 118, 450, 104, 34);
+    label("h", "name own h", by("query", "W_Q", "own"), 126, 450, 104, 34);
     const size = values.get("key")!.shape[2] ?? 0, isSoft = panel.normalizer === "softmax";
-    for (const [stage, text, y, tall] of [["c", "2. mix", 80, 230], ["e", "1. compare", 320, 132]] as const) {
+    for (const [stage, text, y, tall] of [["c", "2. mix", 80, 233], ["e", "1. compare", 320, 132]] as const) {
       put(`${stage} band`, "", boxAt(0, y, WIDE, tall), stage, { form: "group" });
       label(stage, `${stage} step`, text, 16, y + 4, 170);
     }
     cell("q own", 106, 378, 124, vector("query", head), "q", 1);
     cell("c own", centre - 67, 2, 134, vector("context", head), "c", 3);
-    up("q from", 115, 488, 446, "q");
+    up("q from", 112, 488, 446, "q");
     if (isSoft) put("α softmax", "softmax", boxAt(first, 272, pitch * keys.length - pitch + wide, 36), "α", { hue: 5 });
     keys.forEach((k, place) => {
       const x = first + pitch * place, isOwn = isOne && k === row, to = middle(place);
@@ -110,11 +110,11 @@ export function insideOf(panel: ScenePanel, values: ReadonlyMap<string, Values>,
       line(`c from ${k}`, [at(to, 118), at(to, 90), at(centre, 96), at(centre, 70)], "c", { hue: 5, weight: weights[k]! });
     });
     line("e from query", [at(208, 378), at(208, 343), at(first - 90, 343)], "e", { hue: 1 });
-    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? `first ${PAIR} numbers of each vector` : "", 65, 527, 1110, 33);
+    for (const stage of ["", "q", "k", "v"]) label(`${stage} work`, `${stage} few`, size > PAIR ? `first ${PAIR} numbers of each vector` : "", 65, 531, 1110, 29);
     const best = weights.indexOf(top), [q, k] = [vector("query", head), vector("key", head, best)], score = written(scores[best]!); // the key with the largest weight, worked out
     const factor = (text: string) => (text[0] === "−" ? `(${text})` : text), pairs = (by: string, sign: string) => q.map((x, n) => `${n ? factor(x) : x} ${by} ${factor(k[n]!)}`).join(sign) + (size > PAIR ? `${sign}…` : "");
     const product = panel.score === "scaled_dot" ? `(${pairs("·", " + ")}) / √${size} = ${written(scores[best]! * Math.sqrt(size))} / √${size}` : panel.score === "additive" ? `vᵀ tanh(${pairs("+", ", ")})` : "";
-    const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 527, 1110, 33); // at its own stop
+    const work = (stage: string, text: string) => label(`${stage} work`, `${stage} work`, text, 65, 531, 1110, 29); // at its own stop
     work("e", product && `“${panel.columns[best]!}”: e = ${product} = ${score}`);
     if (isSoft) work("α", `“${panel.columns[best]!}”: α = e^{${score} − ${factor(score)}} / Σ = 1 / ${written(1 / top)} = ${written(top)}`);
     const most = largestOf(weights, PAIR).map((n) => `${written(weights[n]!)} · ${factor(vector("value", head, n)[0]!)}`);

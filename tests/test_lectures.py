@@ -121,7 +121,7 @@ def asked(any_run: None, monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
         return SheetGrid(sheets=[SheetDrawing(values=Numbers.exact(np.eye(1)), least=0, most=1)])
 
     monkeypatch.setattr(looking, "_draw_view", view_of_command)
-    monkeypatch.setattr(looking, "_write", lambda *_: None)
+    monkeypatch.setattr(looking, "write", lambda *_: None)
     monkeypatch.setattr(DemoEntry, "draw", demo)
     monkeypatch.setattr(StudioState, "view", lambda _, *asked: view(*asked))
     return calls

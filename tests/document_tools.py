@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from foveate.data.words import split_words
 from foveate.documents.base import Document, DocumentOptions
 from foveate.documents.formats import read_document
-from foveate.documents.translate import Aligner, Pair, Passage, joined_all
+from foveate.documents.translate import Aligner, Pair, joined_all
 
 
 def aligned(step: int) -> Aligner:
@@ -22,11 +22,6 @@ def aligned(step: int) -> Aligner:
 
 
 diagonal, backwards, unlinked = aligned(1), aligned(-1), aligned(0)
-
-
-def joined(passage: Passage, answers: Sequence[str], align: Aligner) -> str:
-    """The text of a passage with answers for its sentences."""
-    return joined_all([passage], [answers], align)[0]
 
 
 def opened(kind: str, data: bytes | str, **options: object) -> Document:

@@ -20,7 +20,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from document_tools import answered, diagonal, joined, members, opened, packed, shouted
+from document_tools import answered, diagonal, members, opened, packed, shouted
 from foveate.documents import base
 from foveate.documents import html as html_module
 from foveate.documents.base import archive_of
@@ -360,7 +360,7 @@ def soon(work: Callable[[], object]) -> None:
 
 
 def back(passage: Passage) -> str:
-    return joined(passage, passage.sentences, diagonal)
+    return passage.joined(passage.sentences, diagonal)
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -24,7 +24,7 @@ import uvicorn
 from PIL import Image
 from typer import Option
 
-from browsers import find_browser
+from foveate.cli.doctor import find_browser
 from foveate.studio.api import studio_application
 
 SENTENCE = "She never smiles in the old kitchen."

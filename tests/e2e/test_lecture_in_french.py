@@ -22,7 +22,7 @@ FIRST = [  # of each slide: its English title, and a word of its drawing
     ("The recurrent cell", "étape"),
     ("The output at each step", "étape"),
     ("Stacked layers", "étape"),
-    ("A head for regression", "réel quelconque"),
+    ("A head for regression", "Sans sigmoïde"),
     ("Feeding predictions back in", "erreur quadratique"),
 ]
 

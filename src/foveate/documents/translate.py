@@ -733,6 +733,10 @@ class Passage:
         cleaned = sentence.cleaned(answer, self.rules)
         return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
 
+    def joined(self, answers: Sequence[str], align: Aligner) -> str:
+        """Return the text with answers for its sentences; see `joined_all`."""
+        return joined_all([self], [answers], align)[0]
+
     def placed(self, answers: Sequence[str], links: Iterator[Links]) -> str:
         """Return the joined text, given the word links of its `pairs`, in order."""
         chosen: list[Pieces] = []

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -39,6 +40,22 @@ from foveate.tasks.abilities import Generates
 
 M = TypeVar("M", bound=nn.Module)
 Vocabularies = Mapping[str, Sequence[str]]  # the tokens of each part of a model by their ids
+
+
+LIMITS = WeakKeyDictionary[nn.Module, tuple[int, int]]()  # of models, once they are known
+
+
+def limits_of(model: nn.Module) -> tuple[int, int]:
+    """Return how many tokens an encoder reads, 0 without one, and a decoder, by their parts."""
+    limits: dict[bool, list[int]] = {True: [], False: []}
+    encodes = False
+    for name, module in model.named_modules():
+        encodes |= (inside := "encoder" in name.split("."))
+        most = getattr(getattr(module, "config", None), "max_length", None)
+        if isinstance(most, int) and not getattr(module, "gives_weights", False):
+            limits[inside or isinstance(module, Location)].append(most)
+    encoder, decoder = (min(limits[reads], default=2**24) for reads in (True, False))
+    return (encoder if encodes else 0), decoder
 
 
 def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:
@@ -202,16 +219,9 @@ class TorchEngine(Engine):
         """Known by the parts that have a ``max_length``: tables of positions, scores by place."""
         if getattr(self.task, "continues", False):  # it reads past its reach anew
             return Room()
-        limits: dict[bool, list[int]] = {True: [], False: []}
-        for name, module in self._model.named_modules():
-            most = getattr(getattr(module, "config", None), "max_length", None)
-            if isinstance(most, int) and not getattr(module, "gives_weights", False):
-                reads = "encoder" in name.split(".") or isinstance(module, Location)
-                limits[reads].append(most)
-        encodes = any("encoder" in name.split(".") for name, _ in self._model.named_modules())
-        encoder, decoder = (min(limits[reads], default=2**24) for reads in (True, False))
-        ends = 2 if self.task.gives == "label" else 1
-        return Room.of(encoder if encodes else 0, decoder, ends)
+        if (known := LIMITS.get(self._model)) is None:
+            known = LIMITS[self._model] = limits_of(self._model)
+        return Room.of(*known, 2 if self.task.gives == "label" else 1)
 
     @torch.inference_mode()
     def positions(self, source: Source, request: SearchRequest) -> Positions:

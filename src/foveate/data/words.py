@@ -39,10 +39,7 @@ def split_words(text: str) -> list[tuple[int, int]]:
     and a point, comma or colon between digits belong to the word: aujourd'hui, est-ce, 3,5.
     Combining marks belong to the character before them.
     """
-    if not text.isascii():  # one mark for all marks and joiners, at the same length
-        marks = ("Mn", "Mc", "Me", "Cf")  # combining and format characters
-        text = "".join(_MARK if unicodedata.category(c) in marks else c for c in text)
-    return [match.span() for match in re.finditer(_WORD, text, re.IGNORECASE)]
+    return [match.span() for match in re.finditer(_WORD, _shape(text), re.IGNORECASE)]
 
 
 def split_blanks(text: str) -> list[tuple[int, int]]:
@@ -72,6 +69,14 @@ CUTS = {"text": split_words, "blanks": split_blanks}  # what counts as a word, b
 def words(text: str) -> list[str]:
     """Return the words of a text as strings: ``"L'homme dort." → ["L'", "homme", "dort", "."]``."""
     return [text[start:end] for start, end in split_words(text)]
+
+
+def _shape(text: str) -> str:
+    """Return the text with one mark for all marks and joiners, at the same length."""
+    if text.isascii():
+        return text
+    marks = ("Mn", "Mc", "Me", "Cf")  # combining and format characters belong to the one before
+    return "".join(_MARK if unicodedata.category(c) in marks else c for c in text)
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,15 @@ def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
     return ended.long().argsort(dim=-1, stable=True)[..., :size]
 
 
+def going_on(
+    state: Int[Tensor, "M G c"], ended: Bool[Tensor, "M G c"], size: int
+) -> tuple[Int[Tensor, "L"], Int[Tensor, "L G n"]]:
+    """Return the sources with a live hypothesis, and the n extensions that each continues with."""
+    sources = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()
+    index = torch.arange(state.numel(), device=state.device).view_as(state)
+    return sources, index.gather(-1, unfinished(ended, size))[sources]
+
+
 def finish(
     longer: Beams,
     score: Float[Tensor, "M G c"],
@@ -265,9 +274,7 @@ class Search(FromConfig):
             score, ended = longer.log_p / self.penalty(length), longer.token == steps.end
             state, best = finish(longer, score, ended, length >= limit[beams.sources], self)
             self._collect(outputs, longer, state, steps.end)
-            sources = (state == LIVE).flatten(1).any(dim=1).nonzero().flatten()  # to continue
-            index = torch.arange(state.numel(), device=state.device).view_as(state)
-            onward = index.gather(-1, unfinished(ended, size))[sources]  # n extensions each
+            sources, onward = going_on(state, ended, size)  # continue
             yield SearchPosition(
                 sources=[steps.numbers[source] for source in beams.sources.tolist()],
                 index=longer.token.flatten(1),

@@ -596,23 +596,13 @@ class PackedEngine(ModelEngine):
         from foveate.look.records import (
             TokenizedText,
             attention_record,
-            encoder_record,
             joined_record,
             lines_record,
         )
 
         text, reads, writes = str(source), self.tokenizers[0], self.tokenizers[-1]
         if self.task == "classification":
-            if target is not None and target not in self.labels:
-                raise UserError(f"no label {target!r}; there are: {', '.join(self.labels)}")
-            encoded = reads.encode(text)
-            ids = [BOS, *encoded.ids, EOS]
-            search = CompiledSearch(self.compiled, Settings(BOS, EOS))
-            scored = partial(search.label_scores, ids, len(self.labels))
-            recorded = search.maps(dict(enumerate(self.attentions)), scored, len(ids), 0)
-            produced = str(target or self.labels[int(scored().argmax())])
-            read = TokenizedText.of(reads, text, encoded)
-            return encoder_record(recorded, units, read, produced)
+            return self._explain_label(text, target, units)
         if self._continues:
             ids, notes = writes.encode_lines(text + str(target or "")), list[str]()
             if self.reach is not None and len(ids) >= self.reach:
@@ -634,6 +624,19 @@ class PackedEngine(ModelEngine):
         forced = partial(search.log_probabilities, source, target)
         written = len(target) + (0 if self.task == "translation" else len(source))
         return search.maps(dict(enumerate(self.attentions)), forced, len(source), written)
+
+    def _explain_label(self, text: str, label: str | Ids | None, units: Units) -> AttentionRecord:
+        from foveate.look.records import TokenizedText, encoder_record
+
+        if label is not None and label not in self.labels:
+            raise UserError(f"no label {label!r}; there are: {', '.join(self.labels)}")
+        encoded = self.tokenizers[0].encode(text)
+        ids, search = [BOS, *encoded.ids, EOS], CompiledSearch(self.compiled, Settings(BOS, EOS))
+        scored = partial(search.label_scores, ids, len(self.labels))
+        maps = search.maps(dict(enumerate(self.attentions)), scored, len(ids), 0)
+        produced = str(label or self.labels[int(scored().argmax())])
+        read = TokenizedText.of(self.tokenizers[0], text, encoded)
+        return encoder_record(maps, units, read, produced)
 
 
 class PackedModel(Translator):

@@ -154,9 +154,7 @@ def searched(
     pieces, own = task.source_tokenizer.pieces, task.target_tokenizer.pieces
     ids_of = {piece: i for i, piece in enumerate(own)}
     limit = search.limits([len(sources[0])])[0]
-    exponent = 0.0  # α for which |y|^α is our lp(y), at the shortest output and at the limit
-    if isinstance(search, Beam):  # with α = 0 CTranslate2 would stop at the first output
-        exponent = max(math.log(search.penalty(limit)) / math.log(max(limit, 2)), 1e-3)
+    exponent = _exponent(search, limit)
     answers = model.translate_batch(
         [[pieces[i] for i in source] for source in sources],
         beam_size=search.width,
@@ -179,6 +177,16 @@ def searched(
             results[-1].append(Hypothesis(ids[:-1] if ended else ids, log_p, score, ended))
         results[-1].sort(key=lambda hypothesis: -hypothesis.score)
     return results
+
+
+def _exponent(search: Search, limit: int) -> float:
+    """Return the α for which |y|^α is our lp(y), at the shortest output and at the limit.
+
+    α is not 0: then CTranslate2 would stop at the first output.
+    """
+    if not isinstance(search, Beam):
+        return 0.0
+    return max(math.log(search.penalty(limit)) / math.log(max(limit, 2)), 1e-3)
 
 
 def specification(run: Run, quantization: str, source: list[str], target: list[str]) -> Any:

@@ -333,15 +333,20 @@ class HuggingFace(Export):
             _write_json(place / "tokenizer.json", tokenizer_json(tokenizer, start))
             _write_json(place / "tokenizer_config.json", _settings(self._longest()))
         if isinstance(self.run.model, EncoderDecoder | LanguageModel):
-            search = self.run.config.decode  # `generate` is greedy, as --beam-size 1 is here
-            longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
-            own: Settings = SPECIAL_IDS | {"num_beams": 1, "do_sample": False}
-            own["max_new_tokens"] = longest
-            own |= {"suppress_tokens": [PAD, BOS]} if start else {"decoder_start_token_id": BOS}
-            _write_json(place / "generation_config.json", own)
+            _write_json(place / "generation_config.json", self._generation())
 
     def _longest(self) -> int:
         return int(getattr(self.run.config.data, "max_length", 1 << 30))
+
+    def _generation(self) -> Settings:
+        """Return how `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
+        search = self.run.config.decode
+        longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
+        settings: Settings = SPECIAL_IDS | {"num_beams": 1, "do_sample": False}
+        settings["max_new_tokens"] = longest
+        if isinstance(self.run.model, EncoderDecoder):
+            return settings | {"decoder_start_token_id": BOS}
+        return settings | {"suppress_tokens": [PAD, BOS]}
 
     def check(self, place: Path, sample: CheckSample) -> Checked:
         import transformers

@@ -161,9 +161,7 @@ class LinearForecaster(Forecaster):
         if self.trend is None:
             y = self.rest(x)
         else:
-            window = cast(int, self.config.trend_window)  # the ends are repeated outside
-            padded = F.pad(x, ((window - 1) // 2, window // 2), mode="replicate")
-            trend = F.avg_pool1d(padded, window, stride=1)
+            trend = _moving_average(x, cast(int, self.config.trend_window))
             y = self.rest(x - trend) + self.trend(trend)
         return self.window_norm.leave(_ahead(y, self.outlook), of)
 
@@ -273,3 +271,9 @@ class Recurrent(Forecaster):
 def _ahead(y: Float[Tensor, "B C N"], outlook: Outlook) -> Float[Tensor, "B H C Q"]:
     """Move the steps ahead: (B, C, H·Q) -> (B, H, C, Q)."""
     return y.unflatten(-1, (outlook.steps, outlook.levels)).transpose(1, 2)
+
+
+def _moving_average(x: Float[Tensor, "B C L"], window: int) -> Float[Tensor, "B C L"]:
+    """Return the mean of ``window`` steps around each, with the ends repeated outside."""
+    padded = F.pad(x, ((window - 1) // 2, window // 2), mode="replicate")
+    return F.avg_pool1d(padded, window, stride=1)

@@ -66,6 +66,11 @@ def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def merge_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
+    """Return the features of all heads, concatenated."""
+    return x.transpose(1, 2).flatten(2)
+
+
 class BaseAttention(Probed, FromConfig, nn.Module):
     """Queries gather values by how well they match keys, in H heads: the base of all kinds.
 
@@ -271,7 +276,7 @@ class BaseAttention(Probed, FromConfig, nn.Module):
 
     def _join(self, mixed: Sums) -> Tensor:
         """Return what the output projection makes of all heads together."""
-        return self.output(self._stage("context", mixed).transpose(1, 2).flatten(2))  # (B, T, D)
+        return self.output(merge_heads(self._stage("context", mixed)))
 
 
 class Attention(BaseAttention):

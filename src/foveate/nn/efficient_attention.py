@@ -425,10 +425,7 @@ class RandomFeatureAttention(KernelAttention):
     features = f"exp(y − max y), {exponents}", f"exp(y), {exponents}"
 
     def _prepare(self, head_size: int) -> None:
-        rows, size = self.config.features, head_size  # Gaussian rows, orthogonal in groups of K
-        groups = [nn.init.orthogonal_(torch.empty(size, size)).mT for _ in range(-(-rows // size))]
-        lengths = torch.randn(rows, size).norm(dim=-1, keepdim=True)
-        self.register_buffer("directions", torch.cat(groups)[:rows] * lengths)
+        self.register_buffer("directions", _orthogonal(self.config.features, head_size))
 
     def of_queries(self, x: Float[Tensor, "M H N K"]) -> Float[Tensor, "M H N R"]:
         exponents = self._exponents(x)
@@ -452,6 +449,13 @@ def _running(
         totals.append((q @ k.mT).tril() @ v + q @ sums)
         sums = sums + k.mT @ v
     return torch.cat(totals, dim=2), sums
+
+
+def _orthogonal(rows: int, size: int) -> Float[Tensor, "R K"]:
+    """Return Gaussian rows, orthogonal to each other in groups of ``size``."""
+    groups = [nn.init.orthogonal_(torch.empty(size, size)).mT for _ in range(-(-rows // size))]
+    lengths = torch.randn(rows, size).norm(dim=-1, keepdim=True)
+    return torch.cat(groups)[:rows] * lengths
 
 
 def _exact(x: Tensor) -> torch.autocast:

@@ -138,17 +138,25 @@ class ALiBi(Position, kind="alibi"):
 
     def __init__(self, config: Position.Config, hidden_size: int, num_heads: int) -> None:
         super().__init__(config, hidden_size, num_heads)
-        # if H is no power of two: those of the power below, and every second one of that above
-        whole = 2 ** int(math.log2(num_heads))
-        slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
-        slopes += [2 ** (-4 * h / whole) for h in range(1, 2 * (num_heads - whole), 2)]
-        self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
+        self.register_buffer("slopes", _slopes(num_heads), persistent=False)
 
     def bias(
         self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
     ) -> Float[Tensor, "H T S"] | None:
         distance = (query_at[:, None] - key_at[None, :]).abs()  # (T, S)
         return -self.slopes[:, None, None] * distance
+
+
+def _slopes(heads: int) -> Tensor:
+    """Return m_h for H heads.
+
+    If H is not a power of two, they are those of the power below, and every second one of the
+    power above.
+    """
+    whole = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
+    slopes += [2 ** (-4 * h / whole) for h in range(1, 2 * (heads - whole), 2)]
+    return torch.tensor(slopes)
 
 
 class T5Bias(Position):

@@ -161,10 +161,14 @@ class SelectiveStateSpace(FromConfig, nn.Module):
         self.log_a = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(inner, 1))
         self.skip = nn.Parameter(torch.ones(inner))
         self.output = Linear(inner, hidden_size, bias=False)
-        with torch.no_grad():  # Δ is between 0.001 and 0.1 at first, uniform in its logarithm
-            nn.init.uniform_(self.step.weight, -(self.sizes[0] ** -0.5), self.sizes[0] ** -0.5)
-            first = torch.empty_like(self.step.bias).uniform_(math.log(1e-3), math.log(1e-1)).exp()
-            self.step.bias.copy_(first + (-torch.expm1(-first)).log())  # softplus⁻¹
+        self._start_steps()
+
+    @torch.no_grad()
+    def _start_steps(self) -> None:
+        """Initialise Δ between 0.001 and 0.1, uniform in its logarithm."""
+        nn.init.uniform_(self.step.weight, -(self.sizes[0] ** -0.5), self.sizes[0] ** -0.5)
+        first = torch.empty_like(self.step.bias).uniform_(math.log(1e-3), math.log(1e-1)).exp()
+        self.step.bias.copy_(first + (-torch.expm1(-first)).log())  # softplus⁻¹
 
     def forward(
         self,

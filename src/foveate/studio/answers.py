@@ -194,18 +194,24 @@ def texts(run: Run, source: Picture, request: AnswerRequest, send: Send) -> Text
     if wrong := [i for i in prefix if not 0 <= i < size]:
         raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
 
-    for column in watched.positions(source, search, prefix):
+    def send_tokens(column: list[PartialHypothesis]) -> None:
+        for partial in column:
+            send(token(watched, partial, len(watched.watch.positions) - 1))
+
+    def send_beam(column: list[PartialHypothesis]) -> None:
+        if not column:
+            return
         columns = watched.watch.positions
-        if search.width == 1:
-            for partial in column:
-                send(token(watched, partial, len(columns) - 1))
-        elif column:
-            ended = [p for past in columns for p in past if p.state == "done"]
-            alive = [partial for partial in column if partial.state == "live"]
-            best = max(ended + alive or column, key=lambda partial: partial.score)
-            text = watched.output(watched.watch.path(best)).text
-            nodes = [watched.node(partial) for partial in column]
-            send(BeamStep(step=len(columns) - 1, nodes=nodes, best=best.id, text=text))
+        ended = [p for past in columns for p in past if p.state == "done"]
+        alive = [partial for partial in column if partial.state == "live"]
+        best = max(ended + alive or column, key=lambda partial: partial.score)
+        text = watched.output(watched.watch.path(best)).text
+        nodes = [watched.node(partial) for partial in column]
+        send(BeamStep(step=len(columns) - 1, nodes=nodes, best=best.id, text=text))
+
+    report = send_tokens if search.width == 1 else send_beam
+    for column in watched.positions(source, search, prefix):
+        report(column)
     outputs = watched.outputs[: request.hypotheses]
     to = with_languages(run, DocumentOptions(to=request.to)).to
     return TextDone(hypotheses=[hypothesis(watched, output, to) for output in outputs])

@@ -33,7 +33,7 @@ from foveate.train.journal import (
     read,
 )
 from foveate.train.layers import compile_layers, recompute
-from foveate.train.optim import MovingMean
+from foveate.train.optim import MovingMean, Schedule
 from foveate.train.stored import WEIGHTS, TrainError, load_weights, run_files, verify_run
 from foveate.train.trainer import Job, Trainer
 
@@ -86,13 +86,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(trainer.display)
         if (finished := trainer.state.finished(config)) is None:
             messages += [*trainer.parallel.described, trainer.precision.why]
-            schedule = trainer.schedule
-            if config.max_minutes is not None and schedule.rate_at(1, 1.0) != schedule.rate(1):
-                messages.append(
-                    "the learning rate decays with the clock (train.max_minutes), so the same seed "
-                    "gives other weights on a slower or busier machine; set train.max_steps alone "
-                    "to avoid it"
-                )
+            messages += follows_the_clock(config, trainer.schedule)
         for line in messages:
             trainer.display.say(line)
         if job.changes and ranks.is_rank_zero:
@@ -106,6 +100,16 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             reason = ranks.on_rank_zero("the mean", lambda: try_average(trainer, last, ended))
             trainer.agree()
         return _end(trainer, reason, finished)
+
+
+def follows_the_clock(config: TrainConfig, schedule: Schedule) -> list[str]:
+    """Return a sentence where the learning rate depends on the time that steps take, else none."""
+    if config.max_minutes is None or schedule.rate_at(1, 1.0) == schedule.rate(1):
+        return []
+    return [
+        "the learning rate decays with the clock (train.max_minutes), so the same seed "
+        "gives other weights on a slower or busier machine; set train.max_steps alone to avoid it"
+    ]
 
 
 def _set_up(
@@ -385,16 +389,22 @@ def _end(trainer: Trainer, reason: str, finished: str | None) -> Outcome:
         saved = checkpoint.path_of(folder, state.step)
         say(f"stopped by {name} after step {state.step:,}; the same command resumes from {saved}")
     elif finished is not None:
-        done, end = state.progress(trainer.config, state.seconds)[finished]
-        key = "train.validation.patience" if finished == "patience" else f"train.{finished}"
-        say(
-            f"{folder} is finished: {state.step:,} steps in {clock(state.seconds)}, and {key} is "
-            f"{end:,}; to train longer, raise it ({key}={math.ceil(2 * done)}), or name another "
-            "folder for a new run (--run)"
-        )
+        say(_how_to_go_on(trainer, finished))
     else:
         say(f"trained {state.step:,} steps in {clock(state.seconds)}; {reason} ended it")
         pace = max(1e-3, state.seconds / max(1, state.step))
         if reason == "max_minutes" and (few := too_few(trainer.config, state, pace)):
             say(few)
     return Outcome(reason, state, weights, 128 + stop if stop else 0)
+
+
+def _how_to_go_on(trainer: Trainer, limit: str) -> str:
+    """Say that a training had reached a limit before, and what lets it continue."""
+    state, folder = trainer.state, trainer.folder
+    done, end = state.progress(trainer.config, state.seconds)[limit]
+    key = "train.validation.patience" if limit == "patience" else f"train.{limit}"
+    return (
+        f"{folder} is finished: {state.step:,} steps in {clock(state.seconds)}, and {key} is "
+        f"{end:,}; to train longer, raise it ({key}={math.ceil(2 * done)}), or name another folder "
+        "for a new run (--run)"
+    )

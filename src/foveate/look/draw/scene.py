@@ -194,7 +194,8 @@ class SceneMaker:
 
     def link(self, start: str, end: str, **more: object) -> None:
         """Draw an arrow from the right of a box to the left of another, or a curve by weight."""
-        (x, y, wide, high), (u, v, _, tall) = self.boxes[start], self.boxes[end]
+        boxes = self.boxes
+        (x, y, wide, high), (u, v, _, tall) = boxes[start], boxes[end]
         a, b, middle = (x + wide, y + high / 2), (u, v + tall / 2), (x + wide + u) / 2
         curve = [(middle, a[1]), (middle, b[1])] if "weight" in more else []
         self.edge(f"{start} to {end}", a, *curve, b, **more)

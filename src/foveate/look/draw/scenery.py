@@ -89,7 +89,8 @@ class _Scene(SceneMaker):
 
     def box_of(self, name: str) -> Box:
         """Return where a block is drawn; of one that is drawn at each step, the first."""
-        return self.boxes[name if name in self.boxes else f"{name} 0"]
+        boxes = self.boxes
+        return boxes[name if name in boxes else f"{name} 0"]
 
     def stop(
         self, name: str, caption: str, shows: Sequence[str], lit: Sequence[str] = (), **more: object

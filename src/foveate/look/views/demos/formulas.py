@@ -19,7 +19,7 @@ from foveate.look.draw.parts import Floats, Numbers
 from foveate.look.draw.scene import CELL, HIGH, WIDE, SceneDrawing, SceneMaker
 from foveate.look.draw.sheets import SHARES, ColorScale, SheetGrid, alike, sheet
 from foveate.look.draw.texts import TableDrawing
-from foveate.look.views.demos import TABLES, demo
+from foveate.look.views.demos import demo
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.more_positions import ALiBi
 from foveate.nn.normalizers import Entmax15, Hardmax, Sparsemax
@@ -31,7 +31,12 @@ Size = Annotated[int, Field(ge=2, le=1024, description="vector size D")]
 HIGHER = 0.8  # height of a map of positions by its width
 Base = Annotated[float, Field(gt=1, description="base of the wavelengths")]
 SCORES: dict[str, tuple[type[kinds.Score], str, str, str]] = {  # a formula, its weights, a paper
-    name: (getattr(kinds, kind), *texts) for name, (kind, *texts) in TABLES["scores"].items()
+    "cosine": (kinds.CosineScore, "q · k / (|q| |k|)", "none", "Graves 2014"),
+    "additive": (kinds.Additive, "v · tanh(W q + U k)", "v, W, U", "Bahdanau 2015"),
+    "location": (kinds.Location, "entry i of W q", "W", "Luong 2015"),
+    "general": (kinds.General, "q · W k", "W", "Luong 2015"),
+    "dot": (kinds.Dot, "q · k", "none", "Luong 2015"),
+    "scaled dot": (kinds.ScaledDot, "q · k / √d", "none", "Vaswani 2017"),
 }
 
 

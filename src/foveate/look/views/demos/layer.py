@@ -89,7 +89,8 @@ class Chalkboard(SceneMaker):
 
     def on(self, text: str, start: str, end: str) -> None:
         """Draw an arrow from under a matrix to that below it on the next line, with its name."""
-        (x, y, wide, high), (u, v, across, _) = self.boxes[start], self.boxes[f"{end} name"]
+        boxes = self.boxes
+        (x, y, wide, high), (u, v, across, _) = boxes[start], boxes[f"{end} name"]
         low, middle, up = y + high + 4, x + wide / 2, u + across / 2
         down = min(low + 40, v - 12)
         self.edge(f"{end} on", (middle, low), (middle, down), (up, down), (up, v + 4), tag="")

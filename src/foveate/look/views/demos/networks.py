@@ -66,15 +66,15 @@ def recurrent(cell: str, forget: float = 0.0) -> Decoder:
     return built
 
 
-def bidirectional() -> Encoder:
-    """Return a small Transformer encoder, without a mask."""
-    return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
-
-
 def transformer(**values: object) -> Decoder:
     """Return a small Transformer language model."""
     shape = {"num_layers": 2, "num_heads": 4, **SMALL, **values}
     return decoder(TransformerDecoder.Config.parse(shape))
+
+
+def bidirectional() -> Encoder:
+    """Return a small Transformer encoder, without a mask."""
+    return encoder(TransformerEncoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL}))
 
 
 def attends(

@@ -1,4 +1,7 @@
-"""Demos of what small networks learn, trained by `tools/small_trainings.py` and stored."""
+"""Demos that show what small networks learn: stored results of repeatable training runs.
+
+`tools/small_trainings.py` trains them, and ``python tools/packaged_runs.py`` stores the results.
+"""
 
 import json
 from itertools import pairwise

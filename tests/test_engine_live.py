@@ -76,6 +76,8 @@ LEFT: dict[str, Callable[[Any], object]] = {
     "in training": lambda m: m.encoder.layers[0].train(),
     "double": lambda m: m.double(),
     "not a number": lambda m: m.output.weight.data[5].fill_(torch.nan),
+    "own method": lambda m: setattr(m.encoder.layers[0], "forward", lambda x, *_: x),
+    "own class": lambda m: setattr(m.output, "__class__", OwnMap),
     "own layer": lambda m: put(m.encoder.layers, 1, OwnLayer(m.encoder.config)),
     "own map": lambda m: put(m._modules, "output", OwnMap(24, VOCABULARY, bias=False)),
 }

@@ -103,11 +103,11 @@ class Config(pydantic.BaseModel):
             chosen = _choose(cls, tree.pop("kind", cls.kind), where)
             if chosen is not cls:
                 return cast(Self, chosen.parse(tree, where))
-        values = {}
+        values, fields = {}, cls.model_fields
         for key, value in tree.items():
-            if key not in cls.model_fields:
-                raise ConfigError(unknown("key", key, cls.model_fields), (*where, key))
-            values[key] = _parse_field(cls.model_fields[key], value, (*where, key))
+            if key not in fields:
+                raise ConfigError(unknown("key", key, fields), (*where, key))
+            values[key] = _parse_field(fields[key], value, (*where, key))
         try:
             return cls(**values)
         except pydantic.ValidationError as error:
@@ -256,8 +256,8 @@ def unknown(what: str, name: str, valid: Iterable[str]) -> str:
 
 def config_type(annotation: object) -> type[Config] | None:
     """Return the config class in ``C``, ``C | None`` or ``tuple[C, ...]``."""
-    if isinstance(annotation, type) and issubclass(annotation, Config):
-        return annotation
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, Config) else None
     parts = map(config_type, typing.get_args(annotation))
     return next((config for config in parts if config is not None), None)
 

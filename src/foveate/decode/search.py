@@ -212,7 +212,8 @@ class Search(FromConfig):
 
             A kind with only one output returns a config of another kind.
             """
-            return Search.Config.parse(widened(self.tree(), count), ("decode",))
+            wide = widened(own := self.tree(), count)
+            return self if wide is own else Search.Config.parse(wide, ("decode",))
 
     config: Config
     width = 1  # hypotheses of a source that are decoded at a time

@@ -120,10 +120,9 @@ def reach_of(task: AnyTask, model: Module) -> int | None:
 
 
 def observed(module: nn.Module) -> bool:
-    """Return whether a tap, hook or overridden method reads or changes what a module computes."""
-    tapped = isinstance(module, BaseAttention) and module.observed
-    hooked = bool(module._forward_hooks or module._forward_pre_hooks)
-    return tapped or hooked or not as_written(module)
+    """Return whether a tap or a hook reads or changes what a module computes."""
+    hooked = module._forward_hooks or module._forward_pre_hooks
+    return bool(hooked) or (isinstance(module, BaseAttention) and module.observed)
 
 
 _COMPILED = WeightCache[tuple[CompiledModel | None]]()
@@ -132,8 +131,8 @@ _COMPILED = WeightCache[tuple[CompiledModel | None]]()
 def compiled(model: nn.Module) -> CompiledModel | None:
     """A model for the engine in C, with its present weights; made again once these have changed.
 
-    None where it is in training, has taps or hooks, weights that are not finite numbers of fp32 in
-    main memory or a part that the engine lacks, and without native kernels, which notice changes.
+    None where it is in training, has taps, hooks or other methods, weights that are not finite fp32
+    in main memory or a part that the engine lacks, and without native kernels, which see changes.
     """
     modules = [model]  # and then all in it, ten times as fast as by ``modules()``
     for each in modules:
@@ -146,7 +145,8 @@ def compiled(model: nn.Module) -> CompiledModel | None:
 def _compiled(model: nn.Module, modules: Sequence[nn.Module]) -> CompiledModel | None:
     each = (weights for part in modules for weights in (part._parameters, part._buffers))
     tensors = (tensor for weights in each for tensor in weights.values() if tensor is not None)
-    if not all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors):
+    plain = all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+    if not plain or not all(map(as_written, modules)):
         return None
     try:
         return compile_model(model)
@@ -290,8 +290,11 @@ class Run(answers.Translator):
         length_penalty: float | None = None,
         num_hypotheses: int = 1,
     ) -> Search:
-        tree = chosen(self.config.decode.tree(), beam_size, length_penalty)
-        return Search.Config.parse(tree, ("decode",)).giving(num_hypotheses).build()
+        config: Search.Config = self.config.decode
+        if beam_size is not None or length_penalty is not None:
+            tree = chosen(config.tree(), beam_size, length_penalty)
+            config = Search.Config.parse(tree, ("decode",))
+        return config.giving(num_hypotheses).build()
 
     def decoding(self, kind: str | None = None, **fields: object) -> "Run":
         """The same run with another search: other ``fields`` of its own, or another ``kind``.

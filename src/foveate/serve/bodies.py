@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -25,7 +26,7 @@ from foveate.serve.common import (
     check_count,
     invalid_field,
 )
-from foveate.serve.translation import Client, Service
+from foveate.serve.translation import SHORT, Client, Service
 
 B = TypeVar("B", bound=BaseModel)
 Fields = dict[str, object]  # of a JSON body
@@ -78,8 +79,8 @@ async def read_fields(request: Request, service: Service) -> Fields:
         fields = query | await _form(request)
     else:
         body = await request.body()
-        read = _urlencoded if kind == FORM else _object
-        fields = query | await service.computed(lambda: read(body), len(body))
+        read = partial(_urlencoded if kind == FORM else _object, body)
+        fields = query | (read() if len(body) <= SHORT else await service.computed(read))
     if len(fields) > MOST_NAMES:
         raise RequestError(413, f"{len(fields):,} fields; at most {MOST_NAMES}")
     for name, value in fields.items():

@@ -137,7 +137,7 @@ class Service:
         finally:
             left.remove_done_callback(cancel)
 
-    async def links(self, route: "Route", client: "Client", pairs: Sequence[Pair]) -> list[Links]:
+    async def links(self, route: "Route", pairs: Sequence[Pair], client: "Client") -> list[Links]:
         """Return the links of pairs; none if the run cannot align, or the pair is too long."""
         if route.run is None or not pairs:
             return []
@@ -221,14 +221,13 @@ async def translate(service: Service, body: TranslateBody, client: Client) -> Js
         raise RequestError(400, f"alternatives: at most {service.limits.alternatives}")
     pending = await start(service, texts, body, client, 1 + body.alternatives)
     await join(service, pending, client)
-    compares = body.quality and body.alternatives  # words of versions, in another thread
-    size = inf if body.glossary or compares else sum(map(len, texts))
-    return await service.computed(lambda: _response(service, body, pending), size)
+    compares = body.quality and body.alternatives  # words of versions
+    is_long = body.glossary or compares or sum(map(len, texts)) > SHORT
+    respond = partial(_response, body, pending)
+    return await service.computed(respond) if is_long else respond()
 
 
-def _response(
-    service: Service, body: TranslateBody, pending: Sequence[PendingTranslation]
-) -> JsonObject:
+def _response(body: TranslateBody, pending: Sequence[PendingTranslation]) -> JsonObject:
     columns: dict[str, Sequence[JsonValue]] = {}
     columns["translatedText"] = [text.versions[0] for text in pending]
     if body.alternatives:
@@ -359,10 +358,9 @@ async def find_routes(
         raise RequestError(400, f"target: {target} is not supported; {there}")
 
     def route(source: str, detected: Detected | None = None) -> Route:
-        served = service.pool.find(source, target)
-        if served is None:  # from a language to itself
-            return Route(None, Direction(source, target), detected)
-        return Route(*served, detected)
+        itself = None, Direction(source, target)  # which is copied
+        run, direction = service.pool.find(source, target) or itself
+        return Route(run, direction, detected)
 
     if source == AUTO:
         best = partial(most_probable, among=list(dict.fromkeys((*sources, target))))
@@ -435,17 +433,12 @@ async def join(service: Service, pending: Sequence[PendingTranslation], client: 
                 await asyncio.wrap_future(answers.future)
         plain = all(text.passage.plain for text in pending)
         size = sum(len(line) for text in pending for line in text.passage.sentences)
-        chosen = await service.computed(
-            lambda: list(map(_versions, pending)), size if plain else inf
-        )
-        links = await asyncio.gather(
-            *(
-                service.links(text.route, client, pairs)
-                for text, (_, pairs) in zip(pending, chosen, strict=True)
-            )
-        )
-        placed = lambda: list(map(_place, pending, chosen, links))  # noqa: E731
-        await service.computed(placed, size if plain else inf)
+        place = lambda: [each for each in map(_unplaced, pending) if each is not None]  # noqa: E731
+        if unplaced := await service.computed(place, size if plain else inf):
+            texts, versions, pairs = zip(*unplaced, strict=True)
+            routes = (text.route for text in texts)
+            links = await asyncio.gather(*map(partial(service.links, client=client), routes, pairs))
+            await service.computed(lambda: list(map(_place, texts, versions, links)))
     finally:
         for text in pending:
             text.give_up()
@@ -455,22 +448,24 @@ async def join(service: Service, pending: Sequence[PendingTranslation], client: 
 Versions = list[tuple[str, ...]]  # a translation of each sentence
 
 
-def _versions(text: PendingTranslation) -> tuple[Versions, list[Pair]]:
-    """Return a text's translations, sentence by sentence, and pairs whose words need links."""
+def _unplaced(text: PendingTranslation) -> tuple[PendingTranslation, Versions, list[Pair]] | None:
+    """Set the versions of a text, or return them with the pairs whose words need links first."""
     outputs = [answer.hypotheses for answer in text.done]
     count = max(map(len, outputs), default=1)
     lines = ([own[min(k, len(own) - 1)] for own in outputs] for k in range(count))
     versions = list(dict.fromkeys(map(tuple, lines))) if text.answers else []
-    return versions, [pair for own in versions for pair in text.passage.pairs(own)]
+    if pairs := [pair for own in versions for pair in text.passage.pairs(own)]:
+        return text, versions, pairs
+    _place(text, versions, ())
+    return None
 
 
-def _place(
-    text: PendingTranslation, chosen: tuple[Versions, list[Pair]], links: Sequence[Links]
-) -> None:
+def _place(text: PendingTranslation, versions: Versions, links: Sequence[Links]) -> None:
+    """Set the versions of a text, and the lines of each."""
     rest, passage = iter(links), text.passage
     unique: dict[str, tuple[str, ...]] = {}
-    for n, lines in enumerate(chosen[0] or [()]):
-        version = passage.placed(lines, rest) if chosen[0] else text.text
+    for n, lines in enumerate(versions or [()]):
+        version = passage.placed(lines, rest) if versions else text.text
         unique.setdefault(version, lines)
         text.untranslated = text.untranslated if n else len(passage.stayed)
     text.versions, text.lines = list(unique), list(unique.values())

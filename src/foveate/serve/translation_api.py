@@ -283,7 +283,7 @@ async def _translated_file(
         raise RequestError(400, f"the file is in {body.target} already")
     lines = await translate_lines(service, sentences, route, client, options)
     pairs = await documents.pairs(file, lines)
-    return await documents.written(file, lines, await service.links(route, client, pairs))
+    return await documents.written(file, lines, await service.links(route, pairs, client))
 
 
 @router.get(

@@ -384,8 +384,6 @@ else:
 
 
 Made = TypeVar("Made")
-# The modules, the number of changes announced; the version, address and size of each tensor.
-Version = tuple[list[ref[nn.Module]], int, list[int], list[int], list[int]]
 _CHANGES = [0]  # fused optimizers and ``.data`` change weights without a new `_version`
 
 
@@ -404,19 +402,21 @@ register_optimizer_step_post_hook(changed)
 class WeightCache(Generic[Made]):
     """Caches values made from the weights of modules, made again once these have changed.
 
-    A value is dropped with its module, as long as it holds no reference to it.
+    Another class of a module, or a method set on it, is a change too. A value is dropped with its
+    module, as long as it holds no reference to it.
     """
 
     def __init__(self) -> None:
-        self._made = WeakKeyDictionary[nn.Module, tuple[Version, Callable[[], int], int, Made]]()
+        self._made = WeakKeyDictionary[nn.Module, tuple[object, Callable[[], int], int, Made]]()
 
     def get(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
         """Return the value of a module with these parts; ``make`` makes it if new or changed."""
-        each = (values for part in parts for values in (part._parameters, part._buffers))
-        tensors = [tensor for values in each for tensor in values.values() if tensor is not None]
+        each = (table for part in parts for table in (part._parameters, part._buffers) if table)
+        tensors = [tensor for table in each for tensor in table.values() if tensor is not None]
         versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
         at, sizes = list(map(Tensor.data_ptr, tensors)), list(map(Tensor.numel, tensors))
-        version = list(map(ref, parts)), _CHANGES[0], versions, at, sizes
+        named = [(type(part), *vars(part)) for part in parts]
+        version = list(map(ref, parts)), named, _CHANGES[0], versions, at, sizes
         known, now, then, made = self._made.get(module, (None, int, 0, None))
         if known != version or made is None or now() != then:
             now, made = _checksum_of(tensors), make()

@@ -187,14 +187,14 @@ def test_all_of_it_works_without_pytorch(run: Run, tmp_path: Path) -> None:
         both = {"source_lang": "EN", "target_lang": "FR"}
         assert "chat" in client.translate_text(TEXT, **both, glossary=glossary).text.split()
         body = {"q": TEXT, "source": "en", "target": "fr", "quality": True, "ban": "le"}
-        answer = httpx.post(f"{server.url}/translate", json=body).json()
+        answer = httpx.post(f"{server.url}/translate", json=body, timeout=60).json()
         assert answer["quality"][0]["logProbability"] < 0
         upload = {"file": ("a.odt", odt())}
-        sent = httpx.post(f"{server.url}/translate_file", data=BODY, files=upload)
-        result = httpx.get(sent.json()["translatedFileUrl"]).content
+        sent = httpx.post(f"{server.url}/translate_file", data=BODY, files=upload, timeout=60)
+        result = httpx.get(sent.json()["translatedFileUrl"], timeout=60).content
         assert result.startswith(b"PK") and sent.json()["translatedFileUrl"].endswith("a_fr.odt")
         wrong = {"file": ("a.odt", b"%PDF-1.7")}
-        refused = httpx.post(f"{server.url}/translate_file", data=BODY, files=wrong)
+        refused = httpx.post(f"{server.url}/translate_file", data=BODY, files=wrong, timeout=60)
         error = "the file is not an ODT file: it is a PDF file; give it its own ending"
         assert refused.json() == {"error": error}
         assert httpx.get(server.url, timeout=30).status_code == 200

@@ -107,5 +107,5 @@ def test_the_program_says_what_helps(run: Run, files: Path) -> None:
         assert output[0].startswith("en:fr (transformer): memory") and "pairs: 1" in output[0]
         assert output[1] == "protected: ORD-\\w+\n"
         body = {"q": "a cat sleeps", "source": "en", "target": "fr"}
-        result = httpx.post(f"{server.url}/translate", json=body).json()
+        result = httpx.post(f"{server.url}/translate", json=body, timeout=60).json()
         assert result == {"translatedText": "depuis la mémoire"}

@@ -56,13 +56,13 @@ def test_the_documentation_runs_as_it_stands(server: Program) -> None:
 
 def test_pages_of_other_sites_may_not_use_it_but_friends_may(server: Program) -> None:
     foreign = {"origin": "http://evil.example"}
-    refused = httpx.post(f"{server.url}/translate", data=BODY, headers=foreign)
+    refused = httpx.post(f"{server.url}/translate", data=BODY, headers=foreign, timeout=60)
     assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
     friend = {"origin": "http://friend.example"}
-    result = httpx.post(f"{server.url}/translate", json=BODY, headers=friend)
+    result = httpx.post(f"{server.url}/translate", json=BODY, headers=friend, timeout=60)
     assert result.status_code == 200
     assert result.headers["access-control-allow-origin"] == "http://friend.example"
-    assert httpx.get(server.url, headers={"host": "evil.example"}).status_code == 403
+    assert httpx.get(server.url, headers={"host": "evil.example"}, timeout=60).status_code == 403
 
 
 def test_the_studio_is_at_the_root(server: Program) -> None:
@@ -70,24 +70,29 @@ def test_the_studio_is_at_the_root(server: Program) -> None:
     [result] = httpx.get(f"{server.url}/api/v1/runs", timeout=60).json()["runs"]
     assert result["id"] == "transformer"
     for method, path, status in (("GET", "/translate", 405), ("POST", "/nowhere", 404)):
-        answer = httpx.request(method, f"{server.url}{path}")
+        answer = httpx.request(method, f"{server.url}{path}", timeout=60)
         assert answer.status_code == status and isinstance(answer.json()["error"], str)
 
 
 def test_bodies_that_are_too_large_are_refused_and_garbage_harms_nobody(server: Program) -> None:
     for content in (b"x" * (3 * 2**20), (b"x" * 65_536 for _ in range(80))):
         with suppress(httpx.WriteError):  # where the server has hung up already
-            answer = httpx.post(f"{server.url}/translate", content=content)
+            answer = httpx.post(f"{server.url}/translate", content=content, timeout=60)
             assert answer.status_code == 413 and list(answer.json()) == ["error"]
     for raw in (b"\0\1\2\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /translate HTTP/1.1\r\n"):
         with socket.create_connection(("127.0.0.1", server.port), timeout=5) as wire:
             wire.sendall(raw)
-    assert httpx.post(f"{server.url}/translate", json=BODY).status_code == 200
+    assert httpx.post(f"{server.url}/translate", json=BODY, timeout=60).status_code == 200
 
 
 def test_the_log_is_json_and_holds_no_text(server: Program) -> None:
     secret = "cat sings secretly"
-    httpx.post(f"{server.url}/translate", json=BODY | {"q": secret}, headers={"x-request-id": "me"})
+    httpx.post(
+        f"{server.url}/translate",
+        json=BODY | {"q": secret},
+        headers={"x-request-id": "me"},
+        timeout=60,
+    )
     until(lambda: any(line.get("id") == "me" for line in server.log), 5)
     [line] = [line for line in server.log if line.get("id") == "me"]
     assert line["characters"] == len(secret) and line["status"] == 200 and line["sentences"] == 1
@@ -97,7 +102,7 @@ def test_the_log_is_json_and_holds_no_text(server: Program) -> None:
 def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
     with program(run.path, "--as", "en:fr", "--no-studio") as server:
         expected = str(run.translate(["the dog runs"])[0])
-        httpx.post(f"{server.url}/translate", json=BODY)  # the model is there
+        httpx.post(f"{server.url}/translate", json=BODY, timeout=60)  # the model is there
         many = json.dumps(BODY | {"q": ["the dog runs"] * 100})
         with ExitStack() as opened:
             waiting = [HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(12)]
@@ -110,7 +115,7 @@ def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
                     assert answer.status == 200
                     assert json.load(answer)["translatedText"] == [expected] * 100
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{server.url}/health")
+            httpx.get(f"{server.url}/health", timeout=60)
 
 
 def test_a_connection_accepted_at_shutdown_is_answered(run: Run, monkeypatch) -> None:

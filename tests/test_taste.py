@@ -122,6 +122,19 @@ def test_no_test_waits_for_ever_for_a_program() -> None:
     assert found == {"small_runs.py"}
 
 
+def test_every_request_of_a_test_waits_longer_than_a_busy_machine_needs() -> None:
+    """Without a timeout httpx waits five seconds, which a server on a busy machine may need."""
+    verbs = re.compile(r"httpx\.(?:get|post|put|delete|request|stream|Client)$")
+    bare = {
+        f"{path.name}:{node.lineno}"
+        for path in Path(__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and verbs.match(ast.unparse(node.func))
+        if not {"timeout", "transport"} & {keyword.arg for keyword in node.keywords}
+    }
+    assert not bare
+
+
 def test_only_characters_are_repeated_possessively() -> None:
     """Python before 3.11.5 matches ``(a|b)*+`` wrongly (its issue 106052): markup was destroyed."""
     group = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>")

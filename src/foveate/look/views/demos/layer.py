@@ -111,16 +111,16 @@ class Chalkboard(SceneMaker):
 
     def branch(self, left: float, title: str, result: str, pre: bool) -> None:
         """Draw a residual branch from below; its norm is inside, or after the sum."""
-        stream, middle = left + 90, left + 320
-        places = {"norm": 344.0 if pre else 92.0, "f": 242.0}
-        low, high, box = 432.0, 204.0, (left + 180, 4, 280, 44)
-        texts = (title, box), ("x", (left + 60, 494, 60, 44))
-        for text, box in (*texts, (result, (left - 80, 4, 340, 44))):
-            self.node(f"{title} {text}", text, box, form="label")
-        self.edge(f"{title} stream", (stream, 494), (stream, 52), hue=2)
+        stream, middle = left + 90, left + 330
+        places = {"norm": 364.0 if pre else 124.0, "f": 266.0}
+        low, high = 448.0, 230.0
+        self.node(title, title, (left - 80, 0, 580, 44), form="label")
+        for text, y in (result, 62), ("x", 510):
+            self.node(f"{title} {text}", text, (stream - 170, y, 340, 44), form="label")
+        self.edge(f"{title} stream", (stream, 510), (stream, 110), hue=2)
         for name, y in places.items():
             x, hue = middle if pre or name == "f" else stream, 4 if name == "f" else 3
-            place, label = (x - 150, y, 300, 64), name + ": attention or FFN" * (name == "f")
+            place, label = (x - 170, y, 340, 64), name + ": attention or FFN" * (name == "f")
             self.node(f"{title} box {name}", label, place, hue=hue, level=0.25)
         enter = places["norm" if pre else "f"] + 64
         self.edge(f"{title} in", (stream, low), (middle, low), (middle, enter))
@@ -347,9 +347,9 @@ def mixing(seed: Seed = 2) -> SceneDrawing:
         made.node(name, name, (left - 40, 0, 80, 44), form="label")
     for k, alpha in enumerate(weights[0].tolist()):
         made.link(f"e {k}", f"α {k}")
-        made.link(f"α {k}", f"h {k}", weight=alpha, hue=5)
+        made.node(f"by {k}", "×", (516, 110 + 470 / 3 * k, 44, 35), form="label")
         for i in range(2):
-            made.link(f"h {k}", f"c {i}", weight=alpha, hue=2)
+            made.link(f"h {k}", f"c {i}", weight=alpha / 2, hue=2)
     for i in range(2):
         made.link(f"c {i}", f"c′ {i}", hue=3)
     for left in lefts[0], lefts[5]:

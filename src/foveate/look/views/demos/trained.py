@@ -127,9 +127,10 @@ def coreference() -> SceneDrawing:
             (x, u), weight = middles[[IT, s]], last[head][s] or 0.0
             bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
-            box = ((x + u) / 2 - 150, low - 128 - 37 * head, 300, 40)
+            box = (0.4 * x + 0.6 * u - 150, low - 128 - 37 * head, 300, 40)
             made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    made.stop("it", "Head 0 stays, head 1 moves. Framed: the prediction.", [])
+    caption = "A toy: head 0 stays, head 1 moves, and so does the prediction (framed)."
+    made.stop("it", caption, [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
 
@@ -276,8 +277,9 @@ def growth(
     chart = TABLES[of]
     years, values = chart["years"], chart["values"]
     times, span = values[-1] / values[0], years[-1] - years[0]
+    name, (start, end) = f"×{times:,.0f} in {span} years", chart["leap"]
+    low, high = (np.where(np.arange(len(years)) == end, values[k], np.nan) for k in (start, end))
     drawn = line_chart(
-        years, {f"×{times:,.0f} in {span} years": values}, "year", chart["up"],
-        chart["title"], "y", labels=chart["names"], marks=chart.get("marks"),
-        caption=chart["caption"])  # fmt: skip
+        years, {name: values}, "year", chart["up"], chart["title"], "y", {name: (low, high)},
+        chart["names"], chart.get("marks"), chart["caption"])  # fmt: skip
     return drawn.model_copy(update={"named": True, "joined": False, "ends": tuple(chart["ends"])})

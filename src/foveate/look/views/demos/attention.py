@@ -170,7 +170,7 @@ def masks(
     made, band, alone = SceneMaker(), HIGH / len(families), families == ("decoder",)
     for number, family in enumerate(families):
         end = band * (number + 1) - 54 * alone  # of brackets
-        top = band * number + (80 if len(families) == 1 else 9)
+        top = band * number + (80 if len(families) == 1 else 13)
         first = {"encoder": count, "decoder": 0}.get(family, len(read))  # of the decoder
         letters = [f"{'hs'[0 < first <= t]}_{t + 1 - first * (t >= first)}" for t in range(count)]
         decodes, is_x = np.arange(count) >= first, np.arange(count) < len(read)

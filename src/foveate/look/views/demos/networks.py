@@ -148,9 +148,9 @@ def reach(
     least, y = int(np.argmin(rows[0])), f"y_{at + 1}"
     room = WIDE - (440 if {*families} & {*TRANSLATORS} else 20)
     for number, (family, norms) in enumerate(zip(families, rows, strict=True)):
-        end = band * (number + 0.5) + 131
+        end = band * (number + 0.5) + 126
         middles = made.row(family, FAMILIES[family].split("\n"), words, end - 54, room, up=95)
-        shares, x, lands = norms / norms.max(), middles[at], end - 240
+        shares, x, lands = norms / norms.max(), middles[at], end - 228
         wide = float(min(78, np.diff(middles, append=WIDE + 78).min() - 16))
         texts = [f"{share:.2f}" if share else "0" for share in shares]
         made.cells(family, middles, end - CELL, wide, texts, shares, hue=2)
@@ -165,7 +165,7 @@ def reach(
             for k, middle in enumerate(middles):
                 made.edge(f"{family} in {k}", (middle, end - 102), (middle, end - 124))
             if family in TRANSLATORS:
-                after = np.linspace(room + 70, WIDE - 29, count)
+                after = np.linspace(room + 70, WIDE - 44, count)
                 names = [name.replace("h", "s") for name in names]
                 made.cells(f"{family} s", after, end - 174, CELL, names, 0 * shares, hue=3)
                 states, x = np.append(middles, after), after[at]
@@ -185,11 +185,9 @@ def reach(
         if family == "attention":
             made.node("α", f"α_{{{at + 1},i}}", (x - 145, lands + 2, 100, 40), form="label")
         made.node(f"{family} y", y, (x - 40, lands - 22, 80, 44), hue=3, level=0.25)
-    sides, shares = TABLES["families in a sentence"], [row[least] / row.max() for row in rows]
-    parts = [f"{100 * s:.0f}\xa0% {sides[f]}" for f, s in zip(families, shares, strict=True)]
-    first, *others = {f"that of “{words[int(np.argmax(row))]}”" for row in rows}
-    most = f"% of {'the largest' if others else first} "
-    text = f"Influence of “{words[least]}”: {', '.join(parts).replace('% ', most, 1)}."
+    sides = [TABLES["families in a sentence"][family] for family in families]
+    parts = [f"{r[least] / r.max():.2f} {side}" for r, side in zip(rows, sides, strict=True)]
+    text = f"Influence of “{words[least]}”: {', '.join(parts)}.".replace("0.00 ", "0 ")
     title = f"Influence on {y}: ‖∂{y} / ∂x_i‖, {'un' * (not trained)}trained; the largest is 1"
     return made.drawing(title, caption=text)
 
@@ -300,7 +298,7 @@ def _shares(counts: dict[str, NDArray[np.float64]], labels: Sequence[str]) -> Sc
             box = 4 + unit * start, y + 42, unit * size, pitch - 92
             if size >= 0.1:
                 below = min(box[0] + box[2] / 2, WIDE - 34) - 30, y + pitch - 50, 60.0, 36.0
-                if box[2] <= 60:
+                if box[2] <= 80:
                     made.node(f"{name}, {labels[k]}", texts.pop(), below, form="word")
                 fill = {"texts": texts, "hue": LOOKS[k], "level": 0.5}
                 made.node(f"{name}: {labels[k]}", "", box, **fill)
@@ -318,7 +316,7 @@ def memory(
     attention = {"num_heads": 4, **shape}
     cell = {"cell": "lstm", "readout": "state", "embedding_size": 128, **shape}
     models = {
-        "Transformer: 2nD =": TransformerDecoder.Config.parse(attention),
+        f"Transformer at n\xa0=\xa0{length}:": TransformerDecoder.Config.parse(attention),
         "Mamba: always": MambaDecoder.Config.parse(shape),
         "LSTM: always": RecurrentDecoder.Config.parse(cell),
     }

@@ -270,13 +270,14 @@ def targets(
 def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
     """Draw a text as blocks, each word below what follows it, and what one of them is read for."""
     starts, pitch, text = range(0, len(words) - 1, size), (WIDE - 154) / size, ""
+    tall = min(230, HIGH / len(starts) - 6)
+    gap = (HIGH - tall * len(starts)) / max(1, len(starts) - 1)
     for number, k in enumerate(starts):
-        high, own = HIGH / len(starts), words[k : k + size + 1]
-        top, names = high * number + 12, range(1, len(own) + 1)
-        low, gap = top + min(120, high - 76), high - min(190, high - 6)
+        own, top = words[k : k + size + 1], (tall + gap) * number + 10
+        names, low = range(1, len(own) + 1), top + tall - 70
         middles, at = 148 + pitch * (np.arange(len(own) - 1) + 0.5), min(3, len(own) - 2)
         texts = [f"u_{{{k + i}}} {word}" for i, word in zip(names, own, strict=True)]
-        around = 0, top - 10, WIDE, low + CELL + 20 - top
+        around = 0, top - 10, WIDE, tall
         made.node(f"frame {number}", "", around, form="group")
         for name, y, row, hue in (("block", low, texts[:-1], 0), ("predicted", top, texts[1:], 5)):
             label = f"block {number + 1}" if name == "block" else name
@@ -290,8 +291,8 @@ def _blocks(made: SceneMaker, words: list[str], size: int) -> str:
             x, y = middles[at], top - 10 - gap / 2  # between the frames
             made.edge(f"not {number}", (x, y - gap / 2), (x, y + gap / 2), hue=4)
             made.node(f"not {number} ×", "×", (x - 18, y - 20, 36, 36), form="plus", hue=4)
-            box = x + 24, y - 24, 420, 44
-            made.node(f"not {number} says", f"block {number} is not read", box, form="label", level=1)
+            says, box = f"block {number} is not read", (x + 24, y - 24, 420, 44)
+            made.node(f"not {number} says", says, box, form="label", level=1)
         text = f"u_{{{k + at + 2}}} is predicted from u_{{{k + 1}}} … u_{{{k + at + 1}}}"
         text += f", not from block {number}" * (number > 0)
     return f"{text}."

@@ -38,14 +38,14 @@ def stored(name: str, kind: type[T]) -> T:
     return json.loads(STORED.read_text(encoding="utf-8"))[name]
 
 
-AROUND: dict[str, list[float]] = TABLES["around the surfaces"]  # their α, β, height
+AROUND: list[tuple[str, float, float, float]] = TABLES["landscape"]["around"]
 
 
 @demo
 def landscape() -> SceneDrawing:
     """Draw the loss as heights over a plane through trained weights (Li et al., 2018)."""
     result, made, at = stored("landscape", Planes), SceneMaker(), np.arange(0.0, 640, 5)
-    for left, name, title in (0.0, "plain", "f(x) alone"), (640.0, "residual", "x + f(x)"):
+    for left, name, title in (0.0, "plain", "f(x) alone"), (610.0, "residual", "x + f(x)"):
         values, above = np.log10(np.array(result[name], float)).clip(-1, 3), np.inf + 0 * at
         made.node(f"{name} title", title, (left + 60, 0, 250, 44), form="label", level=1)
         places, (x, y) = np.linspace(-1, 1, len(values)), map(float, projected(0, 0, -1))
@@ -56,10 +56,10 @@ def landscape() -> SceneDrawing:
                 if end > start + 1:
                     points = zip(left + at[start:end], line[start:end].round(1), strict=True)
                     made.edge(f"{name} {row} {start}", *points, weight=0.03, hue=int(left == 0))
-        for text, place in AROUND.items():
+        for text, *place in AROUND:
             across, down = map(float, projected(*place))
-            box = (left + across - 90, down - 20, 80, 40)
-            made.node(f"{name} {text}", text, box, form="label")
+            box = (left + across - 50, down - 20, 100, 40)
+            made.node(f"{name} {text} {place}", text, box, form="label")
         back, front = ((1, k, values[(k - 1) // 2, -1]) for k in (-1, 1))  # right corners
         low = (-1, 1, 3), (-1, 1, 3), (-1, 1, 3), (-1, 1, -1), (1, 1, -1), front, (1, 1, -1)
         walls = [projected(*place) for place in (*low, (1, -1, -1), back)]
@@ -74,7 +74,7 @@ def landscape() -> SceneDrawing:
 
 def projected(alpha: Floats | float, beta: float, height: Floats | float) -> tuple[Floats, Floats]:
     """Return where a point of the surface is drawn: β = 1 is at the front, −1 at the back."""
-    return 345 + 200 * np.asarray(alpha) - 55 * beta, 318 + 160 * beta - 34 * np.asarray(height)
+    return 345 + 185 * np.asarray(alpha) - 55 * beta, 318 + 160 * beta - 34 * np.asarray(height)
 
 
 @demo
@@ -128,8 +128,8 @@ def coreference() -> SceneDrawing:
             bends = (x, low - 10), (x, high), (u, high), (u, low - 10)
             made.edge(name, *bends, weight=0.5 * weight, hue=2 * head, tag="")
             box = (0.4 * x + 0.6 * u - 150, low - 128 - 37 * head, 300, 40)
-            made.node(name, f"head {head}: α = {weight:.2f}", box, form="label")
-    caption = "A toy: head 0 stays, head 1 moves, and so does the prediction (framed)."
+            made.node(name, f"head {head}: α = {weight:.3f}", box, form="label")
+    caption = "A toy model: head 0 stays; head 1 and the prediction (framed) move."
     made.stop("it", caption, [])
     text = f"With new pairs of nouns, {result['right']:.0%} of {result['held']} are correct."
     return made.drawing("Weights of the query “it” in the last layer", caption=text)
